@@ -1,0 +1,57 @@
+"""What a training loop and a trained policy look like to the steps.
+
+An algorithm is one module; it is registered in `agents/registry.py`. It knows no paths, no argparse, no Argo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+State = dict[str, Any]
+"""Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator states as integers)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What one epoch brought.
+
+    returns, lengths: the episodes that ended in this epoch, in the game's own (unclipped) reward and in environment
+    steps; metrics: losses and the like, the same keys in the same order in every epoch.
+    """
+
+    epoch: int
+    step: int
+    frame: int
+    returns: list[float]
+    lengths: list[int]
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class Trainer(Protocol):
+    """A training that yields progress and can be saved after any epoch."""
+
+    epoch: int
+    step: int
+
+    def train(self) -> Iterator[Progress]:
+        """One `Progress` an epoch until `epochs` are done; raises `config.errors.Diverged` before a non-finite update."""
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, random generators included."""
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue exactly where `state_dict` was taken."""
+
+    def close(self) -> None:
+        """Release the environments."""
+
+
+class Policy(Protocol):
+    """A trained policy with its frozen observation statistics."""
+
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        """observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them."""

@@ -1,0 +1,70 @@
+"""Every error that a person can cause or meet, one exit code per class (reference: README, "Exit codes").
+
+    ExperimentError            1   unexpected: a full disk, a lost peer
+    ├── BadInput               2   a parameter, a path, a missing file of an earlier step
+    ├── Diverged               3   non-finite loss, gradient, reward or observation
+    │   └── NoProgress         3   the same step reached twice without a newer checkpoint
+    ├── WrongDirectory         4   the directory belongs to another owner or other parameters
+    │   └── NoUsableState      4   every checkpoint is damaged
+    ├── Incomplete             5   fewer usable runs than `min_runs`, or a failed play or plot
+    └── Preempted             75   SIGTERM or a deadline: to be continued from the last checkpoint
+
+Only `main()` of a command catches them; Argo never retries 2, 3, 4 and 5.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ExperimentError(Exception):
+    """The root: its message is one line for a person, its class decides the exit code."""
+
+    exit_code = 1
+
+
+class BadInput(ExperimentError):
+    """The input is wrong: names the parameter, the value, what is allowed, the nearest known name."""
+
+    exit_code = 2
+
+
+class Diverged(ExperimentError):
+    """Training met a non-finite number; nothing was learnt from it."""
+
+    exit_code = 3
+
+
+class NoProgress(Diverged):
+    """The last attempt ended at this very step and left no newer checkpoint."""
+
+
+class WrongDirectory(ExperimentError):
+    """The output directory belongs to another workflow or to other parameters."""
+
+    exit_code = 4
+
+
+class NoUsableState(WrongDirectory):
+    """Checkpoints exist and none of them verifies: never silently from zero."""
+
+
+class Incomplete(ExperimentError):
+    """The experiment ended with less than what was asked for; the report is complete."""
+
+    exit_code = 5
+
+
+class Preempted(ExperimentError):
+    """Asked to stop: the next attempt continues from the last checkpoint."""
+
+    exit_code = 75
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
+    """`unknown game 'brekout'; did you mean 'breakout'? known: acrobot, breakout, …`"""
+    names = sorted(known)
+    nearest = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
+    return BadInput(f"unknown {kind} {name!r}{hint} known: {', '.join(names)}")
