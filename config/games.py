@@ -1,0 +1,121 @@
+"""The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and `package.module:Name`.
+
+Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module. Whether an id exists and
+can be made is asked by `agents.environments.check_game`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from config.errors import BadInput
+from config.parameters import shown
+from config.strict_yaml import load_mapping
+
+FOLDER = Path(__file__).parent / "games"
+SHARED = ("atari", "fallback")
+"""Presets of many games; no game has these names."""
+KINDS = ("atari", "native", "sync")
+
+GYMNASIUM_ID = re.compile(r"(?:[A-Za-z0-9_-]{1,64}/)?[A-Za-z0-9_.-]{1,64}-v[0-9]{1,4}")
+OWN_GAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}:[A-Za-z_][A-Za-z0-9_]{0,63}")
+OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Game:
+    """One game and how its environments are made.
+
+    id: gymnasium id, or `package.module:Name`; kind: "atari" (ale-py's native vector environment), "native" (gymnasium's
+    `vector_entry_point`) or "sync" (one Python environment after the other); options: further keyword arguments of the
+    environment; frames_per_step: emulator frames in one environment step; solved: the return that counts as solved.
+    """
+
+    name: str
+    id: str
+    kind: str = "sync"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    frames_per_step: int = 1
+    solved: float | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What can change a result."""
+        return {"id": self.id, "kind": self.kind, "options": dict(self.options), "frames_per_step": self.frames_per_step}
+
+
+def find_game(text: str) -> Game:
+    """The game of a name as a person gives it; raises `BadInput` with the nearest known name."""
+    by_name = games()
+    if text in by_name:
+        return by_name[text]
+    for game in by_name.values():
+        if game.id == text:
+            return game
+    old = OLD_ATARI_ID.fullmatch(text)
+    if old and f"ALE/{old[1]}-v5" in {game.id for game in by_name.values()}:
+        raise _unknown(text, f"the settings of the old Atari ids are parameters: game={_atari_name(old[1])} sticky_actions=0")
+    if OWN_GAME.fullmatch(text) or (GYMNASIUM_ID.fullmatch(text) and not text.startswith("ALE/")):
+        return Game(name=text, id=text)
+    raise _unknown(text)
+
+
+def preset(game: Game) -> Mapping[str, Any]:
+    """The sections (one for each algorithm that has one) of the game's preset: its own, else Atari's, else the fallback."""
+    if game.kind == "atari":
+        return {**_file("atari"), **_own_sections(game.name)}
+    return _file(game.name) if game.name in games() else _file("fallback")
+
+
+@functools.cache
+def games() -> Mapping[str, Game]:
+    """name -> every game with a short name: those with a preset of their own first, then the other Atari games."""
+    named = {name: _read(name) for name in own_presets()}
+    for name in _file("atari")["games"]:
+        named.setdefault(name, _atari(name))
+    return named
+
+
+@functools.cache
+def own_presets() -> tuple[str, ...]:
+    """The games that have a file of their own."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in SHARED))
+
+
+def _read(name: str) -> Game:
+    described = _file(name).get("game")
+    return Game(name=name, **described) if described else _atari(name)
+
+
+def _atari(name: str) -> Game:
+    return Game(name=name, id=f"ALE/{_camel(name)}-v5", kind="atari", frames_per_step=4)
+
+
+def _camel(name: str) -> str:
+    """`space_invaders` -> `SpaceInvaders`, `tic_tac_toe_3d` -> `TicTacToe3D`."""
+    return name.title().replace("_", "")
+
+
+def _atari_name(camel: str) -> str:
+    return next(game.name for game in games().values() if game.id == f"ALE/{camel}-v5")
+
+
+def _own_sections(name: str) -> Mapping[str, Any]:
+    return _file(name) if name in own_presets() else {}
+
+
+@functools.cache
+def _file(name: str) -> Mapping[str, Any]:
+    return load_mapping(FOLDER / f"{name}.yaml")
+
+
+def _unknown(text: str, hint: str = "") -> BadInput:
+    nearest = difflib.get_close_matches(text[:64].lower(), games(), n=1)
+    question = hint or (f"did you mean {nearest[0]!r}?" if nearest else "")
+    known = f"known: {', '.join(own_presets())}, every Atari game of ale-py (--list), any gymnasium id, package.module:Name"
+    return BadInput("; ".join(part for part in (f"unknown game {shown(text)}", question, known) if part))

@@ -1,0 +1,187 @@
+"""A parameter: declared once on a dataclass, with its help, unit and range; read from text by its declared type.
+
+`parameter()` makes the dataclass field; `declared()` reads the fields of a class back; `Parameter.parse()` turns the text
+of `-p name=value`, or a value of a preset, into the typed value or raises `BadInput` with one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from config.errors import BadInput
+
+LONGEST_VALUE = 4096
+"""Characters of one parameter's text; a path is the longest that anybody needs."""
+INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})")
+NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
+NOUNS = {int: "an integer", float: "a number", bool: "true or false", str: "text", tuple: "integers with commas between"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One declared parameter.
+
+    kind: int, float, bool, str or tuple (of int); optional: the empty text means None; low, high: inclusive, of each
+    element for a tuple; pattern: what a text must match as a whole; form: the pattern in words; identity: whether the
+    value can change a result.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    form: str = ""
+    identity: bool = True
+    optional: bool = False
+
+    @property
+    def allowed(self) -> str:
+        """What may stand here, for messages and tables."""
+        if self.choices:
+            words = " or ".join(self.choices)
+        else:
+            words = self.form or NOUNS[self.kind]
+            if self.low is not None and self.high is not None:
+                words += f" from {to_text(self.low)} to {to_text(self.high)}"
+        return f"{words}, or empty" if self.optional else words
+
+    def parse(self, value: object) -> Any:
+        """The typed value of a text, or of a scalar or list that a preset holds; raises `BadInput`."""
+        if value is None or value == "":
+            if self.optional:
+                return None
+            raise BadInput(f"empty value for {self.name!r}; allowed: {self.allowed}")
+        if isinstance(value, str):
+            refuse_hostile(self.name, value)
+            typed = self._from_text(value)
+        else:
+            typed = self._from_typed(value)
+        self._check(typed, value)
+        return typed
+
+    def _from_text(self, text: str) -> Any:
+        if self.kind is str:
+            return text
+        if self.kind is bool and text in ("true", "false"):
+            return text == "true"
+        if self.kind is int and INTEGER.fullmatch(text):
+            return int(text)
+        if self.kind is float and NUMBER.fullmatch(text):
+            return float(text)
+        if self.kind is tuple and all(INTEGER.fullmatch(part) for part in text.split(",")):
+            return tuple(int(part) for part in text.split(","))
+        raise self.refusal(text)
+
+    def _from_typed(self, value: object) -> Any:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if (self.kind is bool and isinstance(value, bool)) or (self.kind is int and is_integer):
+            return value
+        if self.kind is float and (is_integer or isinstance(value, float)):
+            return float(typing.cast(float, value))
+        if self.kind is tuple and isinstance(value, list | tuple) and all(type(element) is int for element in value):
+            return tuple(value)
+        if self.kind is str and isinstance(value, bool | int | float):
+            raise BadInput(f"{self.refusal(value)}; quote it, as in {self.name}: {to_text(value)!r}")
+        raise self.refusal(value)
+
+    def _check(self, typed: Any, given: object) -> None:
+        if self.choices and typed not in self.choices:
+            raise self.refusal(given)
+        if self.pattern is not None and not re.fullmatch(self.pattern, typed):
+            raise self.refusal(given)
+        numbers: Sequence[Any] = typed if self.kind is tuple else (typed,) if self.kind in (int, float) else ()
+        for number in numbers:
+            below = self.low is not None and number < self.low
+            above = self.high is not None and number > self.high
+            if below or above or not math.isfinite(number):
+                raise self.refusal(given)
+        if self.kind is tuple and not 1 <= len(typed) <= 8:
+            raise BadInput(f"{self.refusal(given)}; 1 to 8 of them")
+
+    def refusal(self, value: object) -> BadInput:
+        """`parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
+        return BadInput(f"parameter {self.name!r} cannot be {shown(value)}; allowed: {self.allowed}")
+
+
+def parameter(
+    default: Any,
+    *,
+    help: str,
+    unit: str = "",
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[str, ...] = (),
+    pattern: str | None = None,
+    form: str = "",
+    identity: bool = True,
+    optional: bool = False,
+) -> Any:
+    """The dataclass field of a parameter; the arguments are those of `Parameter`."""
+    described = {
+        "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form,
+        "identity": identity, "optional": optional,
+    }  # fmt: skip
+    return dataclasses.field(default=default, metadata=described)
+
+
+@functools.cache
+def declared(owner: type) -> dict[str, Parameter]:
+    """name -> `Parameter` of a dataclass whose fields were made by `parameter()`, in order."""
+    hints = typing.get_type_hints(owner)
+    return {
+        field.name: Parameter(field.name, _kind(hints[field.name]), field.default, **field.metadata)
+        for field in dataclasses.fields(owner)
+        if field.metadata
+    }
+
+
+def to_text(value: Any) -> str:
+    """The text that `Parameter.parse` reads back as this value; None is the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, list | tuple):
+        return ",".join(str(element) for element in value)
+    return str(value)
+
+
+def shown(value: object, longest: int = 80) -> str:
+    """A value in a message: on one line, escaped, never long."""
+    text = repr(value)
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def refuse_hostile(name: str, value: str) -> None:
+    """Raise `BadInput` for what no value may hold: braces (Argo would expand them), control characters, too much text."""
+    if len(value) > LONGEST_VALUE:
+        raise BadInput(f"parameter {name!r} is {len(value)} characters long; allowed: {LONGEST_VALUE}")
+    if "{" in value or "}" in value:
+        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; braces are not allowed in a value")
+    if not value.isprintable():
+        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; control characters are not allowed in a value")
+
+
+def _kind(hint: Any) -> type:
+    """`int | None` -> int, `tuple[int, ...]` -> tuple."""
+    if isinstance(hint, types.UnionType):
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    kind = typing.get_origin(hint) or hint
+    if kind not in NOUNS:
+        raise TypeError(f"a parameter cannot be declared as {hint}")
+    return typing.cast(type, kind)

@@ -1,0 +1,281 @@
+"""From the texts that a person gave to one complete, checked experiment.
+
+Precedence: dataclass default < `config/algorithms/<algorithm>.yaml` < the algorithm's section in `config/games/<game>.yaml`
+< given. An empty hyperparameter means the preset's value. Everything that needs no file system is checked here, by
+`workflows.submit` before anything is sent and by `prepare` again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.errors import BadInput, unknown
+from config.experiment import Experiment
+from config.games import KINDS, Game, find_game, preset
+from config.parameters import Parameter, declared, refuse_hostile, shown, to_text
+from config.ppo import PPO
+from config.strict_yaml import load_mapping
+
+ALGORITHMS: dict[str, type[PPO]] = {"ppo": PPO}
+"""Adding one: its dataclass (with a `topology`), `config/algorithms/<name>.yaml`, and an entry here."""
+FOLDER = Path(__file__).parent / "algorithms"
+
+LARGEST_BATCH = 2**22
+LONGEST_TRAINING = 10**11
+"""Environment steps; a checkpoint's name has twelve digits."""
+CHECKPOINTS = 64
+"""In a training by default: one interval, the most that is ever done again, is then below 2 %."""
+LONGEST_INTERVAL_STEPS = 250_000
+"""Between two checkpoints by default: in long trainings a preemption costs minutes, not hours."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """An experiment with every parameter decided; `experiment.epochs` is never None here."""
+
+    algorithm: str
+    experiment: Experiment
+    hyperparameters: PPO
+    game: Game
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of one training."""
+        if self.experiment.epochs is None:
+            raise ValueError("a resolved experiment has its epochs")
+        return self.experiment.epochs
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Environment steps of one epoch, over all environments."""
+        return self.hyperparameters.num_envs * self.hyperparameters.rollout_length
+
+    @property
+    def total_steps(self) -> int:
+        """Environment steps of one training."""
+        return self.epochs * self.steps_per_epoch
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Epochs from one checkpoint to the next."""
+        if self.experiment.checkpoint_interval is not None:
+            return self.experiment.checkpoint_interval
+        return max(1, min(self.epochs // CHECKPOINTS, LONGEST_INTERVAL_STEPS // self.steps_per_epoch))
+
+    @property
+    def min_runs(self) -> int:
+        """Usable runs without which the experiment has failed."""
+        return self.experiment.runs if self.experiment.min_runs is None else self.experiment.min_runs
+
+    @property
+    def topology(self) -> str:
+        """How the train stage is laid out over pods."""
+        return self.hyperparameters.topology
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that can change a result: what the directory belongs to."""
+        experiment = {name: getattr(self.experiment, name) for name, one in declared(Experiment).items() if one.identity}
+        del experiment["game"]  # several names may mean one game
+        experiment["checkpoint_interval"] = self.checkpoint_interval
+        hyperparameters = {name: getattr(self.hyperparameters, name) for name in declared(type(self.hyperparameters))}
+        whole = {
+            "algorithm": self.algorithm,
+            "game": self.game.identity(),
+            "experiment": experiment,
+            "hyperparameters": hyperparameters,
+        }
+        return _as_json(whole)
+
+    @property
+    def identity_hash(self) -> str:
+        """SHA-256 of the identity as canonical JSON, in hexadecimal."""
+        canonical = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For experiment.yaml: only dicts, lists, text, numbers, true, false and null."""
+        return _as_json({
+            "algorithm": self.algorithm,
+            "game": dataclasses.asdict(self.game),
+            "experiment": dataclasses.asdict(self.experiment),
+            "hyperparameters": dataclasses.asdict(self.hyperparameters),
+        })  # fmt: skip
+
+    @staticmethod
+    def from_dict(written: Mapping[str, Any]) -> Resolved:
+        """The experiment that `as_dict` wrote, checked again; raises `BadInput` naming what is missing, unknown or wrong."""
+        _same_keys("experiment", written, [field.name for field in dataclasses.fields(Resolved)])
+        algorithm = written["algorithm"]
+        resolved = Resolved(
+            algorithm=algorithm,
+            experiment=_read(Experiment, "experiment", written["experiment"]),
+            hyperparameters=_read(algorithm_class(algorithm), "hyperparameters", written["hyperparameters"]),
+            game=_read_game(written["game"]),
+        )
+        _check(resolved)
+        return resolved
+
+
+def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
+    """Decide and check every parameter; raises `BadInput` with one line for the first that is wrong."""
+    hyperclass = algorithm_class(algorithm)
+    shared, own = declared(Experiment), declared(hyperclass)
+    for name, value in given.items():
+        refuse_hostile(name, name)
+        if name not in shared and name not in own:
+            raise unknown("parameter", name, [*shared, *own])
+        if not isinstance(value, str):
+            raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
+        refuse_hostile(name, value)
+    experiment = {name: shared[name].parse(value) for name, value in given.items() if name in shared}
+    game = find_game(experiment.get("game", Experiment.game))
+    preset_values = preset_hyperparameters(algorithm, game)
+    goal_steps = preset_values.pop("steps")
+    given_values = {name: own[name].parse(value) for name, value in given.items() if name in own and value != ""}
+    hyperparameters = hyperclass(**(preset_values | given_values))
+    if experiment.get("epochs") is None:
+        experiment["epochs"] = math.ceil(goal_steps / (hyperparameters.num_envs * hyperparameters.rollout_length))
+    resolved = Resolved(
+        algorithm=algorithm, experiment=Experiment(**experiment), hyperparameters=hyperparameters, game=game
+    )
+    _check(resolved)
+    return resolved
+
+
+def algorithm_class(algorithm: str) -> type[PPO]:
+    """The dataclass of an algorithm's hyperparameters; raises `BadInput`."""
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise unknown("algorithm", str(algorithm)[:64], ALGORITHMS)
+    return ALGORITHMS[algorithm]
+
+
+def preset_hyperparameters(algorithm: str, game: Game) -> dict[str, Any]:
+    """name -> value of the algorithm's preset overlaid by the game's, with `steps`, the goal of a training."""
+    own = declared(algorithm_class(algorithm))
+    goal = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
+    values: dict[str, Any] = {}
+    for section in (_algorithm_preset(algorithm), preset(game).get(algorithm, {})):
+        for name, value in section.items():
+            if name not in own and name != "steps":
+                raise unknown("parameter in a preset", name, own)
+            values[name] = (own.get(name) or goal).parse(value)
+    return values
+
+
+@functools.cache
+def _algorithm_preset(algorithm: str) -> Mapping[str, Any]:
+    return load_mapping(FOLDER / f"{algorithm}.yaml")
+
+
+def _check(resolved: Resolved) -> None:
+    """What no single parameter can say."""
+    experiment, hyper, game = resolved.experiment, resolved.hyperparameters, resolved.game
+    check_outdir_text(experiment.outdir)
+    if resolved.min_runs > experiment.runs:
+        raise BadInput(f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}")
+    if experiment.device == "cuda" and experiment.gpus == 0:
+        raise BadInput("parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus from 1 to 64")
+    for name in ("log_interval", "checkpoint_interval"):
+        if (getattr(experiment, name) or 0) > resolved.epochs:
+            raise BadInput(f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}")
+    for name in ("sticky_actions", "full_action_set"):
+        if game.kind != "atari" and getattr(experiment, name) != getattr(Experiment, name):
+            value = to_text(getattr(experiment, name))
+            raise BadInput(f"parameter {name!r} cannot be {value}: {game.name!r} is no Atari game; allowed: leave it out")
+    batch = resolved.steps_per_epoch
+    product = f"num_envs * rollout_length = {hyper.num_envs} * {hyper.rollout_length} = {batch}"
+    if batch > LARGEST_BATCH:
+        raise BadInput(f"{product} is too large; allowed: at most {LARGEST_BATCH}")
+    if batch % hyper.minibatches or batch // hyper.minibatches < 2:
+        raise BadInput(f"parameter 'minibatches' cannot be {hyper.minibatches}; allowed: a divisor of {product}, at least 2 rows each")
+    if resolved.total_steps > LONGEST_TRAINING:
+        raise BadInput(f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {LONGEST_TRAINING // batch}, {LONGEST_TRAINING} steps")
+
+
+def check_outdir_text(outdir: str) -> None:
+    """Refuse what no directory of results may be called; raises `BadInput`."""
+    refuse_hostile("outdir", outdir)
+    parts = outdir.split("/")
+    if ".." in parts or outdir.startswith(("~", "-")) or any(len(part.encode()) > 255 for part in parts):
+        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'")
+
+
+def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
+    """The absolute directory, symbolic links followed; below `storage_root` unless that is None. Raises `BadInput`."""
+    if outdir == "":
+        raise BadInput("empty value for 'outdir'; allowed: a path")
+    check_outdir_text(outdir)
+    try:
+        path = Path(outdir).resolve()
+        root = None if storage_root is None else Path(storage_root).resolve()
+    except (OSError, RuntimeError) as error:
+        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
+    if root is not None and (path == root or not path.is_relative_to(root)):
+        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}")
+    return path
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """One parameter as manifests, `--help`, `--list` and the README show it.
+
+    default: as text; empty where the preset or the rest decides; section: "experiment" or the algorithm's name.
+    """
+
+    name: str
+    default: str
+    help: str
+    unit: str
+    allowed: str
+    identity: bool
+    section: str
+
+
+def parameters(algorithm: str) -> list[ParameterInfo]:
+    """Every parameter of an algorithm: first the shared ones, then its hyperparameters, whose default is the preset's."""
+    shared = [_info(one, to_text(one.default), "experiment") for one in declared(Experiment).values()]
+    return shared + [_info(one, "", algorithm) for one in declared(algorithm_class(algorithm)).values()]
+
+
+def _info(one: Parameter, default: str, section: str) -> ParameterInfo:
+    return ParameterInfo(one.name, default, one.help, one.unit, one.allowed, one.identity, section)
+
+
+def _as_json(document: Any) -> Any:
+    if isinstance(document, Mapping):
+        return {key: _as_json(value) for key, value in document.items()}
+    return [_as_json(value) for value in document] if isinstance(document, list | tuple) else document
+
+
+def _same_keys(where: str, written: object, expected: list[str]) -> None:
+    if not isinstance(written, Mapping):
+        raise BadInput(f"{where}: a mapping is expected, this is {type(written).__name__}")
+    for name in written:
+        if name not in expected:
+            raise unknown(f"entry of {where}", str(name), expected)
+    missing = [name for name in expected if name not in written]
+    if missing:
+        raise BadInput(f"{where}: {', '.join(missing)} missing; written by another version?")
+
+
+def _read(owner: type[Any], where: str, written: Any) -> Any:
+    own = declared(owner)
+    _same_keys(where, written, list(own))
+    return owner(**{name: own[name].parse(value) for name, value in written.items()})
+
+
+def _read_game(written: Any) -> Game:
+    _same_keys("game", written, [field.name for field in dataclasses.fields(Game)])
+    game = Game(**written)
+    texts = all(isinstance(text, str) for text in (game.name, game.id))
+    if not texts or game.kind not in KINDS or not isinstance(game.options, Mapping) or type(game.frames_per_step) is not int:
+        raise BadInput(f"game: {shown(dict(written))} was not written by this program")
+    return game

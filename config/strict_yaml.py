@@ -1,0 +1,129 @@
+"""YAML without surprises: only what JSON can say, nothing that a reader would read differently than the machine.
+
+Refused: object tags, anchors and aliases, duplicate keys, keys that are no text, documents that are too large or too deep.
+A plain scalar is null, true, false, a decimal integer or a decimal number exactly when JSON or YAML 1.2's core schema says
+so (`1e-3` is a number); everything else is text: `no`, `010` and `12:30:45` stay what they look like, and the declared type
+of the parameter decides whether that is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from config.errors import BadInput
+
+LARGEST_BYTES = 256 * 1024
+DEEPEST = 32
+
+SCALARS = {
+    "tag:yaml.org,2002:null": (re.compile(r"^(?:null|~|)$"), ["n", "~", ""]),
+    "tag:yaml.org,2002:bool": (re.compile(r"^(?:true|false)$"), ["t", "f"]),
+    "tag:yaml.org,2002:int": (re.compile(r"^-?(?:0|[1-9][0-9]*)$"), list("-0123456789")),
+    "tag:yaml.org,2002:float": (re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"), list("-0123456789")),
+}
+Class = TypeVar("Class", bound=type)
+
+
+def load(text: str | bytes, source: str) -> Any:
+    """The one document in `text`; `source` names it in messages. Raises `BadInput`."""
+    size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST_BYTES:
+        raise BadInput(f"{source}: {size} bytes; allowed: {LARGEST_BYTES}")
+    try:
+        return yaml.load(text, Loader=StrictLoader)  # noqa: S506: a SafeLoader that refuses more
+    except yaml.YAMLError as error:
+        raise BadInput(f"{source}: {_one_line(error)}") from None
+    except ValueError as error:  # digits beyond Python's limit, bytes that are no UTF-8
+        raise BadInput(f"{source}: {error}") from None
+
+
+def load_mapping(path: Path) -> dict[str, Any]:
+    """The mapping in a file, read whole but never more than the limit; raises `BadInput`."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from None
+    document = load(text, str(path))
+    if not isinstance(document, dict):
+        raise BadInput(f"{path}: a mapping is expected, this is {type(document).__name__}")
+    return document
+
+
+def dump(document: Any) -> str:
+    """Text that `load` reads back as the same document: strings that look like another type are quoted."""
+    return yaml.dump(document, Dumper=StrictDumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _core_scalars(owner: Class) -> Class:
+    """Replace the resolvers of YAML 1.1 by `SCALARS`."""
+    owner.yaml_implicit_resolvers = {}  # type: ignore[attr-defined]
+    for tag, (pattern, first) in SCALARS.items():
+        owner.add_implicit_resolver(tag, pattern, first)  # type: ignore[attr-defined]
+    return owner
+
+
+@_core_scalars
+class StrictLoader(yaml.SafeLoader):
+    """`yaml.SafeLoader` that refuses what the module's docstring lists."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse aliases, anchors, tags and deep nesting before a node exists."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise yaml.MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=event.start_mark)
+        if getattr(event, "tag", None):
+            raise yaml.MarkedYAMLError(problem=f"tag {event.tag!r} is not allowed", problem_mark=event.start_mark)
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise yaml.MarkedYAMLError(problem=f"nested deeper than {DEEPEST}", problem_mark=event.start_mark)
+        node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that stands twice, and keys that are no text."""
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} is no text: quote it", problem_mark=key.start_mark)
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} stands twice", problem_mark=key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: Any) -> int:
+        """Decimal only."""
+        return int(node.value)
+
+    def construct_yaml_float(self, node: Any) -> float:
+        """Decimal, with or without an exponent; never infinite."""
+        number = float(node.value)
+        if abs(number) == float("inf"):
+            raise yaml.MarkedYAMLError(problem=f"{node.value} is too large", problem_mark=node.start_mark)
+        return number
+
+
+StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
+StrictLoader.add_constructor("tag:yaml.org,2002:float", StrictLoader.construct_yaml_float)
+
+
+@_core_scalars
+class StrictDumper(yaml.SafeDumper):
+    """Quotes by the same rules by which `StrictLoader` reads, and writes no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a shared object twice instead of an anchor."""
+        return True
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    mark = getattr(error, "problem_mark", None)
+    return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)
