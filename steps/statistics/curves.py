@@ -1,0 +1,80 @@
+"""Curves of single runs and what may be done with them before runs are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steps.statistics.scores import Floats
+
+GRID_POINTS = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One run: steps [T] strictly increasing, finite values [T]."""
+
+    steps: NDArray[np.int64]
+    values: Floats
+
+    def __len__(self) -> int:
+        """The number of points T."""
+        return len(self.steps)
+
+
+def curve(steps: Sequence[float] | Floats, values: Sequence[float] | Floats) -> Curve:
+    """Keep the rows that hold a value: a row in which no episode ended has none, and is no zero."""
+    kept = np.isfinite(np.asarray(values, np.float64))
+    return Curve(steps=np.asarray(steps, np.int64)[kept], values=np.asarray(values, np.float64)[kept])
+
+
+def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[np.int64]:
+    """Steps from the largest first to the smallest last of all curves -> [≤ points]; empty when they share no range.
+
+    Beyond the shortest run the set of runs would change, and with it the mean.
+    """
+    if not curves or any(len(one) == 0 for one in curves):
+        return np.empty(0, np.int64)
+    first, last = max(int(one.steps[0]) for one in curves), min(int(one.steps[-1]) for one in curves)
+    if first > last:
+        return np.empty(0, np.int64)
+    return np.unique(np.linspace(first, last, points).round().astype(np.int64))
+
+
+def hold(one: Curve, grid: NDArray[np.int64]) -> Floats:
+    """The last value at or before each grid step [G] -> [G]; NaN outside of the run's own range.
+
+    A step function: a line between two episodes invents values and looks into the future, and an end value that is carried on
+    past the end makes a short run look like a long one.
+    """
+    held = np.full(len(grid), np.nan)
+    if len(one) == 0:
+        return held
+    inside = (grid >= one.steps[0]) & (grid <= one.steps[-1])
+    held[inside] = one.values[np.searchsorted(one.steps, grid[inside], side="right") - 1]
+    return held
+
+
+def area_under_curve(one: Curve, first: int, last: int) -> float:
+    """Trapezoids of the run's own points over [first, last], divided by its length: the mean height of the curve.
+
+    Both ends must lie in the run's range; a range of one step has the height there.
+    """
+    if first == last:
+        return float(hold(one, np.array([first], np.int64))[0])
+    inner = (one.steps > first) & (one.steps < last)
+    steps = np.concatenate(([first], one.steps[inner], [last])).astype(np.float64)
+    values = np.interp(steps, one.steps, one.values, left=np.nan, right=np.nan)
+    return float(np.trapezoid(values, steps)) / (last - first)
+
+
+def trailing_mean(values: Floats, window: int) -> Floats:
+    """Mean of the last `window` values that there are [T] -> [T]: no edge effects; it lags (window − 1) / 2 values behind."""
+    sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(ends - window, 0)
+    averaged: Floats = (sums[ends] - sums[starts]) / (ends - starts)
+    return averaged
