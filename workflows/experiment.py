@@ -1,0 +1,122 @@
+"""The experiment as an Argo `Workflow`: the figure of the README.
+
+prepare ─▶ runs[i] ─────────────────────────────────────┐
+             train ─▶ evaluate ─▶ plot-evaluation       │ all runs ended,
+                 ├──▶ play                              │ however they ended
+                 └──▶ plot-training                     ▼
+                                          average ─▶ plot-average
+
+exit handler: report, always last, also after a stop or a deadline
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
+from hera.workflows import models as m
+
+from config.cluster import Cluster, load_cluster
+from config.resolve import ALGORITHMS, ParameterInfo, algorithm_class, parameters
+from workflows.manifest import to_yaml
+from workflows.pods import OUTDIR, RUN, UNPRIVILEGED_POD, cpu, grace_period_patch, output, volumes
+from workflows.topologies import train_stage
+
+ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored
+KEEP_FINISHED_S = 7 * 24 * 3600
+
+
+def build(algorithm: str, cluster: Cluster) -> Workflow:
+    """The workflow of one algorithm on one cluster; every other choice is a workflow parameter."""
+    with Workflow(
+        api_version="argoproj.io/v1alpha1",
+        kind="Workflow",
+        generate_name=f"{algorithm}-",
+        entrypoint="experiment",
+        on_exit="report",
+        service_account_name=cluster.service_account,
+        arguments=_arguments(algorithm, cluster),
+        volumes=volumes(),
+        security_context=UNPRIVILEGED_POD,
+        pod_spec_patch=grace_period_patch(cluster),
+        pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration="60s"),
+        ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),
+    ) as workflow:
+        # Every parameter goes to `prepare`, as JSON: `argo submit -p typo=1` adds a parameter, and only so is it seen and refused.
+        prepare = cpu(
+            cluster,
+            "prepare",
+            args=[f"--algorithm={algorithm}", "--parameters={{workflow.parameters.json}}"],
+            outputs=[output("runs")],
+        )
+        one_run = _run(algorithm, cluster)
+        average = cpu(cluster, "average", args=[OUTDIR])
+        plot_average = cpu(cluster, "plot-average", args=[OUTDIR])
+        cpu(cluster, "report", args=[OUTDIR, "--workflow-status={{workflow.status}}"])
+        with DAG(name="experiment", parallelism=cluster.parallelism):
+            prepared = _task(prepare)
+            runs = _task(one_run, name="runs", arguments={"run": "{{item}}"}, with_param=prepared.get_parameter("runs"))
+            averaged, plotted = _task(average), _task(plot_average)
+            prepared.next(runs, on=TaskResult.succeeded)
+            runs.next(averaged, on=ENDED)
+            averaged.next(plotted, on=TaskResult.succeeded)
+    # In the file the DAGs come first, the whole before its parts.
+    workflow.templates.sort(key=lambda template: {"experiment": 0, "run": 1}.get(template.name or "", 2))
+    return workflow
+
+
+def _run(algorithm: str, cluster: Cluster) -> DAG:
+    """The DAG of one run. Every edge asks for success: a bare dependency would also accept a skipped evaluation."""
+    run = Parameter(name="run")
+    train = train_stage(algorithm_class(algorithm).topology, cluster, run)
+
+    def after_training(name: str) -> Container:
+        return cpu(cluster, name, inputs=[run], args=[OUTDIR, RUN])
+
+    evaluate, play = after_training("evaluate"), after_training("play")
+    plot_training, plot_evaluation = after_training("plot-training"), after_training("plot-evaluation")
+    with DAG(name="run", inputs=[run]) as dag:
+        arguments = {"run": dag.get_parameter("run")}
+        trained = _task(train, arguments=arguments)
+        wanted = f'"{trained.get_parameter("evaluate")}" == "true"'
+        evaluated = _task(evaluate, arguments=arguments, when=wanted)
+        filmed = _task(play, arguments=arguments, when=wanted)
+        plotted = _task(plot_training, arguments=arguments)
+        for task in (evaluated, filmed, plotted):
+            trained.next(task, on=TaskResult.succeeded)
+        evaluated.next(_task(plot_evaluation, arguments=arguments), on=TaskResult.succeeded)
+    return dag
+
+
+def _task(template: Container | DAG, **options: Any) -> Task:
+    """A template called inside a DAG: Hera cannot say in its types that this makes a task."""
+    return cast(Task, template(**options))
+
+
+def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:
+    """The workflow's parameters: those of `config/`, with the cluster's images and storage claim as defaults."""
+    of_cluster = {"gpu_image": cluster.gpu_image, "cpu_image": cluster.cpu_image, "claim": cluster.claim}
+    return [
+        Parameter(name=info.name, value=of_cluster.get(info.name, info.default), description=_description(info))
+        for info in parameters(algorithm)
+    ]
+
+
+def _description(info: ParameterInfo) -> str:
+    allowed = f" ({info.allowed})" if info.allowed else ""
+    return f"{info.help}{f' [{info.unit}]' if info.unit else ''}{allowed}"
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m workflows.experiment FOLDER`: render every algorithm's manifest there, for the settings in config/cluster.yaml."""
+    folder, cluster = Path(*arguments), load_cluster()
+    for algorithm in ALGORITHMS:
+        text = to_yaml(build(algorithm, cluster).to_dict(), cluster)
+        (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
