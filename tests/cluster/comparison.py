@@ -1,0 +1,145 @@
+"""Both engines on the same small workflows, and the differences between what they made of them.
+
+    python -m tests.cluster.comparison [NAME…]     prints one line per difference; exit code 1 if there is any
+
+The workflows are the cases of `controller-cases.json` (found in the tests, or where CASES points) and those of `cases.py`.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import kubernetes as k
+from tests.cluster.cases import more_cases
+
+Json = dict[str, Any]
+BATCH = 16  # workflows at a time on the cluster: its one node has two cores
+LOCAL_AT_ONCE = 3
+LIMIT_S = 300
+TIMES = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\S*(?: \+0000 UTC)?")
+
+
+def controller_cases() -> list[Json]:
+    """The workflows whose endings on a real controller are known; the one that hangs there is left out."""
+    found = [*k.ROOT.glob("tests/**/controller-cases.json")]
+    cases = json.loads(found[0].read_text())
+    return [case["workflow"] for case in cases if not case["seen"].get("hangs")]
+
+
+def all_cases() -> list[Json]:
+    return controller_cases() + more_cases()
+
+
+def for_cluster(workflow: Json) -> Json:
+    """The same workflow with the cluster's own Python image and the pods' service account."""
+    changed = json.loads(json.dumps(workflow).replace('"python:3.11"', f'"{k.REGISTRY}/python:3.11"'))
+    changed["spec"].setdefault("serviceAccountName", "experiment")
+    return dict(changed)
+
+
+def for_local(workflow: Json) -> Json:
+    changed = copy.deepcopy(workflow)
+    changed["spec"].setdefault("serviceAccountName", "experiment")
+    return changed
+
+
+def summary(status: Mapping[str, Any]) -> Json:
+    """What must be equal: the workflow's phase and message; each node's type, phase, message, exit code and outputs."""
+    nodes = {}
+    for node in status.get("nodes", {}).values():
+        outputs = node.get("outputs") or {}
+        nodes[node["name"]] = {
+            "type": node["type"],
+            "phase": node["phase"],
+            "message": _words(node.get("message")),
+            "exitCode": outputs.get("exitCode"),
+            "result": outputs.get("result"),
+            "outputs": {p["name"]: p.get("value") for p in outputs.get("parameters", [])},
+        }
+    return {"phase": status.get("phase"), "message": _words(status.get("message")), "nodes": nodes}
+
+
+def _words(message: str | None) -> str:
+    return TIMES.sub("<time>", message or "")
+
+
+def differences(name: str, cluster: Json, local: Json) -> list[str]:
+    """One line per difference between two summaries."""
+    lines = [f"{name}: {key}: cluster {cluster[key]!r}, local {local[key]!r}" for key in ("phase", "message") if cluster[key] != local[key]]
+    for node in sorted(cluster["nodes"].keys() | local["nodes"].keys()):
+        there, here = cluster["nodes"].get(node), local["nodes"].get(node)
+        if there is None or here is None:
+            lines.append(f"{name}: node {node}: only {'local' if there is None else 'on the cluster'}: {here or there}")
+            continue
+        lines += [f"{name}: node {node}: {key}: cluster {there[key]!r}, local {here[key]!r}" for key in there if there[key] != here[key]]
+    return lines
+
+
+def on_cluster(workflows: Iterable[Json]) -> dict[str, Json]:
+    """Runs the workflows on the controller, a batch at a time; summaries by name."""
+    waiting, seen = list(workflows), {}
+    while waiting:
+        batch, waiting = waiting[:BATCH], waiting[BATCH:]
+        names = [w["metadata"]["name"] for w in batch]
+        k.delete(*names)
+        _forget_files(names)
+        for workflow in batch:
+            k.kubectl("create", "-f", "-", stdin=json.dumps(for_cluster(workflow)))
+        for name in names:
+            seen[name] = summary(k.ended(name, timeout_s=LIMIT_S))
+        k.delete(*names)
+    return seen
+
+
+def _forget_files(names: Iterable[str]) -> None:
+    for name in names:
+        Path(os.environ["RL_CLUSTER_STORAGE"], name).unlink(missing_ok=True)
+
+
+def on_this_machine(workflows: Iterable[Json]) -> dict[str, Json]:
+    """Runs the workflows by `python -m workflows.local`; summaries by name."""
+    with concurrent.futures.ThreadPoolExecutor(LOCAL_AT_ONCE) as pool:
+        return dict(pool.map(_one_here, workflows))
+
+
+def _one_here(workflow: Json) -> tuple[str, Json]:
+    name = workflow["metadata"]["name"]
+    with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
+        manifest, status, storage = (Path(folder, part) for part in ("workflow.json", "status.json", "storage"))
+        storage.mkdir()
+        manifest.write_text(json.dumps(for_local(workflow)))
+        ended = k.python(
+            "-m", "workflows.local", str(manifest), "--status", str(status), "--storage", str(storage), check=False, timeout_s=LIMIT_S
+        )
+        if not status.exists():
+            return name, {"phase": "refused", "message": (ended.stderr or ended.stdout).strip()[-300:], "nodes": {}}
+        return name, summary(json.loads(status.read_text()))
+
+
+def compare(workflows: list[Json]) -> dict[str, list[str]]:
+    """Differences by workflow name; an empty list where both engines agree."""
+    there, here = on_cluster(workflows), on_this_machine(workflows)
+    return {name: differences(name, there[name], here[name]) for name in there}
+
+
+def main(names: list[str]) -> int:
+    chosen = [w for w in all_cases() if not names or w["metadata"]["name"].removeprefix("m-") in names]
+    found = compare(chosen)
+    for lines in found.values():
+        print(*lines, sep="\n", end="\n" if lines else "")
+    agreed = sum(not lines for lines in found.values())
+    print(f"{len(found)} workflows through both engines: {agreed} agree, {len(found) - agreed} differ")
+    return int(agreed != len(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
