@@ -1,0 +1,1 @@
+"""What every step shares: arguments, signals, log, status, exit codes."""

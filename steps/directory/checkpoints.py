@@ -1,0 +1,238 @@
+"""Checkpoints: a directory that appears at once, complete and with checksums, or not at all. No pickle anywhere.
+
+    checkpoints/000000012000/
+        tensors.safetensors   every array of the state, named by its path in the nested dict
+        state.json            the rest of the state, the step, what it belongs to, and the `record` of the step that saved it
+        manifest.json         size and SHA-256 of the other two, written last
+
+Two are kept. The loader takes the newest that verifies and says what it skipped. numpy and safetensors are imported only
+to load and to save, so that other steps can list and verify checkpoints without them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.errors import BadInput, NoUsableState, WrongDirectory
+from steps.directory.differences import difference
+from steps.directory.files import fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
+from steps.directory.layout import RunDirectory
+
+FORMAT = 1
+KEPT = 2
+TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+MANIFEST_LIMIT_BYTES = 65536
+STATE_LIMIT_BYTES = 64 * 2**20
+TENSORS_LIMIT_BYTES = 64 * 2**30
+HEADER_LIMIT_BYTES = 8 * 2**20
+TENSOR_KEY = "$tensor"
+
+State = dict[str, Any]
+
+
+class DamagedError(Exception):
+    """A checkpoint that does not verify: the one before it may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it (offsets, device, …)."""
+
+    path: Path
+    step: int
+    state: State
+    record: dict[str, Any]
+
+
+def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> Path:
+    """Write a checkpoint, then delete all but the newest two. Raises `ExperimentError` when the disk is full."""
+    final = run.checkpoint(step)
+    temporary = run.checkpoints / f".{final.name}.{os.getpid()}.tmp"
+    contents = _pack(step, state, identity, record)
+    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    remove(temporary)
+    try:
+        with full_disk_explained(final, sum(len(content) for content in contents.values())):
+            temporary.mkdir()
+            _write_files(temporary, contents)
+            remove(final)  # only a damaged one can be there: the loader went back behind it
+            fault("before_rename", final)
+            temporary.rename(final)
+        fault("after_rename", final)
+        sync_directory(run.checkpoints)
+    finally:
+        remove(temporary)
+    for old in run.checkpoint_steps()[:-KEPT]:
+        remove(run.checkpoint(old))
+    return final
+
+
+def load_newest(run: RunDirectory, identity: Mapping[str, Any] | None = None, *, say: Callable[[str], None] = print) -> Checkpoint | None:
+    """The newest checkpoint that verifies; None if the run has none yet.
+
+    identity: what the checkpoint must belong to. Raises `WrongDirectory` for another identity (with the differences) or a newer
+    format, and `NoUsableState` if there are checkpoints and all are damaged.
+    """
+    skipped: list[str] = []
+    for step in reversed(run.checkpoint_steps()):
+        path = run.checkpoint(step)
+        try:
+            checkpoint = load(path)
+        except DamagedError as error:
+            skipped.append(f"{path}: {error}")
+            continue
+        if skipped:
+            say(f"warning: damaged checkpoints skipped ({'; '.join(skipped)}), continuing from {path}")
+        return checkpoint if identity is None else _of(checkpoint, identity)
+    if skipped:
+        raise NoUsableState(f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again")
+    return None
+
+
+def load_final(run: RunDirectory, total_steps: int, identity: Mapping[str, Any] | None = None) -> Checkpoint:
+    """The checkpoint of the finished training; raises `BadInput` if the training has not reached its end."""
+    checkpoint = load_newest(run, identity)
+    if checkpoint is None or checkpoint.step < total_steps:
+        reached = 0 if checkpoint is None else checkpoint.step
+        raise BadInput(f"no final checkpoint {run.checkpoint(total_steps)} (reached {reached} of {total_steps} steps): train makes it")
+    return checkpoint
+
+
+def load(path: Path) -> Checkpoint:
+    """Read and verify one checkpoint directory; raises `DamagedError`, and `WrongDirectory` for a newer format."""
+    contents = verify(path)
+    try:
+        document = json.loads(contents[STATE])
+        written = document["format"]
+        if not isinstance(written, int) or written > FORMAT:
+            raise WrongDirectory(f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one")
+        tensors = _read_tensors(contents[TENSORS])
+        state = _with_tensors(document["state"], tensors)
+        if document["step"] != int(path.name):
+            raise DamagedError(f"holds step {document['step']}")
+        record = {**document["record"], "identity": document["identity"]}
+        return Checkpoint(path=path, step=document["step"], state=state, record=record)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{STATE} is not what was saved ({type(error).__name__}: {error})") from error
+
+
+def verify(path: Path) -> dict[str, bytes]:
+    """The contents of a checkpoint's files, sizes and checksums compared with the manifest; raises `DamagedError`."""
+    try:
+        names = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}
+        unexpected = sorted(names - {TENSORS, STATE, MANIFEST})
+        if unexpected:
+            raise DamagedError(f"unexpected file {unexpected[0]}: nothing but {TENSORS}, {STATE} and {MANIFEST} is ever read")
+        listed = json.loads(read_bytes(path / MANIFEST, MANIFEST_LIMIT_BYTES))["files"]
+        limits = {TENSORS: TENSORS_LIMIT_BYTES, STATE: STATE_LIMIT_BYTES}
+        if set(listed) != set(limits):
+            raise DamagedError(f"{MANIFEST} lists {sorted(listed)}")
+        contents = {name: read_bytes(path / name, limit) for name, limit in limits.items()}
+    except (OSError, BadInput, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedError(f"{type(error).__name__}: {error}") from error
+    for name, content in contents.items():
+        if listed[name] != _sum(content):
+            raise DamagedError(f"{name} differs from {MANIFEST}")
+    return contents
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a checkpoint verifies (a missing one does not)."""
+    try:
+        verify(path)
+    except DamagedError:
+        return False
+    return True
+
+
+def clean(run: RunDirectory) -> None:
+    """Remove the half-written checkpoints of dead attempts; called by the run's one writer at its start."""
+    remove_temporaries(run.checkpoints)
+
+
+def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
+    differences = difference(checkpoint.record["identity"], json.loads(json.dumps(identity)))
+    if differences:
+        raise WrongDirectory(f"{checkpoint.path} belongs to other parameters: {differences}")
+    return checkpoint
+
+
+def _pack(step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, bytes]:
+    import numpy as np
+    from safetensors.numpy import save as to_safetensors
+
+    tensors: dict[str, Any] = {}
+    tree = _without_tensors(state, "", tensors)
+    document = {"format": FORMAT, "step": step, "identity": identity, "record": record, "state": tree}
+    contents = {
+        TENSORS: to_safetensors({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}),
+        STATE: json.dumps(document).encode(),
+    }
+    manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in contents.items()}}
+    return contents | {MANIFEST: json.dumps(manifest, indent=1).encode()}
+
+
+def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
+    """All files are written before the first fsync, which then waits once for the disk instead of once per file."""
+    descriptors = []
+    try:
+        for name, content in contents.items():
+            descriptors.append(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            write_all(descriptors[-1], content)
+            fault("mid_save", directory / name)
+        for descriptor in descriptors:
+            os.fsync(descriptor)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    fault("after_temporary", directory)
+    sync_directory(directory)
+
+
+def _without_tensors(node: Any, path: str, tensors: dict[str, Any]) -> Any:
+    """The tree with `{"$tensor": name}` in place of every array; the arrays go into `tensors`."""
+    import numpy as np
+
+    if isinstance(node, np.ndarray):
+        tensors[path] = node
+        return {TENSOR_KEY: path}
+    if isinstance(node, Mapping):
+        for key in node:
+            if not isinstance(key, str) or key == TENSOR_KEY:
+                raise TypeError(f"state has the key {key!r} at {path!r}; keys are text")
+        return {key: _without_tensors(value, f"{path}/{key}" if path else key, tensors) for key, value in node.items()}
+    if isinstance(node, np.generic):
+        return node.item()
+    return node
+
+
+def _with_tensors(node: Any, tensors: Mapping[str, Any]) -> Any:
+    if isinstance(node, dict):
+        if set(node) == {TENSOR_KEY}:
+            return tensors[node[TENSOR_KEY]]
+        return {key: _with_tensors(value, tensors) for key, value in node.items()}
+    return node
+
+
+def _read_tensors(content: bytes) -> dict[str, Any]:
+    """Tensors with a header of bounded size: the library checks shapes and offsets against the size of the file."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as from_safetensors
+
+    header_bytes = int.from_bytes(content[:8], "little")
+    if header_bytes > min(HEADER_LIMIT_BYTES, len(content)):
+        raise DamagedError(f"{TENSORS} claims a header of {header_bytes} bytes")
+    try:
+        return {name: array.copy() for name, array in from_safetensors(content).items()}
+    except (SafetensorError, KeyError) as error:
+        raise DamagedError(f"{TENSORS}: {error}") from error
+
+
+def _sum(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}

@@ -1,0 +1,132 @@
+"""`experiment.yaml`: what the directory belongs to, and with what it was made.
+
+`identity` and `identity_hash` never change. Parameters outside of the identity (`runs`, `min_runs`, images, …), versions, source
+and image may change between submissions: the top level holds the newest, `history` what each submission that changed something found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from config.errors import BadInput, WrongDirectory
+from config.resolve import Resolved
+from config.strict_yaml import dump, load
+from steps.directory.differences import changes, difference
+from steps.directory.files import read_bytes, write_if_changed
+from steps.directory.layout import ExperimentDirectory
+
+FORMAT = 1
+RECORD_LIMIT_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentRecord:
+    """What `prepare` wrote.
+
+    versions: package -> version; source: commit and whether the tree was changed; image: that of the preparing pod; started: ISO
+    8601 in UTC, of the first submission; workflow: its name; renders: why episodes cannot be filmed, None if they can;
+    history: one mapping per submission that changed something, with `time` and `changed` (dotted name -> [before, after]).
+    """
+
+    resolved: Resolved
+    identity: dict[str, Any]
+    identity_hash: str
+    versions: dict[str, str]
+    source: dict[str, Any]
+    image: str | None
+    started: str
+    workflow: str | None
+    renders: str | None
+    history: tuple[dict[str, Any], ...] = ()
+
+
+def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
+    """The record; raises `BadInput` naming the step that makes a missing one, `WrongDirectory` for one that cannot be read."""
+    path = directory.experiment_yaml
+    try:
+        document = load(read_bytes(path, RECORD_LIMIT_BYTES), str(path))
+    except FileNotFoundError:
+        raise BadInput(f"no file {path}: prepare makes it") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except (BadInput, RecursionError) as error:
+        raise WrongDirectory(f"{path} cannot be read: {error}") from error
+    return _parse(document, str(path))
+
+
+def write_experiment(directory: ExperimentDirectory, record: ExperimentRecord) -> bool:
+    """Write the record unless the file says the same already; says if it wrote."""
+    return write_if_changed(directory.experiment_yaml, dump(_as_document(record)))
+
+
+def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentRecord:
+    """The record of a repeated submission: `before` if nothing changed, else `now` with one more entry in its history.
+
+    Raises `WrongDirectory` with every difference if the identity is another one.
+    """
+    if before.identity_hash != now.identity_hash:
+        differences = difference(before.identity, now.identity, left="in the directory", right="now")
+        raise WrongDirectory(f"the directory belongs to other parameters: {differences or 'identity_hash'}; choose another outdir")
+    changed = {name: [_plain(a), _plain(b)] for name, a, b in changes(_changeable(before), _changeable(now))}
+    if not changed:
+        return before
+    entry = {"time": now.started, "workflow": now.workflow, "changed": changed}
+    fields = {**vars(now), "started": before.started, "workflow": before.workflow, "history": (*before.history, entry)}
+    return ExperimentRecord(**fields)
+
+
+def _changeable(record: ExperimentRecord) -> dict[str, Any]:
+    """What another submission may bring; `outdir` may be spelled differently for the same directory."""
+    parameters = record.resolved.as_dict()
+    parameters["experiment"] = {name: value for name, value in parameters["experiment"].items() if name not in {"outdir", "game"}}
+    return {
+        "parameters": parameters,
+        "versions": record.versions,
+        "source": record.source,
+        "image": record.image,
+        "renders": record.renders,
+    }
+
+
+def _as_document(record: ExperimentRecord) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "started": record.started,
+        "workflow": record.workflow,
+        "identity_hash": record.identity_hash,
+        "parameters": record.resolved.as_dict(),
+        "identity": record.identity,
+        "image": record.image,
+        "source": record.source,
+        "versions": record.versions,
+        "renders": record.renders,
+        "history": list(record.history),
+    }
+
+
+def _parse(document: Any, source: str) -> ExperimentRecord:
+    if not isinstance(document, Mapping) or not isinstance(document.get("format"), int):
+        raise WrongDirectory(f"{source} was not written by prepare")
+    if document["format"] > FORMAT:
+        raise WrongDirectory(f"{source} has format {document['format']}, this program reads up to {FORMAT}: use the newer one")
+    try:
+        fields = {name: document[name] for name in _FIELDS}
+        resolved = Resolved.from_dict(document["parameters"])
+        record = ExperimentRecord(resolved=resolved, **{**fields, "history": tuple(fields["history"])})
+    except KeyError as error:
+        raise WrongDirectory(f"{source} has no entry {error}") from error
+    except (BadInput, TypeError, ValueError) as error:
+        raise WrongDirectory(f"{source}: {error}") from error
+    if resolved.identity_hash != record.identity_hash:
+        found = difference(record.identity, resolved.identity(), left="in its identity", right="in its parameters")
+        raise WrongDirectory(f"{source} was changed by hand or made by another version: {found or 'identity_hash differs'}")
+    return record
+
+
+def _plain(value: Any) -> Any:
+    return None if value is ... else value
+
+
+_FIELDS = ("identity", "identity_hash", "versions", "source", "image", "started", "workflow", "renders", "history")

@@ -1,0 +1,151 @@
+"""Whole files that appear at once or not at all, and reading what another process may be replacing.
+
+The recipe: temporary in the same directory, write, fsync, rename over the name, fsync of the directory. `EXPERIMENT_FAULT`
+kills the process (SIGKILL) at a named point of it, for the tests: `<point>[:<n>[:<part of the path>]]`, at the n-th time that the
+point is met with a path that contains the part. Points: after_temporary, before_rename, after_rename, mid_row, mid_save.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+from pathlib import Path
+
+from config.errors import BadInput, ExperimentError
+
+TEXT_LIMIT_BYTES = 16 * 2**20
+_hits = 0
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Replace `path` as a whole: a reader, and whoever comes after a kill, sees the old or the new content.
+
+    Raises `ExperimentError` with the needed and the free bytes when the disk is full; the old content stays.
+    """
+    content = content.encode() if isinstance(content, str) else content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    try:
+        with full_disk_explained(path, len(content)):
+            write_and_sync(temporary, content)
+        fault("after_temporary", path)
+        fault("before_rename", path)
+        temporary.replace(path)
+        fault("after_rename", path)
+        sync_directory(path.parent)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def write_if_changed(path: Path, content: bytes | str) -> bool:
+    """As `write_atomically`, but a file that already has this content keeps its time of modification; says if it wrote."""
+    content = content.encode() if isinstance(content, str) else content
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return False
+    write_atomically(path, content)
+    return True
+
+
+def write_and_sync(path: Path, content: bytes) -> None:
+    """Create or overwrite a file that nobody reads yet, down to the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        write_all(descriptor, content)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """`os.write` until everything is written: near the end of a disk the first call writes only a part."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames and new names in a directory survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def full_disk_explained(path: Path, needed_bytes: int):  # type: ignore[no-untyped-def]
+    """Turn ENOSPC, EDQUOT and EFBIG into one line with the needed and the free bytes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            raise
+        raise ExperimentError(
+            f"no space for {path}: {needed_bytes} bytes needed, {free_bytes(path.parent)} bytes free ({os.strerror(error.errno)})"
+        ) from error
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that this user may still write on the file system of an existing path."""
+    return shutil.disk_usage(path).free
+
+
+def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
+    """The content of a file, its size checked before it is read; a stale NFS handle is opened again once.
+
+    Raises `BadInput` above the limit and the usual `OSError`s.
+    """
+    try:
+        return _read_once(path, limit_bytes)
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        return _read_once(path, limit_bytes)
+
+
+def _read_once(path: Path, limit_bytes: int) -> bytes:
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit_bytes:
+            raise BadInput(f"{path} has {size} bytes; at most {limit_bytes} are read")
+        return file.read(limit_bytes + 1)
+
+
+def remove_temporaries(directory: Path) -> None:
+    """Remove what dead attempts of the one writer of this directory left: `.*.tmp`, files and directories."""
+    with contextlib.suppress(FileNotFoundError):
+        for path in list(directory.iterdir()):
+            if path.name.startswith(".") and path.name.endswith(".tmp"):
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a whole directory; leftovers of NFS (`.nfs…`) may keep the directory, which is ignored."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def fault(point: str, path: Path) -> None:
+    """Die here if `EXPERIMENT_FAULT` says so (tests only)."""
+    if will_fault(point, path):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def will_fault(point: str, path: Path) -> bool:
+    """Whether `EXPERIMENT_FAULT` names this point now; counts the hits."""
+    wanted = os.environ.get("EXPERIMENT_FAULT")
+    if not wanted:
+        return False
+    name, count, part = [*wanted.split(":", 2), "", ""][:3]
+    if name != point or part not in str(path):
+        return False
+    global _hits
+    _hits += 1
+    return _hits == int(count or 1)

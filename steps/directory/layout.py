@@ -1,0 +1,120 @@
+"""Where every file of an experiment lies: the tree of DESIGN.md as attributes, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+STEP_DIGITS = 12
+"""Checkpoint names have a fixed width, so that the order of the text is the order of the steps."""
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """One training run: `<outdir>/runs/<index>/`."""
+
+    root: Path
+    index: int
+
+    @property
+    def checkpoints(self) -> Path:
+        """Holds `<step>/` directories, see `steps.directory.checkpoints`."""
+        return self.root / "checkpoints"
+
+    @property
+    def train_csv(self) -> Path:
+        """One row per log interval; nothing in it depends on the clock."""
+        return self.root / "train.csv"
+
+    @property
+    def tensorboard(self) -> Path:
+        """Event files, one per attempt."""
+        return self.root / "tensorboard"
+
+    @property
+    def evaluation_csv(self) -> Path:
+        """One row per evaluation episode."""
+        return self.root / "evaluation.csv"
+
+    @property
+    def resources_csv(self) -> Path:
+        """Speed, CPU, memory and GPU over time."""
+        return self.root / "resources.csv"
+
+    @property
+    def videos(self) -> Path:
+        """Films of the trained policy: `episode-<n>.mp4`."""
+        return self.root / "videos"
+
+    @property
+    def plots(self) -> Path:
+        """Figures of this run."""
+        return self.root / "plots"
+
+    @property
+    def logs(self) -> Path:
+        """`<task>.log`: what the pod printed."""
+        return self.root / "logs"
+
+    @property
+    def status(self) -> Path:
+        """`<task>.json`: how the task ended."""
+        return self.root / "status"
+
+    def checkpoint_steps(self) -> list[int]:
+        """Steps of the complete checkpoint directories, oldest first; temporaries and leftovers of NFS never count."""
+        try:
+            names = [path.name for path in self.checkpoints.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(int(name) for name in names if name.isdecimal() and len(name) == STEP_DIGITS)
+
+    def checkpoint(self, step: int) -> Path:
+        """The directory of the checkpoint at an environment step."""
+        return self.checkpoints / f"{step:0{STEP_DIGITS}d}"
+
+
+@dataclass(frozen=True)
+class ExperimentDirectory:
+    """The output directory of one experiment."""
+
+    root: Path
+
+    @property
+    def experiment_yaml(self) -> Path:
+        """Resolved parameters, versions, source commit, image, start time; written by `prepare`."""
+        return self.root / "experiment.yaml"
+
+    @property
+    def owner_json(self) -> Path:
+        """The workflow that may write here, see `steps.directory.owner`."""
+        return self.root / "owner.json"
+
+    @property
+    def report_html(self) -> Path:
+        """The page to look at."""
+        return self.root / "report.html"
+
+    @property
+    def runs(self) -> Path:
+        """Holds one directory per run."""
+        return self.root / "runs"
+
+    @property
+    def average(self) -> Path:
+        """`train.csv`, `evaluation.csv`, `summary.json` and `plots/` over the runs."""
+        return self.root / "average"
+
+    @property
+    def logs(self) -> Path:
+        """`<task>.log` of the tasks outside of the runs."""
+        return self.root / "logs"
+
+    @property
+    def status(self) -> Path:
+        """`<task>.json` of the tasks outside of the runs."""
+        return self.root / "status"
+
+    def run(self, index: int) -> RunDirectory:
+        """The directory of one run (it need not exist)."""
+        return RunDirectory(self.runs / str(index), index)

@@ -1,0 +1,166 @@
+"""Who may write into an output directory: one workflow at a time.
+
+`owner.json` names the workflow. `prepare` claims the directory, `report` releases it, every other step checks that its own
+workflow still stands there before it writes. The lease is the file's time of modification, which running steps touch: an observer
+looks whether it *changes* within `lease_s` on its own monotonic clock; no two machines' clocks are ever compared. On the same
+machine no waiting is needed: the owner's process lives or not. A workflow that is silent for longer, because all of its
+pods wait for a GPU, may be displaced; its steps then exit 4, so no file gets two writers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from config.errors import WrongDirectory
+from steps.directory import processes
+from steps.directory.files import read_bytes, sync_directory, write_and_sync, write_atomically
+
+LEASE_S = 60.0
+HEARTBEATS_PER_LEASE = 6
+OWNER_LIMIT_BYTES = 65536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """A workflow that may write.
+
+    uid: unique per workflow; workflow: its name; process: `host:pid:start` of a local engine, else None; lease_s: silence after
+    which it may be displaced; released: it ended, and said so.
+    """
+
+    uid: str
+    workflow: str = ""
+    host: str = ""
+    process: str | None = None
+    lease_s: float = LEASE_S
+    released: bool = False
+
+    def __str__(self) -> str:
+        where = f"process {self.process}" if self.process else f"host {self.host}"
+        return f"workflow {self.workflow or 'without a name'} (uid {self.uid}, {where})"
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> Owner | None:
+    """The workflow that this pod belongs to; None by hand."""
+    uid = environment.get("EXPERIMENT_OWNER")
+    if not uid:
+        return None
+    return Owner(
+        uid=uid,
+        workflow=environment.get("EXPERIMENT_WORKFLOW", ""),
+        host=socket.gethostname(),
+        process=environment.get("EXPERIMENT_OWNER_PROCESS") or None,
+    )
+
+
+def read_owner(path: Path) -> Owner | None:
+    """The owner in `owner.json`; None without one. Raises `WrongDirectory` if the file is none of ours."""
+    try:
+        fields = json.loads(read_bytes(path, OWNER_LIMIT_BYTES))
+        owner = Owner(**{name: fields[name] for name in _NAMES if name in fields})
+        float(owner.lease_s)
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WrongDirectory(f"{path} cannot be read ({error}); delete it if no workflow writes into this directory") from error
+    return owner
+
+
+def claim(path: Path, owner: Owner, *, say: Callable[[str], None] = print) -> None:
+    """Make `owner` the owner; raises `WrongDirectory` naming the present one if that lives. May wait for its lease."""
+    if not _create(path, owner):
+        present = read_owner(path)
+        if present == owner:
+            return
+        if present is not None and present.uid != owner.uid:
+            _refuse_if_alive(path, present, say)
+        write_atomically(path, _dump(owner))
+    check(path, owner.uid)
+
+
+def check(path: Path, uid: str | None, *, say: Callable[[str], None] = print) -> None:
+    """Raise `WrongDirectory` unless workflow `uid` owns the directory or, by hand (None), no living workflow does."""
+    present = read_owner(path)
+    if uid is None:
+        if present is not None:
+            _refuse_if_alive(path, present, say)
+        return
+    if present is None:
+        raise WrongDirectory(f"{path.parent} has no owner; prepare of this workflow (uid {uid}) has not claimed it")
+    if present.uid != uid or present.released:
+        raise WrongDirectory(f"{path.parent} belongs to {present}{' no longer' if present.released else ''}, not to workflow uid {uid}")
+
+
+def touch(path: Path, uid: str) -> None:
+    """Keep the lease of a running workflow alive; raises `WrongDirectory` if it was displaced."""
+    check(path, uid)
+    os.utime(path)
+
+
+def release(path: Path, uid: str) -> None:
+    """Say that the workflow has ended; a displaced one changes nothing."""
+    present = read_owner(path)
+    if present is not None and present.uid == uid and not present.released:
+        write_atomically(path, _dump(dataclasses.replace(present, released=True)))
+
+
+def is_alive(path: Path, owner: Owner) -> bool:
+    """Whether the owner still works: by its process on this machine, else by watching its lease, up to `lease_s`."""
+    if owner.released:
+        return False
+    alive = processes.is_alive(owner.process) if owner.process else None
+    return _lease_moves(path, owner.lease_s) if alive is None else alive
+
+
+def _refuse_if_alive(path: Path, present: Owner, say: Callable[[str], None]) -> None:
+    if not present.released and not (present.process and processes.is_alive(present.process) is not None):
+        say(f"{path.parent} belongs to {present}; watching its lease for up to {present.lease_s:g} s")
+    if is_alive(path, present):
+        raise WrongDirectory(f"{path.parent} belongs to {present}, which is still running; wait for its end or choose another outdir")
+
+
+def _lease_moves(path: Path, lease_s: float) -> bool:
+    first = _lease(path)
+    end = time.monotonic() + lease_s
+    while time.monotonic() < end:
+        time.sleep(min(1.0, lease_s / 20))
+        if _lease(path) != first:
+            return True
+    return False
+
+
+def _lease(path: Path) -> tuple[int, bytes] | None:
+    """Opened and not only looked up: NFS asks the server then, instead of its cache."""
+    try:
+        with path.open("rb") as file:
+            return os.fstat(file.fileno()).st_mtime_ns, file.read(OWNER_LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+
+
+def _create(path: Path, owner: Owner) -> bool:
+    """Create the file if there is none. `os.link` fails if the name exists, on NFS too, and the content is never half written."""
+    temporary = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
+    write_and_sync(temporary, _dump(owner).encode())
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    sync_directory(path.parent)
+    return True
+
+
+def _dump(owner: Owner) -> str:
+    return json.dumps(dataclasses.asdict(owner), indent=1) + "\n"
+
+
+_NAMES = [item.name for item in dataclasses.fields(Owner)]
