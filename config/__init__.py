@@ -1,0 +1,1 @@
+"""Typed parameters and their presets. Knows no torch, and imports quickly."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput, unknown
+from config.errors import BadInput, shown, unknown
 from config.experiment import IMAGE, KUBERNETES_NAME
-from config.parameters import refuse_hostile, shown
+from config.parameters import refuse_hostile
 from config.strict_yaml import load_mapping
 
 DEFAULT = Path(__file__).parent / "cluster.yaml"
@@ -50,9 +50,9 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """parallelism: runs that are active at once; grace_period_s: from SIGTERM to SIGKILL."""
+    """namespace: None means the caller's; parallelism: runs active at once; grace_period_s: from SIGTERM to SIGKILL."""
 
-    namespace: str
+    namespace: str | None
     service_account: str
     claim: str
     gpu_image: str
@@ -93,7 +93,7 @@ def _build(hint: Any, value: Any, where: str) -> Any:
     if typing.get_origin(hint) is tuple and isinstance(value, list):
         return tuple(_build(typing.get_args(hint)[0], element, f"{where}[{index}]") for index, element in enumerate(value))
     if typing.get_origin(hint) is dict and isinstance(value, dict):
-        return {key: _build(str, element, f"{where}.{key}") for key, element in value.items()}
+        return {_build(str, key, where): _build(str, element, f"{where}.{key}") for key, element in value.items()}
     if hint is int and type(value) is int:
         return value
     if hint is str and isinstance(value, str) and value:
@@ -123,7 +123,9 @@ def _check(cluster: Cluster) -> None:
     texts = {"namespace": name, "service_account": name, "claim": name, "gpu_image": image, "cpu_image": image}
     texts["gpu_resource"] = (r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}", "a resource such as nvidia.com/gpu")
     for setting, (pattern, form) in texts.items():
-        _match(setting, getattr(cluster, setting), pattern, form)
+        value = getattr(cluster, setting)
+        if value is not None:
+            _match(setting, value, pattern, form)
     for setting, low, high in (("grace_period_s", 1, 86_400), ("parallelism", 1, 256)):
         if not low <= getattr(cluster, setting) <= high:
             raise BadInput(f"{setting} cannot be {getattr(cluster, setting)}; allowed: an integer from {low} to {high}")

@@ -63,8 +63,14 @@ class Preempted(ExperimentError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
-    """`unknown game 'brekout'; did you mean 'breakout'? known: acrobot, breakout, …`"""
+    """`unknown parameter 'epoch'; did you mean 'epochs'? known: clip, discount, …`"""
     names = sorted(known)
-    nearest = difflib.get_close_matches(name, names, n=1)
+    nearest = difflib.get_close_matches(name[:64].lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
-    return BadInput(f"unknown {kind} {name!r}{hint} known: {', '.join(names)}")
+    return BadInput(f"unknown {kind} {shown(name)}{hint} known: {', '.join(names)}")
+
+
+def shown(value: object, longest: int = 80) -> str:
+    """A value in a message: on one line, escaped, never long."""
+    text = repr(value)
+    return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -14,8 +14,8 @@ KUBERNETES_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 class Experiment:
     """One experiment: a directory, a game, N independent training runs, and their evaluation."""
 
-    game: str = parameter("cartpole", help="short name, gymnasium id, or package.module:Name of your own environment")
-    outdir: str = parameter("/storage/ppo-cartpole", help="directory of the results, below the storage mount", identity=False)
+    game: str = parameter("cartpole", form="a short name, a gymnasium id or package.module:Name", help="what to learn")
+    outdir: str = parameter("/storage/ppo-cartpole", form="a path below the storage mount", help="directory of the results", identity=False)
     runs: int = parameter(1, low=1, high=256, help="independent training runs; may grow when submitted again", identity=False)
     min_runs: int | None = parameter(
         None, low=1, high=256, optional=True, identity=False, help="usable runs that make a success; empty: all of them"
@@ -27,25 +27,21 @@ class Experiment:
     threads: int = parameter(1, low=1, high=256, help="torch's threads in training; never detected from the machine")
     device: str = parameter("auto", choices=("auto", "cpu", "cuda"), help="where training computes; auto: cuda if there is one")
     precision: str = parameter("auto", choices=("auto", "fp32", "bf16"), help="auto: bf16 where the processor computes in it")
-    evaluation_episodes: int = parameter(20, low=1, high=10_000, unit="episodes", help="fresh episodes to evaluate each agent")
+    evaluation_episodes: int = parameter(20, low=1, high=10_000, unit="episodes", help="fresh and seeded, for each trained agent")
     evaluation_policy: str = parameter("greedy", choices=("greedy", "sample"), help="the most probable action, or a sampled one")
     evaluate_above: float | None = parameter(
         None, optional=True, help="evaluate and film only if the last 100 training episodes return this much on average; empty: always"
     )
-    video_episodes: int = parameter(1, low=0, high=10, unit="episodes", help="episodes to film of each agent")
-    log_interval: int = parameter(1, low=1, high=10**6, unit="epochs", help="epochs in one row of train.csv")
+    video_episodes: int = parameter(1, low=0, high=10, unit="episodes", help="to film of each trained agent")
+    log_interval: int = parameter(1, low=1, high=10**6, unit="epochs", help="in one row of train.csv")
     checkpoint_interval: int | None = parameter(
-        None, low=1, high=10**9, optional=True, unit="epochs", help="epochs between checkpoints; empty: at most 2 % of the training"
+        None, low=1, high=10**9, optional=True, unit="epochs", help="from one checkpoint to the next; empty: at most 2 % of the training"
     )
     sticky_actions: float = parameter(0.25, low=0, high=1, help="Atari: probability that the emulator repeats the last action")
     full_action_set: bool = parameter(False, help="Atari: all 18 actions instead of those that the game uses")
     gpus: int = parameter(1, low=0, high=64, help="GPUs of a training pod", identity=False)
-    gpu_image: str = parameter(
-        "rl-training-dag:0.1.0-gpu", pattern=IMAGE, form="an image reference", help="image of training pods", identity=False
-    )
-    cpu_image: str = parameter(
-        "rl-training-dag:0.1.0-cpu", pattern=IMAGE, form="an image reference", help="image of all other pods", identity=False
-    )
+    gpu_image: str = parameter("rl:0.1.0-gpu", pattern=IMAGE, form="an image reference", help="image of training pods", identity=False)
+    cpu_image: str = parameter("rl:0.1.0-cpu", pattern=IMAGE, form="an image reference", help="image of all other pods", identity=False)
     claim: str = parameter(
         "storage", pattern=KUBERNETES_NAME, form="a Kubernetes name", help="volume claim of the storage mount", identity=False
     )

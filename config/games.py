@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput
-from config.parameters import shown
+from config.errors import BadInput, shown
 from config.strict_yaml import load_mapping
 
 FOLDER = Path(__file__).parent / "games"
@@ -59,10 +58,24 @@ def find_game(text: str) -> Game:
             return game
     old = OLD_ATARI_ID.fullmatch(text)
     if old and f"ALE/{old[1]}-v5" in {game.id for game in by_name.values()}:
-        raise _unknown(text, f"the settings of the old Atari ids are parameters: game={_atari_name(old[1])} sticky_actions=0")
+        raise _unknown(text, f"did you mean game={_atari_name(old[1])} sticky_actions=0? ")
     if OWN_GAME.fullmatch(text) or (GYMNASIUM_ID.fullmatch(text) and not text.startswith("ALE/")):
         return Game(name=text, id=text)
     raise _unknown(text)
+
+
+def is_well_formed(game: Game) -> bool:
+    """Whether every field has a type and a form that this module makes; for what was read back from a file."""
+    texts = all(isinstance(text, str) for text in (game.name, game.id, game.kind))
+    return (
+        texts
+        and bool(GYMNASIUM_ID.fullmatch(game.id) or OWN_GAME.fullmatch(game.id))
+        and game.kind in KINDS
+        and isinstance(game.options, Mapping)
+        and type(game.frames_per_step) is int
+        and game.frames_per_step >= 1
+        and (game.solved is None or type(game.solved) in (int, float))
+    )
 
 
 def preset(game: Game) -> Mapping[str, Any]:
@@ -74,7 +87,7 @@ def preset(game: Game) -> Mapping[str, Any]:
 
 @functools.cache
 def games() -> Mapping[str, Game]:
-    """name -> every game with a short name: those with a preset of their own first, then the other Atari games."""
+    """Every game with a short name: those with a preset of their own first, then the other Atari games."""
     named = {name: _read(name) for name in own_presets()}
     for name in _file("atari")["games"]:
         named.setdefault(name, _atari(name))
@@ -116,6 +129,6 @@ def _file(name: str) -> Mapping[str, Any]:
 
 def _unknown(text: str, hint: str = "") -> BadInput:
     nearest = difflib.get_close_matches(text[:64].lower(), games(), n=1)
-    question = hint or (f"did you mean {nearest[0]!r}?" if nearest else "")
+    question = f"did you mean {nearest[0]!r}? " if nearest else ""
     known = f"known: {', '.join(own_presets())}, every Atari game of ale-py (--list), any gymnasium id, package.module:Name"
-    return BadInput("; ".join(part for part in (f"unknown game {shown(text)}", question, known) if part))
+    return BadInput(f"unknown game {shown(text)}; {hint or question}{known}")

@@ -12,17 +12,18 @@ import math
 import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config.errors import BadInput
+from config.errors import BadInput, shown
 
 LONGEST_VALUE = 4096
 """Characters of one parameter's text; a path is the longest that anybody needs."""
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
-NOUNS = {int: "an integer", float: "a number", bool: "true or false", str: "text", tuple: "integers with commas between"}
+NOUNS: dict[type, str] = {int: "an integer", float: "a number", bool: "true or false", str: "text", tuple: "1 to 8 integers"}
+MOST_ELEMENTS = 8
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Parameter:
             words = self.form or NOUNS[self.kind]
             if self.low is not None and self.high is not None:
                 words += f" from {to_text(self.low)} to {to_text(self.high)}"
+            if self.kind is tuple:
+                words += " with commas between"
         return f"{words}, or empty" if self.optional else words
 
     def parse(self, value: object) -> Any:
@@ -108,8 +111,8 @@ class Parameter:
             above = self.high is not None and number > self.high
             if below or above or not math.isfinite(number):
                 raise self.refusal(given)
-        if self.kind is tuple and not 1 <= len(typed) <= 8:
-            raise BadInput(f"{self.refusal(given)}; 1 to 8 of them")
+        if self.kind is tuple and not 1 <= len(typed) <= MOST_ELEMENTS:
+            raise self.refusal(given)
 
     def refusal(self, value: object) -> BadInput:
         """`parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
@@ -137,14 +140,16 @@ def parameter(
     return dataclasses.field(default=default, metadata=described)
 
 
+def declared(owner: type) -> Mapping[str, Parameter]:
+    """The parameters of a dataclass whose fields were made by `parameter()`, by name and in order."""
+    return _declared(owner)
+
+
 @functools.cache
-def declared(owner: type) -> dict[str, Parameter]:
-    """name -> `Parameter` of a dataclass whose fields were made by `parameter()`, in order."""
+def _declared(owner: Any) -> Mapping[str, Parameter]:
     hints = typing.get_type_hints(owner)
     return {
-        field.name: Parameter(field.name, _kind(hints[field.name]), field.default, **field.metadata)
-        for field in dataclasses.fields(owner)
-        if field.metadata
+        field.name: Parameter(field.name, _kind(hints[field.name]), field.default, **field.metadata) for field in dataclasses.fields(owner)
     }
 
 
@@ -159,12 +164,6 @@ def to_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(element) for element in value)
     return str(value)
-
-
-def shown(value: object, longest: int = 80) -> str:
-    """A value in a message: on one line, escaped, never long."""
-    text = repr(value)
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def refuse_hostile(name: str, value: str) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from config.errors import BadInput
 from config.parameters import parameter
+
+LARGEST_BATCH = 2**22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,7 @@ class PPO:
     topology: ClassVar[str] = "single"
 
     num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
-    rollout_length: int = parameter(128, low=2, high=65_536, unit="steps", help="steps of each environment in one epoch")
+    rollout_length: int = parameter(128, low=2, high=65_536, unit="steps", help="of each environment in one epoch")
     update_epochs: int = parameter(4, low=1, high=100, help="passes over the batch in one epoch")
     minibatches: int = parameter(4, low=1, high=65_536, help="equal parts of the batch, one update each")
     learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="of Adam")
@@ -33,8 +36,24 @@ class PPO:
     normalise_rewards: bool = parameter(False, help="divide learnt rewards by the running deviation of the discounted return")
     clip_rewards: bool = parameter(False, help="learn from rewards cut to -1 ... 1; reported returns stay the game's own")
     hidden_sizes: tuple[int, ...] = parameter(
-        (64, 64), low=1, high=8192, unit="units", help="hidden layers for vector observations; images use the Nature CNN"
+        (64, 64), low=1, high=8192, help="units of the hidden layers for vector observations; images use the Nature CNN"
     )
     log_std_init: float = parameter(0.0, low=-5, high=2, help="continuous actions: first log standard deviation")
     episodic_life: bool = parameter(False, help="Atari: a lost life ends the episode in training, never in evaluation")
-    noop_max: int = parameter(30, low=0, high=1000, unit="frames", help="Atari: at most so many idle frames after a reset")
+    noop_max: int = parameter(30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Rows of the batch: environment steps of one epoch, over all environments."""
+        return self.num_envs * self.rollout_length
+
+    def check(self) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        batch = self.steps_per_epoch
+        product = f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {batch}"
+        if batch > LARGEST_BATCH:
+            raise BadInput(f"{product} is too large; allowed: at most {LARGEST_BATCH}")
+        if batch % self.minibatches or batch // self.minibatches < 2:
+            raise BadInput(
+                f"parameter 'minibatches' cannot be {self.minibatches}; allowed: a divisor of {product} that leaves 2 rows in each"
+            )

@@ -11,24 +11,23 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput, unknown
+from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
-from config.games import KINDS, Game, find_game, preset
-from config.parameters import Parameter, declared, refuse_hostile, shown, to_text
+from config.games import Game, find_game, is_well_formed, preset
+from config.parameters import Parameter, declared, refuse_hostile, to_text
 from config.ppo import PPO
 from config.strict_yaml import load_mapping
 
 ALGORITHMS: dict[str, type[PPO]] = {"ppo": PPO}
-"""Adding one: its dataclass (with a `topology`), `config/algorithms/<name>.yaml`, and an entry here."""
+"""Adding one: its dataclass (with `topology`, `steps_per_epoch` and `check`), `config/algorithms/<name>.yaml`, an entry here."""
 FOLDER = Path(__file__).parent / "algorithms"
 
-LARGEST_BATCH = 2**22
+ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
 LONGEST_TRAINING = 10**11
 """Environment steps; a checkpoint's name has twelve digits."""
 CHECKPOINTS = 64
@@ -56,7 +55,7 @@ class Resolved:
     @property
     def steps_per_epoch(self) -> int:
         """Environment steps of one epoch, over all environments."""
-        return self.hyperparameters.num_envs * self.hyperparameters.rollout_length
+        return self.hyperparameters.steps_per_epoch
 
     @property
     def total_steps(self) -> int:
@@ -85,14 +84,12 @@ class Resolved:
         experiment = {name: getattr(self.experiment, name) for name, one in declared(Experiment).items() if one.identity}
         del experiment["game"]  # several names may mean one game
         experiment["checkpoint_interval"] = self.checkpoint_interval
-        hyperparameters = {name: getattr(self.hyperparameters, name) for name in declared(type(self.hyperparameters))}
-        whole = {
+        return {
             "algorithm": self.algorithm,
             "game": self.game.identity(),
             "experiment": experiment,
-            "hyperparameters": hyperparameters,
+            "hyperparameters": _as_json(self.hyperparameters),
         }
-        return _as_json(whole)
 
     @property
     def identity_hash(self) -> str:
@@ -102,12 +99,12 @@ class Resolved:
 
     def as_dict(self) -> dict[str, Any]:
         """For experiment.yaml: only dicts, lists, text, numbers, true, false and null."""
-        return _as_json({
+        return {
             "algorithm": self.algorithm,
-            "game": dataclasses.asdict(self.game),
-            "experiment": dataclasses.asdict(self.experiment),
-            "hyperparameters": dataclasses.asdict(self.hyperparameters),
-        })  # fmt: skip
+            "game": _as_json(self.game),
+            "experiment": _as_json(self.experiment),
+            "hyperparameters": _as_json(self.hyperparameters),
+        }
 
     @staticmethod
     def from_dict(written: Mapping[str, Any]) -> Resolved:
@@ -129,12 +126,10 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
     hyperclass = algorithm_class(algorithm)
     shared, own = declared(Experiment), declared(hyperclass)
     for name, value in given.items():
-        refuse_hostile(name, name)
         if name not in shared and name not in own:
             raise unknown("parameter", name, [*shared, *own])
         if not isinstance(value, str):
             raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
-        refuse_hostile(name, value)
     experiment = {name: shared[name].parse(value) for name, value in given.items() if name in shared}
     game = find_game(experiment.get("game", Experiment.game))
     preset_values = preset_hyperparameters(algorithm, game)
@@ -142,10 +137,8 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
     given_values = {name: own[name].parse(value) for name, value in given.items() if name in own and value != ""}
     hyperparameters = hyperclass(**(preset_values | given_values))
     if experiment.get("epochs") is None:
-        experiment["epochs"] = math.ceil(goal_steps / (hyperparameters.num_envs * hyperparameters.rollout_length))
-    resolved = Resolved(
-        algorithm=algorithm, experiment=Experiment(**experiment), hyperparameters=hyperparameters, game=game
-    )
+        experiment["epochs"] = -(-goal_steps // hyperparameters.steps_per_epoch)
+    resolved = Resolved(algorithm=algorithm, experiment=Experiment(**experiment), hyperparameters=hyperparameters, game=game)
     _check(resolved)
     return resolved
 
@@ -158,15 +151,15 @@ def algorithm_class(algorithm: str) -> type[PPO]:
 
 
 def preset_hyperparameters(algorithm: str, game: Game) -> dict[str, Any]:
-    """name -> value of the algorithm's preset overlaid by the game's, with `steps`, the goal of a training."""
-    own = declared(algorithm_class(algorithm))
+    """The algorithm's preset overlaid by the game's, by name, with `steps`, the goal of a training; raises `BadInput`."""
     goal = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
+    known = {**declared(algorithm_class(algorithm)), "steps": goal}
     values: dict[str, Any] = {}
     for section in (_algorithm_preset(algorithm), preset(game).get(algorithm, {})):
         for name, value in section.items():
-            if name not in own and name != "steps":
-                raise unknown("parameter in a preset", name, own)
-            values[name] = (own.get(name) or goal).parse(value)
+            if name not in known:
+                raise unknown("parameter in a preset", name, known)
+            values[name] = known[name].parse(value)
     return values
 
 
@@ -177,7 +170,8 @@ def _algorithm_preset(algorithm: str) -> Mapping[str, Any]:
 
 def _check(resolved: Resolved) -> None:
     """What no single parameter can say."""
-    experiment, hyper, game = resolved.experiment, resolved.hyperparameters, resolved.game
+    experiment = resolved.experiment
+    resolved.hyperparameters.check()
     check_outdir_text(experiment.outdir)
     if resolved.min_runs > experiment.runs:
         raise BadInput(f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}")
@@ -186,18 +180,23 @@ def _check(resolved: Resolved) -> None:
     for name in ("log_interval", "checkpoint_interval"):
         if (getattr(experiment, name) or 0) > resolved.epochs:
             raise BadInput(f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}")
-    for name in ("sticky_actions", "full_action_set"):
-        if game.kind != "atari" and getattr(experiment, name) != getattr(Experiment, name):
-            value = to_text(getattr(experiment, name))
-            raise BadInput(f"parameter {name!r} cannot be {value}: {game.name!r} is no Atari game; allowed: leave it out")
-    batch = resolved.steps_per_epoch
-    product = f"num_envs * rollout_length = {hyper.num_envs} * {hyper.rollout_length} = {batch}"
-    if batch > LARGEST_BATCH:
-        raise BadInput(f"{product} is too large; allowed: at most {LARGEST_BATCH}")
-    if batch % hyper.minibatches or batch // hyper.minibatches < 2:
-        raise BadInput(f"parameter 'minibatches' cannot be {hyper.minibatches}; allowed: a divisor of {product}, at least 2 rows each")
     if resolved.total_steps > LONGEST_TRAINING:
-        raise BadInput(f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {LONGEST_TRAINING // batch}, {LONGEST_TRAINING} steps")
+        most = LONGEST_TRAINING // resolved.steps_per_epoch
+        raise BadInput(f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps")
+    _check_game(resolved)
+
+
+def _check_game(resolved: Resolved) -> None:
+    """Refuse what this game would silently ignore."""
+    is_atari = resolved.game.kind == "atari"
+    for chosen in (resolved.experiment, resolved.hyperparameters):
+        for name, one in declared(type(chosen)).items():
+            value = getattr(chosen, name)
+            if name in ATARI_ONLY and not is_atari and value != one.default:
+                allowed = to_text(one.default)
+                raise BadInput(f"parameter {name!r} cannot be {to_text(value)}: {resolved.game.name} is no Atari game; allowed: {allowed}")
+            if name == "normalise_observations" and is_atari and value:
+                raise BadInput(f"parameter {name!r} cannot be true: {resolved.game.name} shows images; allowed: false")
 
 
 def check_outdir_text(outdir: str) -> None:
@@ -249,10 +248,10 @@ def _info(one: Parameter, default: str, section: str) -> ParameterInfo:
     return ParameterInfo(one.name, default, one.help, one.unit, one.allowed, one.identity, section)
 
 
-def _as_json(document: Any) -> Any:
-    if isinstance(document, Mapping):
-        return {key: _as_json(value) for key, value in document.items()}
-    return [_as_json(value) for value in document] if isinstance(document, list | tuple) else document
+def _as_json(section: Any) -> dict[str, Any]:
+    """A flat dataclass with lists for tuples."""
+    values = dataclasses.asdict(section)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def _same_keys(where: str, written: object, expected: list[str]) -> None:
@@ -275,7 +274,6 @@ def _read(owner: type[Any], where: str, written: Any) -> Any:
 def _read_game(written: Any) -> Game:
     _same_keys("game", written, [field.name for field in dataclasses.fields(Game)])
     game = Game(**written)
-    texts = all(isinstance(text, str) for text in (game.name, game.id))
-    if not texts or game.kind not in KINDS or not isinstance(game.options, Mapping) or type(game.frames_per_step) is not int:
+    if not is_well_formed(game):
         raise BadInput(f"game: {shown(dict(written))} was not written by this program")
     return game

@@ -8,9 +8,10 @@ of the parameter decides whether that is allowed.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
@@ -25,7 +26,6 @@ SCALARS = {
     "tag:yaml.org,2002:int": (re.compile(r"^-?(?:0|[1-9][0-9]*)$"), list("-0123456789")),
     "tag:yaml.org,2002:float": (re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"), list("-0123456789")),
 }
-Class = TypeVar("Class", bound=type)
 
 
 def load(text: str | bytes, source: str) -> Any:
@@ -34,7 +34,7 @@ def load(text: str | bytes, source: str) -> Any:
     if size > LARGEST_BYTES:
         raise BadInput(f"{source}: {size} bytes; allowed: {LARGEST_BYTES}")
     try:
-        return yaml.load(text, Loader=StrictLoader)  # noqa: S506: a SafeLoader that refuses more
+        return yaml.load(text, Loader=StrictLoader)  # noqa: S506  (a SafeLoader that refuses more)
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: {_one_line(error)}") from None
     except ValueError as error:  # digits beyond Python's limit, bytes that are no UTF-8
@@ -59,15 +59,6 @@ def dump(document: Any) -> str:
     return yaml.dump(document, Dumper=StrictDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _core_scalars(owner: Class) -> Class:
-    """Replace the resolvers of YAML 1.1 by `SCALARS`."""
-    owner.yaml_implicit_resolvers = {}  # type: ignore[attr-defined]
-    for tag, (pattern, first) in SCALARS.items():
-        owner.add_implicit_resolver(tag, pattern, first)  # type: ignore[attr-defined]
-    return owner
-
-
-@_core_scalars
 class StrictLoader(yaml.SafeLoader):
     """`yaml.SafeLoader` that refuses what the module's docstring lists."""
 
@@ -75,7 +66,7 @@ class StrictLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Refuse aliases, anchors, tags and deep nesting before a node exists."""
-        event = self.peek_event()
+        event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise yaml.MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=event.start_mark)
         if getattr(event, "tag", None):
@@ -83,7 +74,7 @@ class StrictLoader(yaml.SafeLoader):
         self.depth += 1
         if self.depth > DEEPEST:
             raise yaml.MarkedYAMLError(problem=f"nested deeper than {DEEPEST}", problem_mark=event.start_mark)
-        node = super().compose_node(parent, index)  # type: ignore[no-untyped-call]
+        node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
@@ -110,17 +101,30 @@ class StrictLoader(yaml.SafeLoader):
         return number
 
 
+StrictLoader.yaml_implicit_resolvers = {}
+for _tag, (_pattern, _first) in SCALARS.items():
+    StrictLoader.add_implicit_resolver(_tag, _pattern, _first)
 StrictLoader.add_constructor("tag:yaml.org,2002:int", StrictLoader.construct_yaml_int)
 StrictLoader.add_constructor("tag:yaml.org,2002:float", StrictLoader.construct_yaml_float)
 
 
-@_core_scalars
 class StrictDumper(yaml.SafeDumper):
-    """Quotes by the same rules by which `StrictLoader` reads, and writes no aliases."""
+    """Quotes whatever YAML 1.1 or the core schema would not read as text, and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Write a shared object twice instead of an anchor."""
         return True
+
+    def represent_finite(self, number: float) -> yaml.ScalarNode:
+        """A number that `load` reads back as the same; raises `ValueError` for those that no document can hold."""
+        if not math.isfinite(number):
+            raise ValueError(f"{number} cannot be written")
+        return self.represent_float(number)
+
+
+for _tag, (_pattern, _first) in SCALARS.items():
+    StrictDumper.add_implicit_resolver(_tag, _pattern, _first)
+StrictDumper.add_representer(float, StrictDumper.represent_finite)
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -1,0 +1,57 @@
+"""What a person gave: `-p name=value`, or Argo's `{{workflow.parameters.json}}`, as one mapping of texts.
+
+Names and values are judged by `config.resolve`; here only what a mapping cannot show: a parameter that was given twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from config.errors import BadInput, shown
+
+LARGEST_CHARACTERS = 256 * 1024
+
+
+def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """`["game=pong", "runs=3"]` -> `{"game": "pong", "runs": "3"}`; raises `BadInput`."""
+    pairs = []
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name:
+            raise BadInput(f"cannot read {shown(assignment)}; allowed: name=value")
+        pairs.append((name, value))
+    return _once(pairs)
+
+
+def from_argo(text: str) -> dict[str, str]:
+    """`[{"name": "game", "value": "pong"}, …]`, every parameter of the workflow, unknown ones included; raises `BadInput`.
+
+    Argo writes numbers and booleans as texts, so every other type is refused; a parameter without a value is empty.
+    """
+    if len(text) > LARGEST_CHARACTERS:
+        raise BadInput(f"--parameters: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
+    try:
+        entries = json.loads(text, object_pairs_hook=_once)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f"--parameters is no JSON: {error}") from None
+    if not isinstance(entries, list):
+        raise BadInput(f"--parameters cannot be {shown(entries)}; allowed: a list of names and values")
+    return _once([_pair(entry) for entry in entries])
+
+
+def _pair(entry: Any) -> tuple[str, str]:
+    name, value = (entry.get("name"), entry.get("value", "")) if isinstance(entry, dict) else (None, None)
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise BadInput(f"--parameters: cannot read {shown(entry)}; allowed: a name and a value, both text")
+    return name, value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in seen:
+            raise BadInput(f"parameter {shown(name)} was given twice: {shown(seen[name])} and {shown(value)}")
+        seen[name] = value
+    return seen

@@ -1,0 +1,43 @@
+"""The README's tables of parameters and presets as Markdown: rendered from the declarations, compared by a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from config.games import Game, find_game, own_presets
+from config.parameters import declared, to_text
+from config.resolve import ParameterInfo, algorithm_class, parameters, preset_hyperparameters
+
+OF_NO_PRESET = Game(name="other", id="Other-v0")
+
+
+def parameter_table(algorithm: str) -> str:
+    """One row a parameter: name, default, what is allowed, what it does. Ends with a newline."""
+    rows = [(f"`{info.name}`", _default(info), _allowed(info), info.help) for info in parameters(algorithm)]
+    return _markdown(("parameter", "default", "allowed", "meaning"), rows)
+
+
+def preset_table(algorithm: str) -> str:
+    """One row a hyperparameter that presets decide, one column a game. Ends with a newline."""
+    games = [find_game(name) for name in own_presets()]
+    shown = [game for game in games if game.kind != "atari"] + [Game(name="Atari", id="ALE/Pong-v5", kind="atari"), OF_NO_PRESET]
+    presets = [preset_hyperparameters(algorithm, game) for game in shown]
+    defaults = {name: one.default for name, one in declared(algorithm_class(algorithm)).items()}
+    names = [name for name in ("steps", *defaults) if any(name in values for values in presets)]
+    rows = [(f"`{name}`", *(to_text(values.get(name, defaults.get(name))) for values in presets)) for name in names]
+    return _markdown(("", *(game.name for game in shown)), rows)
+
+
+def _default(info: ParameterInfo) -> str:
+    if info.default:
+        return f"`{info.default}`"
+    return "the preset's" if info.section != "experiment" else ""
+
+
+def _allowed(info: ParameterInfo) -> str:
+    return f"{info.allowed} ({info.unit})" if info.unit else info.allowed
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
