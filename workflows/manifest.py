@@ -87,8 +87,9 @@ def _offers(manifest: Manifest) -> list[str]:
     return [parameter["name"] for parameter in manifest["spec"]["arguments"]["parameters"]]
 
 
-FIRST = ("apiVersion", "kind", "metadata", "name", "value", "description", "entrypoint", "onExit", "template", "image", "command", "args")
-LAST = ("container", "spec", "templates")
+FIRST = ("apiVersion", "kind", "metadata", "name", "value", "description", "entrypoint", "onExit", "template", "depends", "when",
+         "withParam", "arguments", "inputs", "outputs", "image", "command", "args")  # fmt: skip
+LAST = ("container", "dag", "spec", "templates")
 
 
 def _in_reading_order(value: Any) -> Any:

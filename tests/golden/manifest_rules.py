@@ -1,0 +1,274 @@
+"""What every manifest of this project must be beyond the schema: one function per rule, yielding one line per violation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Manifest = dict[str, Any]
+Rule = Callable[[Manifest], Iterator[str]]
+
+SHELLS = {"sh", "bash", "ash", "dash", "zsh", "env", "eval"}
+RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
+TAG = re.compile(r"\{\{\s*(.+?)\s*\}\}")
+WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
+NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
+KNOWN_MOUNTS = NEEDED_MOUNTS | {"/dev/shm"}  # noqa: S108
+
+
+def templates(manifest: Manifest) -> list[dict[str, Any]]:
+    return manifest["spec"]["templates"]
+
+
+def leaves(manifest: Manifest) -> list[dict[str, Any]]:
+    return [template for template in templates(manifest) if "dag" not in template]
+
+
+def dags(manifest: Manifest) -> list[dict[str, Any]]:
+    return [template for template in templates(manifest) if "dag" in template]
+
+
+def tags(value: Any) -> list[str]:
+    return TAG.findall(json.dumps(value, ensure_ascii=False))
+
+
+def names_in(depends: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z0-9][-A-Za-z0-9]*(?=\.[A-Z])", depends))
+
+
+def producers(value: Any) -> set[str]:
+    return {match.group(1) for tag in tags(value) if (match := re.match(r"tasks\.([-A-Za-z0-9]+)\.", tag))}
+
+
+def ancestors(tasks: list[dict[str, Any]], name: str) -> set[str]:
+    direct = {task["name"]: names_in(task.get("depends", "")) for task in tasks}
+    found: set[str] = set()
+    waiting = list(direct[name])
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += direct.get(one, ())
+    return found
+
+
+def runs_a_step_without_a_shell(manifest: Manifest) -> Iterator[str]:
+    for leaf in leaves(manifest):
+        container = leaf.get("container")
+        if container is None or set(leaf) & {"script", "steps", "containerSet", "data", "http", "plugin", "resource", "suspend"}:
+            yield f"{leaf['name']}: is no plain container"
+            continue
+        command = container.get("command", [])
+        if command[:2] != ["python", "-m"] or len(command) != 3 or not re.fullmatch(r"steps\.[a-z_]+", command[2]):
+            yield f"{leaf['name']}: command {command}"
+        if SHELLS & {str(word).rsplit("/", 1)[-1] for word in [*command, *container.get("args", [])]}:
+            yield f"{leaf['name']}: a shell in {command} {container.get('args')}"
+        if "workflow.parameters." in json.dumps(command):
+            yield f"{leaf['name']}: a parameter in its command"
+
+
+def every_tag_resolves(manifest: Manifest) -> Iterator[str]:
+    spec = manifest["spec"]
+    everywhere = {f"workflow.parameters.{parameter['name']}" for parameter in spec["arguments"]["parameters"]} | WORKFLOW_TAGS
+    outputs = {
+        template["name"]: {parameter["name"] for parameter in template.get("outputs", {}).get("parameters", [])}
+        for template in templates(manifest)
+    }
+    for template in templates(manifest):
+        inputs = {f"inputs.parameters.{parameter['name']}" for parameter in template.get("inputs", {}).get("parameters", [])}
+        known = everywhere | inputs | ({"workflow.status"} if template["name"] == spec.get("onExit") else set())
+        tasks = template.get("dag", {}).get("tasks", [])
+        for task in tasks:
+            loop = {"item"} if {"withParam", "withItems", "withSequence"} & set(task) else set()
+            of_tasks = {f"tasks.{other['name']}.outputs.parameters.{name}" for other in tasks for name in outputs[other["template"]]}
+            yield from (f"{template['name']}.{task['name']}: {{{{{tag}}}}}" for tag in tags(task) if tag not in known | loop | of_tasks)
+        if not tasks:
+            yield from (f"{template['name']}: {{{{{tag}}}}}" for tag in tags(template) if tag not in known)
+    rest = {key: value for key, value in spec.items() if key != "templates"}
+    yield from (f"spec: {{{{{tag}}}}}" for tag in tags(rest) if tag not in everywhere)
+
+
+def every_task_and_argument_exists(manifest: Manifest) -> Iterator[str]:
+    inputs = {
+        template["name"]: {parameter["name"] for parameter in template.get("inputs", {}).get("parameters", [])}
+        for template in templates(manifest)
+    }
+    called = {manifest["spec"]["entrypoint"], manifest["spec"].get("onExit")}
+    for dag in dags(manifest):
+        for task in dag["dag"]["tasks"]:
+            called.add(task["template"])
+            given = {parameter["name"] for parameter in task.get("arguments", {}).get("parameters", [])}
+            if task["template"] not in inputs or given != inputs[task["template"]]:
+                yield f"{dag['name']}.{task['name']}: calls {task['template']} with {sorted(given)}"
+    yield from (f"{name}: is never called" for name in set(inputs) - called)
+    if len(inputs) != len(templates(manifest)):
+        yield "two templates of one name"
+
+
+def reads_only_ancestors(manifest: Manifest) -> Iterator[str]:
+    for dag in dags(manifest):
+        tasks = dag["dag"]["tasks"]
+        for task in tasks:
+            for producer in producers(task) - ancestors(tasks, task["name"]):
+                yield f"{dag['name']}.{task['name']}: reads {producer}, which is not before it"
+
+
+def conditions_read_outputs_with_a_default(manifest: Manifest) -> Iterator[str]:
+    by_name = {template["name"]: template for template in templates(manifest)}
+    for dag in dags(manifest):
+        template_of = {task["name"]: task["template"] for task in dag["dag"]["tasks"]}
+        for task in dag["dag"]["tasks"]:
+            for tag in tags(task.get("when", "")):
+                _, producer, *_, parameter = tag.split(".")
+                outputs = by_name[template_of[producer]].get("outputs", {}).get("parameters", [])
+                if not any(output["name"] == parameter and "default" in output.get("valueFrom", {}) for output in outputs):
+                    yield f"{dag['name']}.{task['name']}: {tag} has no default"
+
+
+def never_reads_a_tolerated_producer(manifest: Manifest) -> Iterator[str]:
+    for dag in dags(manifest):
+        for task in dag["dag"]["tasks"]:
+            tolerated = set(re.findall(r"([A-Za-z0-9][-A-Za-z0-9]*)\.(?:Failed|Errored|AllFailed)", task.get("depends", "")))
+            for producer in producers(task) & tolerated:
+                yield f"{dag['name']}.{task['name']}: reads {producer}, which may have failed: the controller would wait for ever"
+
+
+def dependencies_name_a_result(manifest: Manifest) -> Iterator[str]:
+    for dag in dags(manifest):
+        for task in dag["dag"]["tasks"]:
+            words = re.findall(r"[A-Za-z0-9][-A-Za-z0-9.]*", task.get("depends", ""))
+            yield from (f"{dag['name']}.{task['name']}: bare {word}" for word in words if "." not in word)
+            if "dependencies" in task:
+                yield f"{dag['name']}.{task['name']}: dependencies also accept what was skipped"
+
+
+def only_leaves_are_retried(manifest: Manifest) -> Iterator[str]:
+    if "retryStrategy" in manifest["spec"] or "templateDefaults" in manifest["spec"]:
+        yield "the workflow retries whole DAGs"
+    for dag in dags(manifest):
+        if "retryStrategy" in dag:
+            yield f"{dag['name']}: a DAG is retried"
+    for leaf in leaves(manifest):
+        strategy = leaf.get("retryStrategy", {})
+        if strategy.get("expression") != RETRY_UNLESS_FINAL or strategy.get("retryPolicy") != "Always":
+            yield f"{leaf['name']}: {strategy}"
+        if int(strategy.get("limit", 0)) < 5 or not {"duration", "factor", "cap"} <= set(strategy.get("backoff", {})):
+            yield f"{leaf['name']}: no generous limit with backoff"
+
+
+def pods_are_restricted(manifest: Manifest) -> Iterator[str]:
+    """Kubernetes' pod security standard *restricted*, and a read-only root."""
+    pod = manifest["spec"].get("securityContext", {})
+    if not (pod.get("runAsNonRoot") and pod.get("runAsUser", 0) > 0 and pod.get("runAsGroup", 0) > 0 and pod.get("fsGroup", 0) > 0):
+        yield "pods may run as root"
+    if pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        yield "no seccomp profile"
+    for leaf in leaves(manifest):
+        own = leaf.get("container", {}).get("securityContext", {})
+        if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {"drop": ["ALL"]}:
+            yield f"{leaf['name']}: privileges {own}"
+        if own.get("readOnlyRootFilesystem") is not True or own.get("privileged"):
+            yield f"{leaf['name']}: may write to its root"
+    for word in ("hostPath", "hostNetwork", "hostPID", "hostIPC", "hostPort"):
+        if word in json.dumps(manifest):
+            yield f"{word} in the manifest"
+
+
+def pods_have_an_account_of_their_own(manifest: Manifest) -> Iterator[str]:
+    if manifest["spec"].get("serviceAccountName", "default") == "default":
+        yield "the namespace's default service account"
+
+
+def pods_say_what_they_need(manifest: Manifest) -> Iterator[str]:
+    for leaf in leaves(manifest):
+        resources = leaf.get("container", {}).get("resources", {})
+        if not {"cpu", "memory"} <= set(resources.get("requests", {})) or "memory" not in resources.get("limits", {}):
+            yield f"{leaf['name']}: {resources}"
+
+
+def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
+    for leaf in leaves(manifest):
+        patch = json.loads(leaf.get("podSpecPatch", "{}"))
+        asks = json.dumps([patch, leaf.get("container", {}).get("resources", {})]).count("gpu") > 0
+        trains = "gpu_image" in leaf.get("container", {}).get("image", "")
+        if asks != trains:
+            yield f"{leaf['name']}: {'asks' if asks else 'does not ask'} for a GPU"
+        hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in leaf.get("container", {}).get("env", [])
+        if hidden == trains:
+            yield f"{leaf['name']}: NVIDIA_VISIBLE_DEVICES"
+
+
+def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
+    for leaf in leaves(manifest):
+        if not re.fullmatch(r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}", leaf.get("container", {}).get("image", "")):
+            yield f"{leaf['name']}: image {leaf.get('container', {}).get('image')}"
+    for parameter in manifest["spec"]["arguments"]["parameters"]:
+        if parameter["name"].endswith("_image") and not re.search(r":(?!latest$)[^:/]+$|@sha256:", parameter["value"]):
+            yield f"{parameter['name']}: {parameter['value']}"
+
+
+def mounts_are_known_and_declared(manifest: Manifest) -> Iterator[str]:
+    volumes = {volume["name"]: volume for volume in manifest["spec"]["volumes"]}
+    for volume in volumes.values():
+        if not {"persistentVolumeClaim", "emptyDir"} & set(volume):
+            yield f"volume {volume}"
+        if "emptyDir" in volume and "sizeLimit" not in volume["emptyDir"]:
+            yield f"volume {volume['name']} may fill its node"
+    for leaf in leaves(manifest):
+        mounts = {mount["mountPath"]: mount["name"] for mount in leaf.get("container", {}).get("volumeMounts", [])}
+        if not NEEDED_MOUNTS <= set(mounts) <= KNOWN_MOUNTS or not set(mounts.values()) <= set(volumes):
+            yield f"{leaf['name']}: mounts {mounts}"
+        for output in leaf.get("outputs", {}).get("parameters", []):
+            if not output["valueFrom"]["path"].startswith("/outputs/"):
+                yield f"{leaf['name']}: output on the read-only root {output}"
+
+
+def cleans_up_after_itself(manifest: Manifest) -> Iterator[str]:
+    spec = manifest["spec"]
+    if not spec.get("podGC", {}).get("strategy"):
+        yield "no podGC"
+    if not spec.get("ttlStrategy", {}).get("secondsAfterCompletion"):
+        yield "no TTL"
+    if json.loads(spec.get("podSpecPatch", "{}")).get("terminationGracePeriodSeconds", 30) < 60:
+        yield "too little grace for a save"
+
+
+def ends_with_a_report(manifest: Manifest) -> Iterator[str]:
+    on_exit = manifest["spec"].get("onExit")
+    if on_exit is None or any(task["template"] == on_exit for dag in dags(manifest) for task in dag["dag"]["tasks"]):
+        yield f"exit handler {on_exit}"
+
+
+def names_fit(manifest: Manifest) -> Iterator[str]:
+    metadata = manifest["metadata"]
+    if len(metadata.get("name", metadata.get("generateName", "") + "xxxxx")) > 63:
+        yield f"name {metadata}"
+    if "namespace" in metadata:
+        yield "a namespace in the manifest would win over `argo submit -n`"
+    collisions: dict[str, str] = {}
+    for dag in dags(manifest):
+        for task in dag["dag"]["tasks"]:
+            key = f"{dag['name']}.{task['name'].replace('-', '_')}"
+            if collisions.setdefault(key, task["name"]) != task["name"] or not re.fullmatch(r"[a-zA-Z][-a-zA-Z0-9]{0,127}", task["name"]):
+                yield f"task {key}"
+
+
+def every_value_is_text(manifest: Manifest) -> Iterator[str]:
+    for parameter in manifest["spec"]["arguments"]["parameters"]:
+        if not isinstance(parameter.get("value"), str) or not parameter.get("description"):
+            yield f"parameter {parameter}"
+    for leaf in leaves(manifest):
+        for entry in leaf.get("container", {}).get("env", []):
+            if not isinstance(entry.get("value", ""), str):
+                yield f"{leaf['name']}: {entry}"
+
+
+RULES: tuple[Rule, ...] = (
+    runs_a_step_without_a_shell, every_tag_resolves, every_task_and_argument_exists, reads_only_ancestors,
+    conditions_read_outputs_with_a_default, never_reads_a_tolerated_producer, dependencies_name_a_result, only_leaves_are_retried,
+    pods_are_restricted, pods_have_an_account_of_their_own, pods_say_what_they_need, only_training_asks_for_gpus,
+    images_are_parameters_with_a_version, mounts_are_known_and_declared, cleans_up_after_itself, ends_with_a_report, names_fit,
+    every_value_is_text,
+)  # fmt: skip

@@ -1,0 +1,358 @@
+"""The rendered manifests: equal to a fresh build, valid by a strict schema, true to every rule; each rule with its negative twin."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from manifest_rules import RULES, Manifest, Rule, dags, leaves
+
+from config.cluster import load_cluster
+from config.resolve import ALGORITHMS, parameters
+from workflows import manifest as manifests
+
+SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
+OWN_CLUSTER = """
+namespace: learning
+gpu_image: registry.example/rl@sha256:{digest}
+gpu_resource: amd.com/gpu
+parallelism: 3
+gpu: {{limits: {{cpu: "8", memory: 32Gi}}, node_selector: {{pool: gpu}}, tolerations: [{{key: amd.com/gpu, operator: Exists}}]}}
+cpu: {{requests: {{cpu: 500m, memory: 1Gi}}, node_selector: {{pool: cpu}}}}
+""".format(digest="0" * 64)
+
+
+def committed(algorithm: str) -> str:
+    return (manifests.FOLDER / f"{algorithm}.yaml").read_text()
+
+
+@pytest.fixture(scope="module")
+def strict_schema() -> Any:
+    schema = json.loads(SCHEMA.read_text())
+    for name, definition in schema["definitions"].items():
+        if name.endswith(".IntOrString"):
+            definition["type"] = ["string", "integer"]
+        elif name.endswith(".Quantity"):
+            definition["type"] = ["string", "number"]
+        elif "properties" in definition:
+            definition["additionalProperties"] = False
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.fixture(scope="module")
+def own_cluster_manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
+    path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
+    path.write_text(OWN_CLUSTER)
+    return manifests.build_manifest("ppo", load_cluster(path))
+
+
+@pytest.fixture
+def ppo() -> Manifest:
+    return manifests.load(committed("ppo"))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_committed_file_is_a_fresh_build(algorithm: str) -> None:
+    cluster = load_cluster()
+    fresh = manifests.build_manifest(algorithm, cluster)
+    assert committed(algorithm) == manifests.to_yaml(fresh, cluster), "stale: run `make manifests`"
+    assert manifests.load(committed(algorithm)) == fresh
+
+
+def test_only_known_algorithms_are_committed() -> None:
+    assert {path.stem for path in manifests.FOLDER.glob("*.yaml")} == set(ALGORITHMS)
+
+
+def test_two_builds_in_one_process_are_equal() -> None:
+    cluster = load_cluster()
+    assert manifests.build_manifest("ppo", cluster) == manifests.build_manifest("ppo", cluster)
+
+
+def test_the_render_command_writes_the_committed_file(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "workflows.experiment", str(tmp_path)], check=True, timeout=60)
+    assert (tmp_path / "ppo.yaml").read_text() == committed("ppo")
+
+
+def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(OWN_CLUSTER)
+    other, own = load_cluster(path), load_cluster()
+    assert manifests.rendered("ppo", own) == manifests.load(committed("ppo"))
+    assert manifests.rendered("ppo", other) == manifests.build_manifest("ppo", other) != manifests.rendered("ppo", own)
+
+
+def test_schema(strict_schema: Any, ppo: Manifest, own_cluster_manifest: Manifest) -> None:
+    assert [error.message for error in strict_schema.iter_errors(ppo)] == []
+    assert [error.message for error in strict_schema.iter_errors(own_cluster_manifest)] == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda manifest: manifest["spec"].update(entryPoint="experiment"),
+        lambda manifest: leaves(manifest)[0]["container"].update(comand=["python"]),
+        lambda manifest: leaves(manifest)[0]["retryStrategy"].update(limit=[20]),
+        lambda manifest: dags(manifest)[0]["dag"]["tasks"][0].update(whenn="true"),
+        lambda manifest: manifest["spec"]["volumes"][1]["emptyDir"].update(size="1Gi"),
+        lambda manifest: manifest.pop("spec"),
+    ],
+)
+def test_the_schema_catches_a_slip(strict_schema: Any, ppo: Manifest, damage: Callable[[Manifest], None]) -> None:
+    damage(ppo)
+    assert list(strict_schema.iter_errors(ppo))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule(rule: Rule, ppo: Manifest, own_cluster_manifest: Manifest) -> None:
+    assert list(rule(ppo)) == []
+    assert list(rule(own_cluster_manifest)) == []
+
+
+def leaf(manifest: Manifest, name: str) -> dict[str, Any]:
+    return next(template for template in leaves(manifest) if template["name"] == name)
+
+
+def task(manifest: Manifest, name: str) -> dict[str, Any]:
+    return next(one for dag in dags(manifest) for one in dag["dag"]["tasks"] if one["name"] == name)
+
+
+def spec_without(name: str) -> Callable[[Manifest], None]:
+    return lambda manifest: manifest["spec"].pop(name) and None
+
+
+def set_in_leaf(name: str, *path: str, value: Any) -> Callable[[Manifest], None]:
+    def change(manifest: Manifest) -> None:
+        section = leaf(manifest, name)
+        for key in path[:-1]:
+            section = section[key]
+        section[path[-1]] = value
+
+    return change
+
+
+def set_in_task(name: str, /, **values: Any) -> Callable[[Manifest], None]:
+    return lambda manifest: task(manifest, name).update(values)
+
+
+def argument(name: str, /, **values: Any) -> Callable[[Manifest], None]:
+    def change(manifest: Manifest) -> None:
+        next(one for one in manifest["spec"]["arguments"]["parameters"] if one["name"] == name).update(values)
+
+    return change
+
+
+DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
+    "runs_a_step_without_a_shell": [
+        set_in_leaf("train", "container", "command", value=["sh", "-c", "python -m steps.train {{workflow.parameters.game}}"]),
+        set_in_leaf("train", "container", "command", value=["python", "-c", "import steps"]),
+        set_in_leaf("train", "container", "command", value=[]),
+        set_in_leaf("play", "container", "args", value=["bash", "-c", "true"]),
+        set_in_leaf("play", "script", value={"source": "print(1)"}),
+    ],
+    "every_tag_resolves": [
+        set_in_leaf("train", "container", "args", value=["--run={{inputs.parameters.rum}}"]),
+        set_in_leaf("average", "container", "args", value=["--status={{workflow.status}}"]),
+        set_in_task("runs", withParam="{{tasks.prepare.outputs.parameters.list}}"),
+        set_in_task("average", arguments={"parameters": [{"name": "run", "value": "{{item}}"}]}),
+        lambda manifest: manifest["spec"].update(serviceAccountName="{{workflow.parameters.account}}"),
+    ],
+    "every_task_and_argument_exists": [
+        set_in_task("evaluate", template="evaluation"), set_in_task("evaluate", arguments={}),
+        lambda manifest: manifest["spec"]["templates"].append({"name": "unused", "container": {}}),
+        lambda manifest: manifest["spec"]["templates"].append(copy.deepcopy(leaf(manifest, "train"))),
+    ],
+    "reads_only_ancestors": [set_in_task("play", depends=""), set_in_task("average", when='"{{tasks.plot-average.status}}" == ""')],
+    "conditions_read_outputs_with_a_default": [
+        lambda manifest: leaf(manifest, "train")["outputs"]["parameters"][0]["valueFrom"].pop("default"),
+    ],
+    "never_reads_a_tolerated_producer": [
+        set_in_task("evaluate", depends="train.Succeeded || train.Failed"),
+        set_in_task("runs", depends="prepare.Errored"),
+    ],
+    "dependencies_name_a_result": [
+        set_in_task("plot-evaluation", depends="evaluate"), set_in_task("plot-evaluation", depends="evaluate && train.Succeeded"),
+        set_in_task("plot-evaluation", dependencies=["evaluate"]),
+    ],
+    "only_leaves_are_retried": [
+        lambda manifest: leaf(manifest, "evaluate").pop("retryStrategy"),
+        lambda manifest: dags(manifest)[0].update(retryStrategy={"limit": "3"}),
+        lambda manifest: manifest["spec"].update(templateDefaults={"retryStrategy": {"limit": "3"}}),
+        set_in_leaf("train", "retryStrategy", "expression", value="true"),
+        set_in_leaf("train", "retryStrategy", "retryPolicy", value="OnError"),
+        set_in_leaf("train", "retryStrategy", "limit", value="1"),
+    ],
+    "pods_are_restricted": [
+        lambda manifest: manifest["spec"]["securityContext"].update(runAsUser=0),
+        lambda manifest: manifest["spec"]["securityContext"].update(runAsGroup=0),
+        lambda manifest: manifest["spec"]["securityContext"].pop("seccompProfile"),
+        set_in_leaf("train", "container", "securityContext", "allowPrivilegeEscalation", value=True),
+        set_in_leaf("train", "container", "securityContext", "capabilities", value={}),
+        set_in_leaf("train", "container", "securityContext", "readOnlyRootFilesystem", value=False),
+        lambda manifest: manifest["spec"].update(hostNetwork=True),
+        lambda manifest: manifest["spec"]["volumes"].append({"name": "host", "hostPath": {"path": "/"}}),
+    ],
+    "pods_have_an_account_of_their_own": [spec_without("serviceAccountName")],
+    "pods_say_what_they_need": [
+        lambda manifest: leaf(manifest, "play")["container"]["resources"].pop("limits"),
+        lambda manifest: leaf(manifest, "play")["container"]["resources"]["requests"].pop("cpu"),
+    ],
+    "only_training_asks_for_gpus": [
+        lambda manifest: leaf(manifest, "play").update(podSpecPatch=leaf(manifest, "train")["podSpecPatch"]),
+        lambda manifest: leaf(manifest, "train").pop("podSpecPatch"),
+        lambda manifest: leaf(manifest, "play")["container"]["resources"]["limits"].update({"nvidia.com/gpu": "1"}),
+        lambda manifest: leaf(manifest, "play")["container"]["env"].remove({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}),
+    ],
+    "images_are_parameters_with_a_version": [
+        argument("gpu_image", value="rl:latest"), argument("cpu_image", value="registry:5000/rl"),
+        set_in_leaf("play", "container", "image", value="python:3.11"),
+    ],
+    "mounts_are_known_and_declared": [
+        lambda manifest: manifest["spec"]["volumes"].pop(0), lambda manifest: manifest["spec"]["volumes"][1].update(emptyDir={}),
+        lambda manifest: leaf(manifest, "play")["container"]["volumeMounts"].pop(),
+        lambda manifest: leaf(manifest, "train")["outputs"]["parameters"][0]["valueFrom"].update(path="/evaluate"),
+    ],
+    "cleans_up_after_itself": [spec_without("podGC"), spec_without("ttlStrategy"), spec_without("podSpecPatch")],
+    "ends_with_a_report": [spec_without("onExit"), lambda manifest: manifest["spec"].update(onExit="average")],
+    "names_fit": [
+        lambda manifest: manifest["metadata"].update(generateName="p" * 60),
+        lambda manifest: manifest["metadata"].update(namespace="argo"),
+        set_in_task("play", name="plot_training"),
+    ],
+    "every_value_is_text": [
+        argument("runs", value=3), argument("runs", description=""),
+        set_in_leaf("play", "container", "env", value=[{"name": "OMP_NUM_THREADS", "value": 1}]),
+    ],
+}  # fmt: skip
+
+
+EACH_DAMAGE = [
+    pytest.param(rule, damage, id=f"{rule.__name__}-{index}") for rule in RULES for index, damage in enumerate(DAMAGES[rule.__name__])
+]
+
+
+@pytest.mark.parametrize(("rule", "damage"), EACH_DAMAGE)
+def test_each_rule_can_fail(rule: Rule, damage: Callable[[Manifest], Any], ppo: Manifest) -> None:
+    damage(ppo)
+    assert list(rule(ppo))
+
+
+def test_the_figure(ppo: Manifest) -> None:
+    """The DAG of the design, edge by edge."""
+    edges = {one["name"]: one.get("depends", "") for dag in dags(ppo) for one in dag["dag"]["tasks"]}
+    assert edges == {
+        "prepare": "", "runs": "prepare.Succeeded", "average": "(runs.Succeeded || runs.Failed || runs.Errored)",
+        "plot-average": "average.Succeeded", "train": "", "evaluate": "train.Succeeded", "play": "train.Succeeded",
+        "plot-training": "train.Succeeded", "plot-evaluation": "evaluate.Succeeded",
+    }  # fmt: skip
+    conditional = {one["name"] for dag in dags(ppo) for one in dag["dag"]["tasks"] if "when" in one}
+    assert conditional == {"evaluate", "play"}
+    assert (ppo["spec"]["entrypoint"], ppo["spec"]["onExit"]) == ("experiment", "report")
+
+
+def test_parameters_are_those_of_config(ppo: Manifest) -> None:
+    offered = {one["name"]: one["value"] for one in ppo["spec"]["arguments"]["parameters"]}
+    assert offered == {info.name: info.default for info in parameters("ppo")}
+
+
+def test_every_step_has_a_module_of_its_own(ppo: Manifest) -> None:
+    modules = {one["name"]: one["container"]["command"][2] for one in leaves(ppo)}
+    assert modules == {name: f"steps.{name.replace('-', '_')}" for name in modules}
+
+
+def test_cluster_settings_arrive(own_cluster_manifest: Manifest) -> None:
+    train, play = leaf(own_cluster_manifest, "train"), leaf(own_cluster_manifest, "play")
+    assert train["nodeSelector"] == {"pool": "gpu"} and play["nodeSelector"] == {"pool": "cpu"}
+    assert train["tolerations"] == [{"key": "amd.com/gpu", "operator": "Exists"}] and "tolerations" not in play
+    assert "amd.com/gpu" in train["podSpecPatch"]
+    assert train["container"]["resources"]["limits"] == {"cpu": "8", "memory": "32Gi"}
+    assert play["container"]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
+    assert next(dag for dag in dags(own_cluster_manifest) if dag["name"] == "experiment")["parallelism"] == 3
+
+
+class WithoutResolution(yaml.SafeLoader):
+    """Reads every plain scalar as the text that stands there, as a person sees it."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+
+
+# What some reader of YAML 1.1 or 1.2 (Go's among them) takes for a number, a boolean or null.
+NOT_TEXT = re.compile(
+    r"[-+]?(\.[0-9]|[0-9])[0-9_]*([.:][0-9_]*)*([eE][-+]?[0-9]+)?|0[xob][0-9a-fA-F_]+|~|null|(?i:y|yes|n|no|on|off|true|false)|[-+]?\.(?i:inf|nan)"
+)
+
+
+def plain_scalars(text: str) -> Iterator[tuple[str, str]]:
+    def walk(node: yaml.Node, key: str) -> Iterator[tuple[str, str]]:
+        if isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                yield from walk(value, name.value)
+        elif isinstance(node, yaml.SequenceNode):
+            for value in node.value:
+                yield from walk(value, key)
+        elif isinstance(node, yaml.ScalarNode) and node.style is None:
+            yield key, node.value
+
+    yield from walk(yaml.compose(text, Loader=WithoutResolution), "")
+
+
+NUMBERS_AND_BOOLEANS = {
+    "parallelism", "fsGroup", "runAsGroup", "runAsUser", "secondsAfterCompletion", "runAsNonRoot", "allowPrivilegeEscalation",
+    "readOnlyRootFilesystem",
+}  # fmt: skip
+
+
+def test_no_text_looks_like_a_number() -> None:
+    assert [one for one in plain_scalars(committed("ppo")) if NOT_TEXT.fullmatch(one[1]) and one[0] not in NUMBERS_AND_BOOLEANS] == []
+
+
+@pytest.mark.parametrize("text", ["3e5", "1e-4", "0x10", "1_000", "on", "no", "010", "12:30:45", ".5", "1.", "", "~", "true", "2024-01-01"])
+def test_ambiguous_text_is_quoted(text: str) -> None:
+    written = manifests.dump({"value": text})
+    assert written == f"value: '{text}'\n"
+    assert yaml.safe_load(written) == {"value": text}
+
+
+def test_values_replace_defaults_as_argo_submit_does(ppo: Manifest) -> None:
+    filled = manifests.with_values(ppo, {"runs": "3", "game": "breakout"}, name="ppo-1", deadline_s=60)
+    values = {one["name"]: one["value"] for one in filled["spec"]["arguments"]["parameters"]}
+    assert (values["runs"], values["game"], values["seed"]) == ("3", "breakout", "0")
+    assert filled["metadata"] == {"name": "ppo-1"} and filled["spec"]["activeDeadlineSeconds"] == 60
+    assert ppo == manifests.load(committed("ppo")), "the original was changed"
+
+
+def argo_command() -> str | None:
+    cached = sorted((Path.home() / ".cache/rl-cluster").glob("argo-*/argo"))
+    return shutil.which("argo") or (str(cached[-1]) if cached else None)
+
+
+def lint(path: Path) -> subprocess.CompletedProcess[str]:
+    command = argo_command()
+    if command is None:
+        pytest.skip("no `argo` on the PATH or in ~/.cache/rl-cluster")
+    arguments = [command, "lint", "--offline", "--no-color", str(path)]
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_argo_lint(tmp_path: Path, own_cluster_manifest: Manifest) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(manifests.dump(own_cluster_manifest))
+    for file in (*sorted(manifests.FOLDER.glob("*.yaml")), path):
+        ended = lint(file)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_argo_lint_can_fail(tmp_path: Path, ppo: Manifest) -> None:
+    task(ppo, "average")["depends"] = "rums.Succeeded"
+    path = tmp_path / "broken.yaml"
+    path.write_text(manifests.dump(ppo))
+    assert lint(path).returncode == 1
