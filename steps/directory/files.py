@@ -12,6 +12,7 @@ import errno
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from config.errors import BadInput, ExperimentError
@@ -78,7 +79,7 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def full_disk_explained(path: Path, needed_bytes: int):  # type: ignore[no-untyped-def]
+def full_disk_explained(path: Path, needed_bytes: int) -> Iterator[None]:
     """Turn ENOSPC, EDQUOT and EFBIG into one line with the needed and the free bytes."""
     try:
         yield
@@ -88,6 +89,18 @@ def full_disk_explained(path: Path, needed_bytes: int):  # type: ignore[no-untyp
         raise ExperimentError(
             f"no space for {path}: {needed_bytes} bytes needed, {free_bytes(path.parent)} bytes free ({os.strerror(error.errno)})"
         ) from error
+
+
+def unwritable(path: Path, error: OSError) -> BadInput | None:
+    """What to tell a person who may not write `path`: the nearest existing directory, its owner and mode, and our uid."""
+    if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return None
+    existing = next(parent for parent in (path, *path.parents) if parent.is_dir())
+    found = existing.stat()
+    return BadInput(
+        f"cannot write {path}: {existing} has mode {found.st_mode & 0o7777:04o} and belongs to uid {found.st_uid}, "
+        f"this is uid {os.geteuid()} ({os.strerror(error.errno)})"
+    )
 
 
 def free_bytes(path: Path) -> int:

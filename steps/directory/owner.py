@@ -73,24 +73,27 @@ def read_owner(path: Path) -> Owner | None:
     return owner
 
 
-def claim(path: Path, owner: Owner, *, say: Callable[[str], None] = print) -> None:
-    """Make `owner` the owner; raises `WrongDirectory` naming the present one if that lives. May wait for its lease."""
+def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: None) -> None:
+    """Make `owner` the owner; raises `WrongDirectory` naming the present one if that lives.
+
+    May wait for the lease of the present one, calling `on_wait` again and again meanwhile.
+    """
     if not _create(path, owner):
         present = read_owner(path)
         if present == owner:
             return
         if present is not None and present.uid != owner.uid:
-            _refuse_if_alive(path, present, say)
+            _refuse_if_alive(path, present, on_wait)
         write_atomically(path, _dump(owner))
     check(path, owner.uid)
 
 
-def check(path: Path, uid: str | None, *, say: Callable[[str], None] = print) -> None:
+def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: None) -> None:
     """Raise `WrongDirectory` unless workflow `uid` owns the directory or, by hand (None), no living workflow does."""
     present = read_owner(path)
     if uid is None:
         if present is not None:
-            _refuse_if_alive(path, present, say)
+            _refuse_if_alive(path, present, on_wait)
         return
     if present is None:
         raise WrongDirectory(f"{path.parent} has no owner; prepare of this workflow (uid {uid}) has not claimed it")
@@ -111,26 +114,26 @@ def release(path: Path, uid: str) -> None:
         write_atomically(path, _dump(dataclasses.replace(present, released=True)))
 
 
-def is_alive(path: Path, owner: Owner) -> bool:
+def is_alive(path: Path, owner: Owner, on_wait: Callable[[], None] = lambda: None) -> bool:
     """Whether the owner still works: by its process on this machine, else by watching its lease, up to `lease_s`."""
     if owner.released:
         return False
     alive = processes.is_alive(owner.process) if owner.process else None
-    return _lease_moves(path, owner.lease_s) if alive is None else alive
+    return _lease_moves(path, owner, on_wait) if alive is None else alive
 
 
-def _refuse_if_alive(path: Path, present: Owner, say: Callable[[str], None]) -> None:
-    if not present.released and not (present.process and processes.is_alive(present.process) is not None):
-        say(f"{path.parent} belongs to {present}; watching its lease for up to {present.lease_s:g} s")
-    if is_alive(path, present):
+def _refuse_if_alive(path: Path, present: Owner, on_wait: Callable[[], None]) -> None:
+    if is_alive(path, present, on_wait):
         raise WrongDirectory(f"{path.parent} belongs to {present}, which is still running; wait for its end or choose another outdir")
 
 
-def _lease_moves(path: Path, lease_s: float) -> bool:
+def _lease_moves(path: Path, owner: Owner, on_wait: Callable[[], None]) -> bool:
+    print(f"{path.parent} belongs to {owner}; watching its lease for {owner.lease_s:g} s", flush=True)
     first = _lease(path)
-    end = time.monotonic() + lease_s
+    end = time.monotonic() + owner.lease_s
     while time.monotonic() < end:
-        time.sleep(min(1.0, lease_s / 20))
+        on_wait()
+        time.sleep(min(1.0, owner.lease_s / 20))
         if _lease(path) != first:
             return True
     return False

@@ -1,0 +1,98 @@
+"""What a step is given, and what it may answer besides raising."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from config.errors import BadInput
+from config.resolve import Resolved
+from steps.command.stop import StopRequest
+from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.status import Status
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """The answer of a step that had nothing to do: ends as `skipped`, exit code 0."""
+
+    reason: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class StepContext:
+    """One start of one step.
+
+    run_index: None outside of the runs; owner_uid: the workflow, None by hand; previous: how the last attempt ended, if there
+    was one; inputs: what the result depends on, as the step declared it. From the start of the attempt on: attempt, its number
+    from 1, and note, which writes details into the status file at once.
+    """
+
+    task: str
+    directory: ExperimentDirectory
+    run_index: int | None
+    owner_uid: str | None
+    arguments: argparse.Namespace
+    stop: StopRequest
+    previous: Status | None = None
+    inputs: dict[str, Any] | None = None
+    attempt: int = 0
+    note: Callable[..., None] = field(default=lambda **details: None)
+
+    @cached_property
+    def record(self) -> ExperimentRecord:
+        """`experiment.yaml`; raises `BadInput` if `prepare` has not made it."""
+        return read_experiment(self.directory)
+
+    @property
+    def resolved(self) -> Resolved:
+        """The parameters."""
+        return self.record.resolved
+
+    @property
+    def run(self) -> RunDirectory:
+        """The run's directory; an error in a step that works on the whole experiment."""
+        if self.run_index is None:
+            raise RuntimeError(f"{self.task} does not belong to one run")
+        return self.directory.run(self.run_index)
+
+    @property
+    def log_path(self) -> Path:
+        """Where what this step prints goes."""
+        return self._own.logs / f"{self.task}.log"
+
+    @property
+    def status_path(self) -> Path:
+        """Where this step says how it ended."""
+        return self._own.status / f"{self.task}.json"
+
+    @property
+    def title(self) -> str:
+        """`train of run 0`, `average`."""
+        return self.task if self.run_index is None else f"{self.task} of run {self.run_index}"
+
+    def stop_requested(self) -> bool:
+        """Whether SIGTERM came, or another workflow has taken the directory: end soon, by `check_stop`."""
+        return self.stop.requested
+
+    def check_stop(self) -> None:
+        """Raise `Preempted` if a stop was requested."""
+        self.stop.check()
+
+    def require(self, path: Path, made_by: str) -> Path:
+        """A file of an earlier step; raises `BadInput` naming it and the step that makes it."""
+        try:
+            with path.open("rb"):
+                return path
+        except FileNotFoundError:
+            raise BadInput(f"no file {path}: {made_by} makes it") from None
+
+    @property
+    def _own(self) -> ExperimentDirectory | RunDirectory:
+        return self.directory if self.run_index is None else self.run

@@ -1,0 +1,81 @@
+"""`logs/<task>.log`: everything that the process and its C libraries and children print, on the disk before anywhere else.
+
+The descriptors 1 and 2 become the log file itself, and a thread copies what arrives there to the original standard output, which
+the pod shows. So a print never waits for a thread, and a SIGKILL loses nothing of the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from pathlib import Path
+
+POLL_S = 0.1
+DRAIN_S = 5.0
+
+
+class Log:
+    """The log of one attempt; attempts are appended."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        self._reader = os.open(path, os.O_RDONLY)
+        os.lseek(self._reader, 0, os.SEEK_END)
+        self._ended = threading.Event()
+        _flush()
+        self._originals = [os.dup(1), os.dup(2)]
+        os.dup2(self._file, 1)
+        os.dup2(self._file, 2)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError):
+                stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+        self._thread = threading.Thread(target=self._follow, name="log", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Print to the original descriptors again; waits a bounded time until they have everything."""
+        _flush()
+        self._ended.set()
+        self._thread.join(DRAIN_S)
+        for original, descriptor in zip(self._originals, (1, 2), strict=True):
+            os.dup2(original, descriptor)
+            os.close(original)
+        os.close(self._file)
+
+    def _follow(self) -> None:
+        shown = True
+        while True:
+            ended = self._ended.is_set()
+            while chunk := os.read(self._reader, 65536):
+                shown = shown and _write(self._originals[0], chunk)
+            if ended:
+                os.close(self._reader)
+                return
+            self._ended.wait(POLL_S)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line to a closed log; a full disk is no reason to hide the line from the terminal, so errors are ignored."""
+    with contextlib.suppress(OSError), path.open("a") as file:
+        file.write(line + "\n")
+
+
+def _write(descriptor: int, chunk: bytes) -> bool:
+    """False when nobody reads the original standard output any more."""
+    view = memoryview(chunk)
+    try:
+        while view:
+            view = view[os.write(descriptor, view) :]
+    except OSError:
+        return False
+    return True
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()

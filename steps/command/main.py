@@ -1,0 +1,128 @@
+"""The main program of every step: `python -m steps.<name> --outdir … [--run …]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from config.errors import BadInput, ExperimentError, WrongDirectory
+from config.resolve import check_outdir
+from steps.command.attempt import Answer, Attempt, one_line
+from steps.command.context import StepContext
+from steps.command.stop import StopRequest
+from steps.directory import owner, processes
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.outputs import write_outputs
+from steps.directory.status import Status, read_status
+
+
+def run_step(
+    task: str,
+    step: Callable[[StepContext], Answer],
+    *,
+    in_run: bool,
+    inputs: Callable[[StepContext], Mapping[str, Any]] | None = None,
+    complete: Callable[[StepContext], bool] = lambda context: True,
+    outputs: Callable[[Status], Mapping[str, str]] = lambda status: {},
+    arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Run one step and return its exit code.
+
+    task: its name in the DAG. step: does the work and returns details for the status file, `Skipped`, or raises. inputs: what
+    the result depends on, small and as JSON; a repeat with equal inputs after a success, and with `complete` (are the
+    products there?), returns 0 at once and changes no file; without `inputs` the step always runs. outputs: Argo's output
+    parameters, from the status of a success, new or old. arguments: adds options of this step alone.
+    """
+    stop = StopRequest()
+    stop.install()
+    parsed = _parser(task, step, in_run, arguments).parse_args(argv)
+    return guarded(task, lambda: _run(_context(task, parsed, stop), step, inputs, complete, outputs))
+
+
+def guarded(task: str, work: Callable[[], int]) -> int:
+    """The exit code of `work`; an exception becomes its code and one line on stderr, an unknown one also its traceback."""
+    try:
+        return work()
+    except ExperimentError as error:
+        print(f"{task}: {one_line(error)}", file=sys.stderr)
+        return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        return 1
+
+
+def _parser(
+    task: str, step: Callable[..., Any], in_run: bool, arguments: Callable[[argparse.ArgumentParser], None]
+) -> argparse.ArgumentParser:
+    module = task.replace("-", "_")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m steps.{module}",
+        description=(step.__doc__ or "").strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--outdir", required=True, help="directory of the experiment, as prepare made it")
+    if in_run:
+        parser.add_argument("--run", required=True, type=int, help="index of the run, from 0")
+    arguments(parser)
+    return parser
+
+
+def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepContext:
+    """The checked context of a step; raises `BadInput` or `WrongDirectory` before anything is written."""
+    directory = ExperimentDirectory(check_outdir(parsed.outdir, os.environ.get("STORAGE") or None))
+    if not directory.root.is_dir():
+        raise BadInput(f"no directory {directory.root}: prepare makes it")
+    me = owner.from_environment()
+    owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
+    context = StepContext(
+        task=task,
+        directory=directory,
+        run_index=getattr(parsed, "run", None),
+        owner_uid=me.uid if me else None,
+        arguments=parsed,
+        stop=stop,
+    )
+    if context.run_index is not None and not 0 <= context.run_index < context.resolved.experiment.runs:
+        raise BadInput(f"no run {context.run_index}: the experiment has the runs 0 to {context.resolved.experiment.runs - 1}")
+    context.previous = read_status(context.status_path)
+    return context
+
+
+def _run(
+    context: StepContext,
+    step: Callable[[StepContext], Answer],
+    inputs: Callable[[StepContext], Mapping[str, Any]] | None,
+    complete: Callable[[StepContext], bool],
+    outputs: Callable[[Status], Mapping[str, str]],
+) -> int:
+    context.inputs = None if inputs is None else json.loads(json.dumps(inputs(context)))
+    previous = context.previous
+    if previous is not None and _is_finished(previous, context) and complete(context):
+        write_outputs(outputs(previous))
+        print(f"{context.title}: {previous.state} before, {previous.ended}; nothing to do")
+        return 0
+    refuse_second_process(context)
+    ended = Attempt(context).run(lambda: step(context))
+    if ended.exit_code == 0:
+        write_outputs(outputs(ended))
+    return ended.exit_code or 0
+
+
+def refuse_second_process(context: StepContext) -> None:
+    """Raise `WrongDirectory` if another process of this machine is doing this very step: one writer per file."""
+    previous = context.previous
+    if previous is None or previous.state != "running" or previous.process == processes.identity():
+        return
+    if processes.is_alive(previous.process):
+        raise WrongDirectory(f"{context.title} is running already, in process {previous.process}")
+
+
+def _is_finished(previous: Status, context: StepContext) -> bool:
+    return previous.state in {"succeeded", "skipped"} and previous.inputs is not None and previous.inputs == context.inputs

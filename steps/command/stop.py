@@ -1,0 +1,57 @@
+"""Being asked to stop: a flag, and nothing else happens in the signal handler.
+
+Argo sends SIGTERM to the whole process group, several times, 1–3 s apart: a handler that saves or raises would be interrupted
+by the next one. The step looks at the flag; `Attempt` ends a step that does not look for `GRACE_S`, which loses nothing, because
+every file survives a kill at any moment.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from types import FrameType
+
+from config.errors import ExperimentError, Preempted
+
+GRACE_S = 5.0
+
+
+class StopRequest:
+    """Set by SIGTERM and SIGINT, or by whoever finds that the directory has another owner now."""
+
+    def __init__(self) -> None:
+        self.requested_at: float | None = None
+        self.cause: ExperimentError | None = None
+
+    def install(self) -> None:
+        """Catch the signals from now on; call it before anything slow is imported."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def because(self, cause: ExperimentError) -> None:
+        """Stop for another reason than a signal."""
+        self.cause = cause
+        self.requested_at = self.requested_at or time.monotonic()
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop."""
+        return self.requested_at is not None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the step has not looked for too long."""
+        return self.requested_at is not None and time.monotonic() - self.requested_at > GRACE_S
+
+    def check(self) -> None:
+        """Raise `Preempted` (or what displaced us) if a stop was requested."""
+        if self.requested:
+            raise self.error("preempted; the next attempt starts this step again")
+
+    def error(self, message: str) -> ExperimentError:
+        """What to raise for a stop: `Preempted` with the message, unless there is another cause."""
+        return self.cause or Preempted(message)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested_at is None:
+            self.requested_at = time.monotonic()
