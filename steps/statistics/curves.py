@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from steps.statistics.scores import Floats
 
-GRID_POINTS = 400
+GRID_POINTS = 250
 
 
 @dataclass(frozen=True, kw_only=True)

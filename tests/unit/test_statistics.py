@@ -178,9 +178,9 @@ def test_common_grid_of_nothing_and_of_strangers_is_empty():
     assert common_grid([curve([7], [0.0])]).tolist() == [7]
 
 
-def test_grid_has_at_most_400_whole_steps():
+def test_grid_has_at_most_250_whole_steps():
     grid = common_grid([_exponential(500_000)])
-    assert len(grid) == 400
+    assert len(grid) == 250
     assert np.all(np.diff(grid) > 0)
 
 

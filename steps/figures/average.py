@@ -1,0 +1,217 @@
+"""The plots over all runs; which of them a number of runs allows is decided in `steps/statistics/rule.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from steps.figures.run import RESOURCES, Columns, mark_solved, metric_names, resource_axis, window_of
+from steps.figures.style import ABSENT, BLUE, GREY, INK, RUN_COLOURS, arrange, legend, panels, small_multiple, steps_axis, visible
+from steps.statistics.curves import Curve, hold, trailing_mean
+from steps.statistics.rule import WIDE_ENOUGH_FROM, Aggregate
+from steps.statistics.scores import Floats, iqm, mean
+
+LEGEND_UP_TO = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heading:
+    """What stands above a plot and what every caption says: the sample."""
+
+    title: str
+    subtitle: str
+    used: int
+    planned: int
+
+    @property
+    def sample(self) -> str:
+        """`n = 4 of 5 runs`."""
+        return f"n = {self.used} of {self.planned} run{'s' if self.planned > 1 else ''}"
+
+
+def training_curve(
+    heading: Heading,
+    grid: NDArray[np.int64],
+    averaged: Aggregate,
+    used: Mapping[int, Curve],
+    excluded: Mapping[int, Curve],
+    *,
+    frames_per_step: int,
+    solved: float | None,
+) -> Figure:
+    """Averaged return with its band; single runs thin beneath it; excluded runs dotted, in no average."""
+    figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
+    _excluded_runs(axes, excluded)
+    if 1 < averaged.n < WIDE_ENOUGH_FROM:
+        for index, one in enumerate(used.values()):
+            axes.step(*_points(one), where="post", color=BLUE, alpha=0.33, linewidth=0.8, label="single runs" if index == 0 else None)
+    centre, low, high, name, band = shown(averaged)
+    if low is not None and high is not None:
+        axes.fill_between(grid, low, high, color=BLUE, alpha=0.17, linewidth=0, label=f"95 % {band}")
+    else:
+        axes.plot(grid, centre, color=BLUE, alpha=0.3, linewidth=0.8)
+    window = window_of(min(len(one) for one in used.values()))
+    axes.plot(
+        grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=f"{name}, trailing mean of {window} rows"
+    )
+    clipped = _keep_in_view(axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high)
+    mark_solved(axes, solved)
+    axes.set_ylabel("return of training episodes")
+    steps_axis(axes, frames_per_step)
+    legend(axes, centre)
+    arrange(
+        figure,
+        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} Smoothing: the strong line only, in each run a trailing "
+        f"mean of {window} rows.",
+        f"On {len(grid)} common steps, from the latest first to the earliest last episode of the runs.{clipped}",
+    )
+    return figure
+
+
+def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve]) -> None:
+    for index, (run, one) in enumerate(excluded.items()):
+        label = f"not averaged: run {', '.join(map(str, excluded))}" if index == 0 else None
+        axes.step(*_points(one), where="post", color=ABSENT, linewidth=1.1, linestyle=(0, (1, 1.4)), label=label)
+        end = (float(one.steps[-1]), float(one.values[-1]))
+        axes.annotate(f"run {run}", end, xytext=(4, 0), textcoords="offset points", fontsize=7.5, color=GREY, va="center")
+
+
+def _points(one: Curve) -> tuple[Floats, Floats]:
+    return visible(one.steps.astype(np.float64), one.values)
+
+
+def _smoothed_centre(averaged: Aggregate, used: Mapping[int, Curve], grid: NDArray[np.int64], window: int) -> Floats:
+    """Smooth every run by itself and looking back only, then take the centre that the rule gives: never a smoothed band."""
+    smoothed: Floats = np.array([hold(Curve(steps=one.steps, values=trailing_mean(one.values, window)), grid) for one in used.values()])
+    statistic = mean if averaged.iqm is None else iqm
+    return np.array([statistic(column) for column in smoothed.T])
+
+
+def _keep_in_view(axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None) -> str:
+    """Let the returns decide the scale: the t band of two runs is 18 standard errors wide and would press every curve flat."""
+    bottom, top = min(float(line.min()) for line in lines), max(float(line.max()) for line in lines)
+    margin = 0.12 * (top - bottom) or 1.0
+    axes.set_ylim(bottom - margin, top + margin)
+    beyond = low is not None and high is not None and (low.min() < bottom - margin or high.max() > top + margin)
+    return " The band goes beyond the axes." if beyond else ""
+
+
+def shown(averaged: Aggregate) -> tuple[Floats, Floats | None, Floats | None, str, str]:
+    """What the rule draws: centre, low, high, the name of the centre, the name of the interval."""
+    if averaged.n == 1:
+        return averaged.mean, None, None, "the only run", ""
+    if averaged.iqm is not None:
+        return averaged.iqm, averaged.iqm_low, averaged.iqm_high, f"IQM of {averaged.n} runs", "bootstrap interval"
+    return averaged.mean, averaged.low, averaged.high, f"mean of {averaged.n} runs", "t interval of the mean"
+
+
+def interval_caption(averaged: Aggregate, drawn: str) -> str:
+    """One sentence that says what the band or the bar is."""
+    pointwise = ", pointwise" if drawn == "band" else ""
+    if averaged.n == 1:
+        return "n = 1, no interval."
+    if averaged.iqm is None:
+        return f"{drawn.capitalize()}: 95 % t interval of the mean{pointwise}."
+    remark = ", slightly too narrow at this n" if averaged.n < WIDE_ENOUGH_FROM else ""
+    return f"{drawn.capitalize()}: 95 % bootstrap interval of the interquartile mean over whole runs{pointwise}{remark}."
+
+
+def evaluation(
+    heading: Heading,
+    episodes: Mapping[int, Sequence[float]],
+    missing: Mapping[int, str],
+    scores: Aggregate,
+    *,
+    policy: str,
+    solved: float | None,
+) -> Figure:
+    """Each run's episodes pale, its mean strong, and to the right what they amount to, with its interval.
+
+    missing: why a run has no evaluation; its place stays empty and says so.
+    """
+    figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
+    places = sorted([*episodes, *missing])
+    for place, run in enumerate(places):
+        if run in missing:
+            height = axes.get_xaxis_transform()
+            axes.text(place, 0.03, missing[run], rotation=90, color=ABSENT, fontsize=7.5, ha="center", va="bottom", transform=height)
+            continue
+        returns = np.asarray(episodes[run], np.float64)
+        axes.plot(place + _spread(len(returns)), returns, "o", color=BLUE, alpha=0.25, markersize=3.2, markeredgewidth=0)
+        axes.plot(place, returns.mean(), "D", color=BLUE, markersize=6.5, markeredgecolor="white", markeredgewidth=0.8)
+    centre, low, high, name, _ = shown(scores)
+    at = len(places) + 0.25
+    axes.axvspan(at - 0.5, at + 0.5, color=GREY, alpha=0.07, linewidth=0)
+    if low is not None and high is not None:
+        axes.errorbar(at, centre[0], [[centre[0] - low[0]], [high[0] - centre[0]]], color=INK, linewidth=1.6, capsize=5)
+    axes.plot(at, centre[0], "D", color=INK, markersize=7.5)
+    every = max(1, len(places) // 24)
+    labels = [f"run {run}" if len(places) <= 10 else str(run) for run in places][::every]
+    axes.set_xticks([*range(0, len(places), every), at], [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"])
+    axes.set_xlim(-0.6, at + 0.55)
+    mark_solved(axes, solved)
+    axes.set_ylabel("return of an episode")
+    if solved is not None:
+        axes.legend(loc="lower left")
+    arrange(
+        figure,
+        f"{heading.sample}; unit: the run. Dots: fresh episodes of the final policy ({policy}); diamonds: means. "
+        f"{interval_caption(scores, 'bar')}",
+    )
+    return figure
+
+
+def _spread(count: int) -> Floats:
+    """Sideways places of dots that would cover each other: spread evenly by the golden ratio, the same every time."""
+    return np.asarray((np.arange(count) * 0.6180339887498949) % 1.0 - 0.5, np.float64) * 0.5
+
+
+def losses(heading: Heading, runs: Mapping[int, Columns], *, frames_per_step: int) -> Figure | None:
+    """What the learners measured about themselves: a panel each, every run thin; None when they measured nothing."""
+
+    def finish(axes: Axes, label: str, *, last: bool) -> None:
+        steps_axis(axes, frames_per_step, ticks=4)
+        small_multiple(axes, label, last=last)
+
+    names = list(dict.fromkeys(name for columns in runs.values() for name in metric_names(columns)))
+    return _thin_runs(heading, runs, {name: (name.replace("_", " "), 1.0) for name in names}, "step", finish)
+
+
+def resources(heading: Heading, runs: Mapping[int, Columns]) -> Figure | None:
+    """Speed and use of the machine over wall time, every run thin; None when nothing was measured."""
+
+    def measured(name: str) -> bool:
+        return any(name in run and np.isfinite(run[name]).any() for run in runs.values())
+
+    return _thin_runs(heading, runs, {name: described for name, described in RESOURCES.items() if measured(name)}, "wall_s", resource_axis)
+
+
+class _Finish(Protocol):
+    def __call__(self, axes: Axes, label: str, *, last: bool) -> None: ...
+
+
+def _thin_runs(
+    heading: Heading, runs: Mapping[int, Columns], quantities: Mapping[str, tuple[str, float]], against: str, finish: _Finish
+) -> Figure | None:
+    if not quantities:
+        return None
+    figure, all_axes = panels(len(quantities), title=heading.title, subtitle=heading.subtitle, columns=2)
+    few = len(runs) <= LEGEND_UP_TO
+    for axes, (name, (label, unit)) in zip(all_axes, quantities.items(), strict=True):
+        for index, (run, columns) in enumerate(runs.items()):
+            if name in columns:
+                kept = np.isfinite(columns[name])
+                line = visible(columns[against][kept], columns[name][kept] / unit)
+                axes.plot(*line, color=RUN_COLOURS[index] if few else BLUE, linewidth=0.9, alpha=0.85 if few else 0.35, label=f"run {run}")
+        finish(axes, label, last=axes in all_axes[-2:])
+    if few:
+        handles, labels = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper right", ncols=len(runs), handlelength=1.2, columnspacing=1.0)
+    arrange(figure, f"{heading.sample}; every run by itself, nothing averaged or smoothed.")
+    return figure

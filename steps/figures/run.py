@@ -1,0 +1,154 @@
+"""The plots of one run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from steps.figures.style import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    VERMILION,
+    arrange,
+    legend,
+    number,
+    panels,
+    short,
+    small_multiple,
+    steps_axis,
+    visible,
+)
+from steps.statistics.curves import trailing_mean
+from steps.statistics.scores import Floats, mean
+
+Columns = Mapping[str, Floats]
+"""Columns of a CSV file, all of one length [T]; NaN where a field is empty."""
+
+NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean")
+RESOURCES = {
+    "steps_per_second": ("training speed, steps per second", 1.0),
+    "cpu_percent": ("CPU, % of one core", 1.0),
+    "memory_bytes": ("memory, GiB", 2.0**30),
+    "gpu_percent": ("GPU, %", 1.0),
+    "gpu_memory_bytes": ("GPU memory, GiB", 2.0**30),
+}
+
+
+def window_of(rows: int) -> int:
+    """Rows in the trailing mean of a curve of so many rows: one in forty, so that it lags an eightieth of the curve behind."""
+    return max(1, rows // 40)
+
+
+def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_step: int, solved: float | None) -> Figure:
+    """Return against environment steps: every row pale, the range of its episodes paler, a trailing mean strong."""
+    figure, (axes,) = panels(1, title=title, subtitle=subtitle)
+    rows = np.isfinite(columns["return_mean"])
+    steps, returns = columns["step"][rows], columns["return_mean"][rows]
+    window = window_of(len(returns))
+    axes.plot(*visible(steps, returns), color=BLUE, alpha=0.3, linewidth=0.8, label="mean of the episodes of one row")
+    axes.plot(*visible(steps, trailing_mean(returns, window)), color=BLUE, label=f"trailing mean of {window} rows")
+    mark_solved(axes, solved)
+    axes.set_ylabel("return of training episodes")
+    steps_axis(axes, frames_per_step)
+    legend(axes, returns)
+    episodes = int(np.nansum(columns["episodes"]))
+    arrange(
+        figure,
+        f"One run: {short(episodes)} episodes, whole and with unclipped rewards; no interval. Smoothing: trailing mean of {window} rows.",
+    )
+    return figure
+
+
+def mark_solved(axes: Axes, solved: float | None) -> None:
+    """A dashed line at the return that counts as solved, where the game has one."""
+    if solved is not None and math.isfinite(solved):
+        axes.axhline(solved, color=GREEN, linewidth=1.0, linestyle=(0, (5, 3)), zorder=1, label=f"solved: {number(solved)}")
+
+
+def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int) -> Figure | None:
+    """What the learner measured about itself, a panel each; None when it measured nothing."""
+    names = metric_names(columns)
+    if not names:
+        return None
+    figure, all_axes = panels(len(names), title=title, subtitle=subtitle, columns=2)
+    for axes, name in zip(all_axes, names, strict=True):
+        kept = np.isfinite(columns[name])
+        steps, values = columns["step"][kept], columns[name][kept]
+        window = window_of(len(values))
+        axes.plot(*visible(steps, values), color=BLUE, alpha=0.3, linewidth=0.8)
+        axes.plot(*visible(steps, trailing_mean(values, window)), color=BLUE, linewidth=1.4)
+        steps_axis(axes, frames_per_step, ticks=4)
+        small_multiple(axes, name.replace("_", " "), last=axes in all_axes[-2:])
+    arrange(figure, f"One run. Pale: every row of train.csv; strong: trailing mean of {window_of(len(columns['step']))} rows.")
+    return figure
+
+
+def metric_names(columns: Columns) -> list[str]:
+    """The columns of train.csv that the algorithm added and that hold a number."""
+    return [name for name, values in columns.items() if name not in NOT_METRICS and np.isfinite(values).any()]
+
+
+def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
+    """Speed and use of the machine over wall time, a panel each for what was measured; None when nothing was."""
+    names = [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()]
+    if not names:
+        return None
+    figure, all_axes = panels(len(names), title=title, subtitle=subtitle, columns=2)
+    for axes, name in zip(all_axes, names, strict=True):
+        label, unit = RESOURCES[name]
+        seconds, values = visible(columns["wall_s"], columns[name] / unit)
+        axes.plot(seconds, values, color=VERMILION, linewidth=1.2)
+        resource_axis(axes, label, last=axes in all_axes[-2:])
+    arrange(figure, "One run, as measured in its pod; every attempt counts its own time.")
+    return figure
+
+
+def resource_axis(axes: Axes, label: str, *, last: bool) -> None:
+    """Wall time below, from zero up: a speed that is cut off at the bottom looks unsteady."""
+    axes.set_xlabel("wall time, s")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    small_multiple(axes, label, last=last)
+
+
+def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: str, solved: float | None) -> Figure:
+    """How the returns of the evaluation's episodes are spread: a histogram over a mark for each episode."""
+    figure, (axes,) = panels(1, title=title, subtitle=subtitle)
+    values = np.asarray(returns, np.float64)
+    centre = mean(returns)
+    counts, edges = np.histogram(values, bins=_bins(values))
+    axes.stairs(counts, edges, fill=True, color=BLUE, alpha=0.28)
+    axes.stairs(counts, edges, color=BLUE, linewidth=1.2)
+    axes.plot(
+        values, np.full(len(values), -0.035), "|", color=BLUE, markersize=9, alpha=0.7, transform=axes.get_xaxis_transform(), clip_on=False
+    )
+    axes.axvline(centre, color=INK, linewidth=1.6, label=f"mean {number(centre)}")
+    if solved is not None and edges[0] <= solved <= edges[-1]:
+        axes.axvline(solved, color=GREEN, linewidth=1.0, linestyle=(0, (5, 3)), label=f"solved: {number(solved)}")
+    axes.set_xlabel("return of an episode")
+    axes.set_ylabel("episodes")
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.tick_params(axis="x", pad=9)
+    axes.spines["bottom"].set_color(GREY)
+    axes.legend(loc="upper left" if centre > (edges[0] + edges[-1]) / 2 else "upper right")
+    arrange(
+        figure,
+        f"n = {len(values)} fresh, seeded episodes of the final policy ({policy}) of one run; marks: single episodes.",
+        "The spread is that of the episodes; one run allows no interval.",
+    )
+    return figure
+
+
+def _bins(values: Floats) -> Floats:
+    """Edges of at most 20 equal bins around all values; equal values get one bin of width one."""
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return np.array([low - 0.5, high + 0.5])
+    return np.linspace(low, high, min(20, max(5, math.ceil(math.sqrt(len(values)) * 2))) + 1)

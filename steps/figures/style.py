@@ -1,0 +1,170 @@
+"""The look shared by all plots, and how they are written.
+
+Colours are those of Okabe & Ito (2008), which people with any kind of colour blindness can tell apart. INK and GREY have values that
+occur nowhere else, so that the report can exchange them on a dark page.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from steps.directory.files import write_atomically
+from steps.statistics.scores import Floats
+
+INK, GREY, RULE = "#1c2733", "#5f6b7a", "#d5dbe3"
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+RUN_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+ABSENT = "#8a94a3"
+
+WIDTH_IN = 6.4
+DOTS_PER_INCH = 150
+PNG_COMPRESSION = 3
+"""Half of the time of level 6 for a tenth more bytes."""
+MOST_POINTS = 1600
+"""More points than pixels only make files large."""
+CAPTION_CHARACTERS = 124
+
+SETTINGS: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.titlepad": 7,
+    "axes.unicode_minus": True,
+    "axes.xmargin": 0.01,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "lines.solid_joinstyle": "round",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "experiment",
+    "svg.fonttype": "path",
+    "path.simplify": True,
+    "path.simplify_threshold": 0.5,
+}
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Every figure is made and written inside of this: the settings of the machine it happens on do not show."""
+    with mpl.rc_context(SETTINGS):
+        yield
+
+
+def panels(count: int, *, title: str, subtitle: str, columns: int = 1, height_in: float = 3.7) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` axes in rows of `columns`; `title` bold above it and `subtitle` grey below the title."""
+    rows = -(-count // columns)
+    figure = Figure(figsize=(WIDTH_IN, height_in if rows == 1 else 0.6 + 1.75 * rows))
+    FigureCanvasAgg(figure)
+    height = figure.get_figheight()
+    figure.text(0.012, 1 - 0.10 / height, title, size=11, weight="bold", va="top")
+    figure.text(0.012, 1 - 0.32 / height, subtitle, size=8.5, color=GREY, va="top")
+    axes = [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
+    return figure, axes
+
+
+def arrange(figure: Figure, *caption: str) -> None:
+    """Leave room for the titles above and for the caption, whose paragraphs stand grey under the axes."""
+    lines = [line for paragraph in caption for line in textwrap.wrap(paragraph, CAPTION_CHARACTERS)]
+    height = figure.get_figheight()
+    figure.text(0.012, 0.07 / height, "\n".join(lines), size=7.5, color=GREY, va="bottom", linespacing=1.4)
+    titled = any(axes.get_title(loc="left") for axes in figure.axes)
+    top_in, bottom_in = (0.85 if titled else 0.62), 0.62 + 0.155 * len(lines)
+    figure.subplots_adjust(left=0.105, right=0.985, top=1 - top_in / height, bottom=bottom_in / height, hspace=0.5, wspace=0.28)
+
+
+def steps_axis(axes: Axes, frames_per_step: int, *, ticks: int = 7) -> None:
+    """Label the x axis with environment steps, and say what a step is where it is more than a frame."""
+    axes.set_xlabel("environment steps" + (f" (of {frames_per_step} frames each)" if frames_per_step > 1 else ""))
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
+
+def legend(axes: Axes, values: Floats) -> None:
+    """Where a curve leaves room: below its end if it rose, above if it fell. (`loc="best"` weighs every point: slow, and not the
+    same from one figure to the next.)
+    """
+    half = len(values) // 2
+    rose = half == 0 or values[half:].mean() >= values[:half].mean()
+    axes.legend(loc="lower right" if rose else "upper right")
+
+
+def small_multiple(axes: Axes, title: str, *, last: bool) -> None:
+    """One panel of several that share their x axis, which is written under the last of each column only."""
+    axes.set_title(title)
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    if not last:
+        axes.set_xlabel("")
+        axes.tick_params(labelbottom=False)
+
+
+def short(value: float) -> str:
+    """12000 -> 12k, 2500000 -> 2.5M, 0.00025 -> 2.5e−4; minus signs are those of typography."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.6g}{letter}".replace("-", "−")
+    if 0 < abs(value) < 1e-3:
+        mantissa, exponent = f"{value:.3e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
+    return f"{value:.6g}".replace("-", "−")
+
+
+def number(value: float) -> str:
+    """Four significant digits, as a table shows a return: 487.3, −92.15, 12 340."""
+    text = f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 10_000 else f"{value:.4g}"
+    return text.replace("-", "−")
+
+
+def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """At most MOST_POINTS points of a long line: the lowest and the highest of each stretch, so that no peak is lost."""
+    if len(values) <= MOST_POINTS:
+        return steps, values
+    edges = np.linspace(0, len(values), MOST_POINTS // 2 + 1).astype(int)
+    chosen = [
+        index
+        for first, last in itertools.pairwise(edges)
+        for index in sorted({first + int(np.argmin(values[first:last])), first + int(np.argmax(values[first:last]))})
+    ]
+    return steps[chosen], values[chosen]
+
+
+def write(figure: Figure, stem: Path) -> None:
+    """`stem`.png for screens and `stem`.svg for papers; the same numbers give the same bytes: no date, no random ids."""
+    raster, vector = io.BytesIO(), io.BytesIO()
+    figure.savefig(raster, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None}, pil_kwargs={"compress_level": PNG_COMPRESSION})
+    figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(stem.with_name(stem.name + ".png"), raster.getvalue())
+    write_atomically(stem.with_name(stem.name + ".svg"), vector.getvalue())
