@@ -3,63 +3,76 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-import types
 import typing
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, shown, unknown
 from config.experiment import IMAGE, KUBERNETES_NAME
-from config.parameters import refuse_hostile
+from config.parameters import of_field, parameter, refuse_hostile
 from config.strict_yaml import load_mapping
 
 DEFAULT = Path(__file__).parent / "cluster.yaml"
-QUANTITY = r"[0-9]{1,12}(\.[0-9]{1,6})?(m|k|M|G|T|Ki|Mi|Gi|Ti)?"
+
+NAME: dict[str, Any] = {"pattern": KUBERNETES_NAME, "form": "a Kubernetes name"}
+IMAGE_REFERENCE: dict[str, Any] = {"pattern": IMAGE, "form": "an image reference"}
+CPU: dict[str, Any] = {"pattern": r"[0-9]{1,6}(\.[0-9]{1,3}|m)?", "form": "a quantity such as 2 or 500m", "help": "processors"}
+MEMORY: dict[str, Any] = {"pattern": r"[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?", "form": "a quantity such as 4Gi", "help": "memory"}
+RESOURCE: dict[str, Any] = {"pattern": r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}", "form": "a resource such as nvidia.com/gpu"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantities:
-    """Kubernetes quantities such as `1`, `500m`, `4Gi`; None: not said."""
+class Requests:
+    """What a pod is sure to get: Kubernetes quantities."""
 
-    cpu: str | None = None
-    memory: str | None = None
+    cpu: str = parameter(MISSING, **CPU)
+    memory: str = parameter(MISSING, **MEMORY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a pod may not exceed; a processor limit only slows it down, so there is none by default."""
+
+    cpu: str | None = parameter(None, optional=True, **CPU)
+    memory: str = parameter(MISSING, **MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Toleration:
     """A Kubernetes toleration."""
 
-    key: str | None = None
-    operator: str = "Equal"
-    value: str | None = None
-    effect: str | None = None
-    toleration_seconds: int | None = None
+    key: str | None = parameter(None, optional=True, help="of the taint; empty: every taint")
+    operator: str = parameter("Equal", choices=("Equal", "Exists"), help="how the taint's value is compared")
+    value: str | None = parameter(None, optional=True, help="of the taint, with Equal")
+    effect: str | None = parameter(
+        None, optional=True, choices=("NoSchedule", "PreferNoSchedule", "NoExecute"), help="of the taint; empty: every effect"
+    )
+    toleration_seconds: int | None = parameter(None, optional=True, low=0, high=10**9, help="how long NoExecute is tolerated")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """The pods of one kind: what they ask for and where they may run."""
 
-    requests: Quantities
-    limits: Quantities
+    requests: Requests
+    limits: Limits
     node_selector: dict[str, str]
     tolerations: tuple[Toleration, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """namespace: None means the caller's; parallelism: runs active at once; grace_period_s: from SIGTERM to SIGKILL."""
+    """Everything in `cluster.yaml`; namespace: None means the caller's."""
 
-    namespace: str | None
-    service_account: str
-    claim: str
-    gpu_image: str
-    cpu_image: str
-    gpu_resource: str
-    grace_period_s: int
-    parallelism: int
+    namespace: str | None = parameter(MISSING, optional=True, help="of the workflows; empty: the caller's", **NAME)
+    service_account: str = parameter(MISSING, help="of the pods", **NAME)
+    claim: str = parameter(MISSING, help="volume claim of the storage mount", **NAME)
+    gpu_image: str = parameter(MISSING, help="image of training pods", **IMAGE_REFERENCE)
+    cpu_image: str = parameter(MISSING, help="image of all other pods", **IMAGE_REFERENCE)
+    gpu_resource: str = parameter(MISSING, help="what a GPU is called", **RESOURCE)
+    grace_period_s: int = parameter(MISSING, low=1, high=86_400, help="from SIGTERM to SIGKILL", unit="s")
+    parallelism: int = parameter(MISSING, low=1, high=256, help="runs that are active at once")
     gpu: Pool
     cpu: Pool
 
@@ -70,75 +83,50 @@ def load_cluster(path: Path | None = None) -> Cluster:
     if path is not None:
         document = _overlaid(document, load_mapping(path))
     try:
-        cluster = _build(Cluster, document, "")
-        _check(cluster)
+        return typing.cast(Cluster, _section(Cluster, document, ""))
     except BadInput as error:
-        raise BadInput(f"{path or DEFAULT.name}: {error}") from None
-    return typing.cast(Cluster, cluster)
+        raise BadInput(f"{path or DEFAULT}: {error}") from None
 
 
 def _overlaid(below: Any, above: Any) -> Any:
     """Sections are merged name by name; a node selector and a list are replaced whole."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
-    return {**below, **{name: _overlaid(below.get(name), value) if name != "node_selector" else value for name, value in above.items()}}
+    merged = {name: value if name == "node_selector" else _overlaid(below.get(name), value) for name, value in above.items()}
+    return {**below, **merged}
 
 
-def _build(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the annotated type, recursively; `where` is the dotted path for messages."""
-    if isinstance(hint, types.UnionType):
-        return None if value is None else _build(typing.get_args(hint)[0], value, where)
-    if dataclasses.is_dataclass(hint):
-        return _build_section(typing.cast(type, hint), value, where)
-    if typing.get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(_build(typing.get_args(hint)[0], element, f"{where}[{index}]") for index, element in enumerate(value))
-    if typing.get_origin(hint) is dict and isinstance(value, dict):
-        return {_build(str, key, where): _build(str, element, f"{where}.{key}") for key, element in value.items()}
-    if hint is int and type(value) is int:
-        return value
-    if hint is str and isinstance(value, str) and value:
-        refuse_hostile(where, value)
-        return value
-    if hint is str and isinstance(value, bool | int | float):
-        raise BadInput(f"{where} cannot be {shown(value)}; allowed: text, quote it")
-    expected = {int: "an integer", str: "text"}.get(hint) or {dict: "a mapping", tuple: "a list"}[typing.get_origin(hint)]
-    raise BadInput(f"{where} cannot be {shown(value)}; allowed: {expected}")
-
-
-def _build_section(section: type[Any], value: Any, where: str) -> Any:
-    hints = typing.get_type_hints(section)
+def _section(section: type[Any], value: Any, where: str) -> Any:
+    """The dataclass from its mapping; `where` is the dotted path of its fields, for messages."""
+    fields = {field.name: field for field in dataclasses.fields(section)}
     if not isinstance(value, dict):
-        raise BadInput(f"{where} cannot be {shown(value)}; allowed: a mapping with {', '.join(hints)}")
+        raise BadInput(f"{where[:-1]!r} cannot be {shown(value)}; allowed: a mapping with {', '.join(fields)}")
     for name in value:
-        if name not in hints:
-            raise unknown("cluster setting", f"{where}.{name}".lstrip("."), [f"{where}.{one}".lstrip(".") for one in hints])
-    for field in dataclasses.fields(section):
-        if field.name not in value and field.default is dataclasses.MISSING:
-            raise BadInput(f"{where}.{field.name} is missing".lstrip("."))
-    return section(**{name: _build(hints[name], one, f"{where}.{name}".lstrip(".")) for name, one in value.items()})
+        if name not in fields:
+            raise unknown("cluster setting", where + name, [where + known for known in fields])
+    hints = typing.get_type_hints(section)
+    given = {name: value.get(name, None if field.default is MISSING else field.default) for name, field in fields.items()}
+    return section(**{name: _field(fields[name], hints[name], one, where + name) for name, one in given.items()})
 
 
-def _check(cluster: Cluster) -> None:
-    name, image = (KUBERNETES_NAME, "a Kubernetes name"), (IMAGE, "an image reference")
-    texts = {"namespace": name, "service_account": name, "claim": name, "gpu_image": image, "cpu_image": image}
-    texts["gpu_resource"] = (r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}", "a resource such as nvidia.com/gpu")
-    for setting, (pattern, form) in texts.items():
-        value = getattr(cluster, setting)
-        if value is not None:
-            _match(setting, value, pattern, form)
-    for setting, low, high in (("grace_period_s", 1, 86_400), ("parallelism", 1, 256)):
-        if not low <= getattr(cluster, setting) <= high:
-            raise BadInput(f"{setting} cannot be {getattr(cluster, setting)}; allowed: an integer from {low} to {high}")
-    for pool_name, pool in (("gpu", cluster.gpu), ("cpu", cluster.cpu)):
-        for part in ("requests", "limits"):
-            for resource in ("cpu", "memory"):
-                quantity = getattr(getattr(pool, part), resource)
-                if quantity is not None:
-                    _match(f"{pool_name}.{part}.{resource}", quantity, QUANTITY, "a quantity such as 500m or 4Gi")
-        if pool.requests.cpu is None or pool.requests.memory is None or pool.limits.memory is None:
-            raise BadInput(f"{pool_name}: requests.cpu, requests.memory and limits.memory are needed")
+def _field(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
+    if field.metadata:
+        return dataclasses.replace(of_field(field, hint), name=where).parse(value)
+    if dataclasses.is_dataclass(hint):
+        return _section(typing.cast(type, hint), value, f"{where}.")
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise BadInput(f"{where!r} cannot be {shown(value)}; allowed: a list")
+        return tuple(_section(typing.get_args(hint)[0], one, f"{where}[{index}].") for index, one in enumerate(value))
+    return _labels(value, where)
 
 
-def _match(setting: str, value: str, pattern: str, form: str) -> None:
-    if not re.fullmatch(pattern, value):
-        raise BadInput(f"{setting} cannot be {shown(value)}; allowed: {form}")
+def _labels(value: Any, where: str) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise BadInput(f"{where!r} cannot be {shown(value)}; allowed: a mapping")
+    for label, text in value.items():
+        refuse_hostile(where, label)
+        if not isinstance(text, str):
+            raise BadInput(f"{where}.{label} cannot be {shown(text)}; allowed: text, quote it")
+        refuse_hostile(f"{where}.{label}", text)
+    return value

@@ -148,9 +148,12 @@ def declared(owner: type) -> Mapping[str, Parameter]:
 @functools.cache
 def _declared(owner: Any) -> Mapping[str, Parameter]:
     hints = typing.get_type_hints(owner)
-    return {
-        field.name: Parameter(field.name, _kind(hints[field.name]), field.default, **field.metadata) for field in dataclasses.fields(owner)
-    }
+    return {field.name: of_field(field, hints[field.name]) for field in dataclasses.fields(owner)}
+
+
+def of_field(field: dataclasses.Field[Any], hint: Any) -> Parameter:
+    """The parameter that `parameter()` put on this field of the declared type `hint`."""
+    return Parameter(field.name, _kind(hint), field.default, **field.metadata)
 
 
 def to_text(value: Any) -> str:

@@ -117,6 +117,8 @@ class Resolved:
             hyperparameters=_read(algorithm_class(algorithm), "hyperparameters", written["hyperparameters"]),
             game=_read_game(written["game"]),
         )
+        if resolved.experiment.epochs is None:
+            raise BadInput("experiment: epochs is null; written by another program?")
         _check(resolved)
         return resolved
 

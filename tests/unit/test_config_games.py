@@ -1,0 +1,129 @@
+"""Names of games are looked up or match a pattern; everything else is refused, and nothing is imported for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import gymnasium
+import pytest
+from ale_py import roms
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.errors import BadInput
+from config.games import Game, find_game, games, is_well_formed, own_presets, preset
+
+WITHOUT_SINGLE_PLAYER = {"combat", "joust", "maze_craze", "warlords"}
+
+
+def test_every_game_of_ale_has_a_short_name_and_the_id_that_gymnasium_knows() -> None:
+    import ale_py
+
+    gymnasium.register_envs(ale_py)
+    atari = {name: game for name, game in games().items() if game.kind == "atari"}
+    assert set(atari) == set(roms.get_all_rom_ids()) - WITHOUT_SINGLE_PLAYER
+    for name, game in atari.items():
+        assert gymnasium.spec(game.id).kwargs["game"] == name
+        assert gymnasium.spec(game.id).kwargs["frameskip"] == game.frames_per_step
+
+
+def test_the_kinds_are_those_that_gymnasium_offers() -> None:
+    for name in own_presets():
+        game = find_game(name)
+        spec = gymnasium.spec(game.id)
+        native = spec.vector_entry_point is not None
+        assert (game.kind != "sync") == native, name
+        if game.kind != "atari":
+            assert game.solved == spec.reward_threshold
+            assert game.frames_per_step == 1
+
+
+@pytest.mark.parametrize("name", ["cartpole", "breakout", "tic_tac_toe_3d"])
+def test_an_id_of_a_known_game_is_that_game(name: str) -> None:
+    assert find_game(games()[name].id) == games()[name]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["FrozenLake-v1", "MountainCarContinuous-v0", "phys2d/CartPole-v1", "MiniGrid-Empty-5x5-v0", "my_games.grid:Grid", "grid:Grid"],
+)
+def test_any_gymnasium_id_and_any_own_environment_gets_the_fallback(text: str) -> None:
+    game = find_game(text)
+    assert (game.name, game.id, game.kind, game.frames_per_step) == (text, text, "sync", 1)
+    assert preset(game)["ppo"]["normalise_observations"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("brekout", "breakout"), ("CartPole", "cartpole"), ("cart-pole", "cartpole"), ("lunar_lander", "lunarlander"),
+        ("ms-pacman", "ms_pacman"), ("breakout; rm -rf /", "breakout"), ("pong'", "pong"), ("xyzzy", None),
+        ("fallback", None), ("../games/pong", None), ("$(id)", None),
+    ],
+)  # fmt: skip
+def test_an_unknown_name_is_refused_with_the_nearest(text: str, nearest: str | None) -> None:
+    with pytest.raises(BadInput) as refusal:
+        find_game(text)
+    message = str(refusal.value)
+    assert message.startswith("unknown game ")
+    assert "; known: acrobot, breakout, cartpole" in message or f"; did you mean {nearest!r}? known: acrobot, breakout" in message
+    assert nearest is None or nearest in message
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "breakout; rm -rf /", "$(id)", "`id`", "breakout\n", "a'b", 'a"b', "pong ", " pong", "PONG", "os:system('id')", "os:",
+        ":Grid", "a..b:C", "a.b.C", "a-b:C", "a:b:C", "a/b/C-v0", "../C-v0", "/C-v0", "C-v", "C-v0 ", "C-v0;", "C-v99999", "ALE/Combat-v5",
+        "ALE/Nothing-v5", "{{workflow.name}}-v0", "x" * 65 + "-v0", "pöng", "pong\0", "a\u202eb-v0", "__import__('os')", "x" * 100_000,
+    ],
+)  # fmt: skip
+def test_hostile_names_are_refused_in_one_short_line(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^unknown game ") as refusal:
+        find_game(text)
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 400
+
+
+@given(st.text())
+def test_whatever_is_accepted_is_made_of_harmless_characters(text: str) -> None:
+    try:
+        game = find_game(text)
+    except BadInput:
+        return
+    assert set(game.id) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:")
+
+
+@pytest.mark.parametrize("text", ["BreakoutNoFrameskip-v4", "Breakout-v4", "BreakoutDeterministic-v0", "Breakout-ramNoFrameskip-v4"])
+def test_the_old_atari_ids_are_explained(text: str) -> None:
+    with pytest.raises(BadInput, match=r"did you mean game=breakout sticky_actions=0\?"):
+        find_game(text)
+
+
+def test_an_atari_game_with_a_file_of_its_own_still_has_the_shared_preset() -> None:
+    assert preset(find_game("breakout"))["ppo"] == preset(find_game("tetris"))["ppo"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": "os; rm"}, {"kind": "script"}, {"options": []}, {"frames_per_step": 0}, {"frames_per_step": True}, {"solved": "475"},
+        {"name": 3}, {"id": None},
+    ],
+)  # fmt: skip
+def test_a_game_that_was_read_back_is_checked(changed: dict[str, object]) -> None:
+    whole: dict[str, object] = {"name": "x", "id": "X-v0", "kind": "sync", "options": {}, "frames_per_step": 1, "solved": None}
+    assert is_well_formed(Game(**whole))  # type: ignore[arg-type]
+    assert not is_well_formed(Game(**(whole | changed)))  # type: ignore[arg-type]
+
+
+def test_configuration_imports_nothing_heavy_and_no_game() -> None:
+    program = (
+        "import sys, config.resolve, config.cluster, config.given, config.tables; "
+        "config.resolve.resolve('ppo', {'game': 'antigravity:Fly'}); config.resolve.resolve('ppo', {'game': 'pong'}); "
+        "print(sorted({'torch', 'numpy', 'gymnasium', 'ale_py', 'hera', 'pandas', 'antigravity'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout.strip() == "[]"

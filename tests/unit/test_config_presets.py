@@ -1,0 +1,54 @@
+"""The contract of every algorithm and every registered game, so that a new one is tested by being registered."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.games import find_game, games, own_presets, preset
+from config.resolve import ALGORITHMS, FOLDER, Resolved, parameters, preset_hyperparameters, resolve
+from config.tables import parameter_table, preset_table
+
+PAIRS = [(algorithm, game) for algorithm in ALGORITHMS for game in (*games(), "FrozenLake-v1", "own.module:Grid")]
+ISSUE_GOALS = {
+    "cartpole": 100_000,
+    "acrobot": 300_000,
+    "lunarlander": 1_000_000,
+    "pendulum": 200_000,
+    "mountaincar": 1_000_000,
+    "pong": 10_000_000,
+}
+
+
+@pytest.mark.parametrize(("algorithm", "game"), PAIRS)
+def test_every_game_resolves_for_every_algorithm(algorithm: str, game: str) -> None:
+    resolved = resolve(algorithm, {"game": game})
+    assert Resolved.from_dict(resolved.as_dict()) == resolved
+    assert resolved.epochs >= 50, "fewer epochs cannot have checkpoints every 2 % of the training"
+    assert resolved.checkpoint_interval <= 0.02 * resolved.epochs
+    goal = preset_hyperparameters(algorithm, find_game(game))["steps"]
+    assert 0 <= resolved.total_steps - goal < resolved.steps_per_epoch
+    assert resolved.hyperparameters.clip_rewards == (resolved.game.kind == "atari")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_has_a_preset_a_topology_and_tables(algorithm: str) -> None:
+    assert (FOLDER / f"{algorithm}.yaml").is_file()
+    assert ALGORITHMS[algorithm].topology in ("single", "actor-learner", "self-play")
+    table = parameter_table(algorithm)
+    for info in parameters(algorithm):
+        assert f"| `{info.name}` |" in table
+        assert info.help in table
+    assert all(line.startswith("| ") and line.endswith(" |") for line in table.splitlines())
+    columns = preset_table(algorithm).splitlines()[0]
+    assert "cartpole" in columns
+    assert "Atari" in columns
+
+
+@pytest.mark.parametrize("game", own_presets())
+def test_a_preset_has_only_known_sections(game: str) -> None:
+    assert set(preset(find_game(game))) <= {"game", "games", *ALGORITHMS}
+
+
+@pytest.mark.parametrize(("game", "steps"), ISSUE_GOALS.items())
+def test_the_goals_that_results_are_compared_at(game: str, steps: int) -> None:
+    assert preset_hyperparameters("ppo", find_game(game))["steps"] == steps
