@@ -82,9 +82,11 @@ def inputs_of(*names: str) -> Json:
 
 
 def substitution() -> list[Json]:
-    words = " ".join(f"{{{{workflow.{key}}}}}" for key in ("name", "namespace", "serviceAccountName", "mainEntrypoint", "priority"))
+    words = " ".join(f"{{{{workflow.{key}}}}}" for key in ("name", "namespace", "serviceAccountName", "mainEntrypoint"))
     return [
         workflow("globals", dag("main", task("a", "echo", arguments={"v": words})), echo()),
+        workflow("nopriority", dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})), echo()),
+        workflow("priority", dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})), echo(), priority=7),
         workflow(
             "labels",
             dag("main", task("a", "echo", arguments={"v": "{{workflow.labels.team}} {{workflow.annotations.example.org/note}}"})),
@@ -410,7 +412,11 @@ def retries() -> list[Json]:
             "{{retries}}",
             "2",
         ),
-        one("retrymax", {"limit": "9", "backoff": {"duration": "2", "factor": "2", "maxDuration": "5"}}, "{{retries}}", "99"),
+        one(
+            "retrymax",
+            {"limit": "9", "backoff": {"duration": "1", "factor": "2", "maxDuration": "2"}},
+            code="import sys,time;time.sleep(3);sys.exit(1)",
+        ),
         one("retrymessage", {"limit": "3", "expression": "retries == '0' || lastRetry.message contains 'nothing'"}, "{{retries}}", "9"),
         one("retryduration", {"limit": "3", "expression": "asInt(lastRetry.duration) > 3600"}, "{{retries}}", "9"),
         workflow(
@@ -435,7 +441,7 @@ def retries() -> list[Json]:
                 "slow",
                 "import sys,time;time.sleep(0 if sys.argv[1] == '1' else 60)",
                 "{{retries}}",
-                activeDeadlineSeconds="4",
+                activeDeadlineSeconds="12",
                 retryStrategy={"limit": "1", "retryPolicy": "Always"},
             ),
         ),
@@ -472,7 +478,7 @@ def pods() -> list[Json]:
             "timeoutparameter",
             dag("main", task("a", "slow")),
             container("slow", "import time;time.sleep(60)", timeout="{{workflow.parameters.limit}}"),
-            parameters={"limit": "4s"},
+            parameters={"limit": "15s"},
         ),
         workflow(
             "largeargument",

@@ -1,0 +1,15 @@
+"""Issue 4, point 3: the local engine and the real controller make the same of every small workflow."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.comparison import BATCH, all_cases, compare
+
+CASES = all_cases()
+BATCHES = [CASES[i : i + BATCH] for i in range(0, len(CASES), BATCH)]
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=[f"{b[0]['metadata']['name']}-to-{b[-1]['metadata']['name']}" for b in BATCHES])
+def test_both_engines_agree(batch: list[dict[str, object]], privileged: str) -> None:
+    assert [line for lines in compare(batch).values() for line in lines] == []

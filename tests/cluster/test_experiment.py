@@ -1,0 +1,74 @@
+"""Issue 4, points 1 to 3: the experiment on the cluster, restricted, placed as asked, and equal to the local engine's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import kubernetes as k
+from tests.cluster.comparison import summary
+from tests.cluster.conftest import Images, in_pods
+
+STEPS = {"train", "evaluate", "play", "plot-training", "plot-evaluation"}
+CARTPOLE = ["-p", "game=cartpole", "-p", "runs=3", "-p", "epochs=60"]
+COMPARED = ["runs/*/train.csv", "runs/*/evaluation.csv", "average/*.csv"]
+
+
+def test_three_runs_share_two_gpus(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+    name = "t-placement"
+    k.delete(name)
+    with k.watched_pods(name) as pods:
+        k.argo_without_server("submit", str(manifest), "--name", name, *CARTPOLE, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+        status = k.ended(name)
+    assert status["phase"] == "Succeeded", status.get("message")
+    assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in STEPS)
+    trainings = [p for p in pods.values() if p.template == "train"]
+    others = [p for p in pods.values() if p.template != "train"]
+    assert len(trainings) == 3
+    assert all(p.requests["nvidia.com/gpu"] == "1" for p in trainings)
+    assert all("nvidia.com/gpu" not in p.requests for p in others)
+    first, second, third = sorted(trainings, key=lambda p: p.started_s or 0)
+    assert first.overlaps(second), "two GPUs, so two trainings at once"
+    assert not (first.overlaps(second) and second.overlaps(third) and first.overlaps(third)), "never three"
+    assert any(p.overlaps(third) for p in others if p.template == "evaluate"), "evaluations run beside the third training"
+    assert (outdir / "report.html").stat().st_size > 10_000
+
+
+def test_the_same_files_as_on_this_machine(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
+    name = "t-equal"
+    k.delete(name)
+    parameters = [*CARTPOLE, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
+    k.argo_without_server("submit", str(manifest), "--name", name, *parameters)
+    there = summary(k.ended(name))
+    here = _run_here(manifest, parameters, tmp_path)
+    assert {n.replace(name, "w", 1): v for n, v in there["nodes"].items()} == {
+        n.replace("ppo", "w", 1): v for n, v in here["nodes"].items()
+    }
+    assert there["phase"] == here["phase"] == "Succeeded"
+    local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
+    files = sorted(str(f.relative_to(outdir)) for pattern in COMPARED for f in outdir.glob(pattern))
+    assert len(files) == 3 + 3 + 2
+    assert [f for f in files if (outdir / f).read_bytes() != (local / f).read_bytes()] == []
+
+
+def _run_here(manifest: Path, parameters: list[str], folder: Path) -> dict[str, object]:
+    import json
+
+    (folder / "storage").mkdir()
+    status = folder / "status.json"
+    k.python("-m", "workflows.local", str(manifest), *parameters, "--status", str(status), "--storage", str(folder / "storage"))
+    return summary(json.loads(status.read_text()))
+
+
+@pytest.mark.parametrize("game", ["breakout"])
+def test_the_manifest_as_it_stands(images: Images, restricted: str, outdir: Path, game: str) -> None:
+    name = f"t-{game}"
+    k.delete(name)
+    k.argo_without_server(
+        "submit", "workflows/manifests/ppo.yaml", "--name", name, "-p", f"game={game}", "-p", f"outdir={in_pods(outdir)}",
+        "-p", "epochs=4", "-p", "evaluation_episodes=2", *images.parameters,
+    )  # fmt: skip
+    status = k.ended(name)
+    assert status["phase"] == "Succeeded", status.get("message")
+    assert (outdir / "runs/0/videos/episode-0.mp4").stat().st_size > 10_000

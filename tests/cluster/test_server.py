@@ -1,0 +1,74 @@
+"""`python -m workflows.submit` through the Argo Server, as the service account `submitter` of `containers/kubernetes/`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import kubernetes as k
+from tests.cluster.conftest import Images, in_pods
+
+SHORT = ["-p", "game=cartpole", "-p", "runs=1", "-p", "epochs=40", "-p", "evaluation_episodes=3"]
+
+
+@pytest.fixture
+def token(namespace: str) -> str:
+    return "Bearer " + k.kubectl("create", "token", "submitter", "--duration", "1h").strip()
+
+
+def submit(token: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    return k.python("-m", "workflows.submit", *words, check=check, timeout_s=900, ARGO_TOKEN=token)
+
+
+def test_submits_follows_and_ends_as_the_workflow_ended(images: Images, restricted: str, outdir: Path, token: str) -> None:
+    k.delete("t-server")
+    followed = submit(token, "ppo", "--name", "t-server", *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    assert k.phase("t-server") == "Succeeded"
+    assert "train" in followed.stdout
+    followed_again = submit(token, "ppo", "--follow", "t-server")
+    assert "Succeeded" in followed_again.stdout or "succeeded" in followed_again.stdout
+
+
+def test_a_failed_workflow_is_exit_code_1_and_bad_input_2(images: Images, restricted: str, outdir: Path, token: str) -> None:
+    k.delete("t-server-fails")
+    refused = submit(token, "ppo", "--argo", "--name", "t-server-fails", "-p", "epoch=3", check=False)
+    assert refused.returncode == 2
+    assert "epochs" in refused.stderr
+    assert k.workflow("t-server-fails") == {}
+    missing_image = ["-p", "gpu_image=localhost:5000/rl:nosuch", "-p", f"cpu_image={images.cpu}"]
+    failed = submit(
+        token, "ppo", "--argo", "--name", "t-server-fails", *SHORT, "--deadline", "40", "-p", f"outdir={in_pods(outdir)}", *missing_image,
+        check=False,
+    )  # fmt: skip
+    assert failed.returncode == 1
+    assert k.phase("t-server-fails") == "Failed"
+
+
+def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str, outdir: Path, token: str) -> None:
+    name = "t-interrupted"
+    k.delete(name)
+    words = ["ppo", "--argo", "--name", name, *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "workflows.submit", *words], cwd=k.ROOT, env=os.environ | {"ARGO_TOKEN": token},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    k.wait_for("the workflow", lambda: k.phase(name), timeout_s=60)
+    follower.send_signal(signal.SIGINT)
+    said, _ = follower.communicate(timeout=30)
+    assert follower.returncode == 130
+    assert f"--follow {name}" in said
+    assert f"argo stop {name}" in said
+    assert k.ended(name)["phase"] == "Succeeded"
+
+
+def test_detach_returns_at_once(images: Images, restricted: str, outdir: Path, token: str) -> None:
+    name = "t-detached"
+    k.delete(name)
+    submit(token, "ppo", "--argo", "--detach", "--name", name, *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    assert k.phase(name) in ("", "Pending", "Running")
+    assert k.ended(name)["phase"] == "Succeeded"
