@@ -53,5 +53,8 @@ class Trainer(Protocol):
 class Policy(Protocol):
     """A trained policy with its frozen observation statistics."""
 
+    def seed(self, seed: int) -> None:
+        """Start the generator of sampled actions anew."""
+
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
-        """observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them."""
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them."""

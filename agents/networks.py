@@ -1,0 +1,147 @@
+"""The two networks: towers of tanh layers for vectors, the Nature CNN for images.
+
+Both answer `network(encoded) -> (policy [B, P], value [B])`, where `encoded` is what `encode` made of observations, once, when
+they came from the environment; rollouts store that. P: logits of discrete actions, or means and log standard deviations of
+continuous ones. Initial weights are orthogonal, √2 in hidden layers, 0.01 for the policy, 1 for the value.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.spaces import Interface
+
+BLOCK = 4
+"""The first convolution's stride: the side of the blocks that space-to-depth folds into channels."""
+
+
+def make_network(
+    spaces: Interface, *, hidden_sizes: Sequence[int], log_std_init: float, precision: str, generator: torch.Generator
+) -> Network:
+    """The network for these spaces, on the CPU, its weights drawn from `generator` alone."""
+    if spaces.image:
+        return NatureCNN(spaces, log_std_init, precision, generator)
+    return MLP(spaces, hidden_sizes, log_std_init, generator)
+
+
+class Network(nn.Module):
+    """What both networks share: the state-independent log standard deviation of continuous actions."""
+
+    def __init__(self, spaces: Interface, log_std_init: float) -> None:
+        super().__init__()
+        self.spaces = spaces
+        self.log_std = None if spaces.discrete else nn.Parameter(torch.full((spaces.actions,), log_std_init))
+
+    def encode(self, observations: Tensor) -> Tensor:
+        """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store them."""
+        raise NotImplementedError
+
+    def policy(self, output: Tensor) -> Tensor:
+        """The policy head's output [B, A] -> [B, P]."""
+        return output if self.log_std is None else torch.cat((output, self.log_std.expand_as(output)), dim=1)
+
+
+class MLP(Network):
+    """Separate towers for policy and value, computed side by side as one batched product: half the calls of two MLPs.
+
+    On small networks the calls cost more than the arithmetic.
+    """
+
+    def __init__(self, spaces: Interface, hidden_sizes: Sequence[int], log_std_init: float, generator: torch.Generator) -> None:
+        super().__init__(spaces, log_std_init)
+        sizes = (spaces.observation_size, *hidden_sizes)
+        layers = [(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)]
+        self.weights = nn.ParameterList([_towers(inputs, outputs, generator) for inputs, outputs in layers])
+        self.biases = nn.ParameterList([torch.zeros(2, 1, outputs) for _, outputs in layers])
+        self.policy_weight = nn.Parameter(_orthogonal((spaces.actions, sizes[-1]), 0.01, generator).T.contiguous())
+        self.policy_bias = nn.Parameter(torch.zeros(spaces.actions))
+        self.value_weight = nn.Parameter(_orthogonal((1, sizes[-1]), 1.0, generator).T.contiguous())
+        self.value_bias = nn.Parameter(torch.zeros(1))
+
+    def encode(self, observations: Tensor) -> Tensor:
+        """[N, ...] -> [N, observation_size], float32."""
+        return observations.reshape(len(observations), -1).to(torch.float32)
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoded [B, observation_size] -> policy [B, P], value [B]."""
+        hidden = encoded.expand(2, *encoded.shape)
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            hidden = torch.baddbmm(bias, hidden, weight).tanh_()
+        policy_hidden, value_hidden = hidden.unbind()
+        value = torch.addmm(self.value_bias, value_hidden, self.value_weight)
+        return self.policy(torch.addmm(self.policy_bias, policy_hidden, self.policy_weight)), value.squeeze(1)
+
+
+class NatureCNN(Network):
+    """Mnih et al. 2015: convolutions 32 x 8/4, 64 x 4/2, 64 x 3/1, then 512 units shared by policy and value.
+
+    Observations are stored as space-to-depth, uint8 [N, H/4, W/4, 16 C]: 4 x 4 blocks of pixels become channels, so that the
+    first convolution (8 x 8, stride 4, C channels) is exactly a 2 x 2 one of stride 1 over 16 C channels. The processor's
+    vector units are full then (measured, AVX2, one thread: see README, "Speed"). Everything is channels-last, and the pixels'
+    1/255 is folded into the first weights instead of touching every pixel.
+    """
+
+    def __init__(self, spaces: Interface, log_std_init: float, precision: str, generator: torch.Generator) -> None:
+        super().__init__(spaces, log_std_init)
+        self.bf16 = precision == "bf16"
+        channels, height, width = spaces.observation_shape
+        depth = BLOCK * BLOCK * channels
+        self.weight1, self.bias1 = _convolution((32, depth, 2, 2), generator), nn.Parameter(torch.zeros(32))
+        self.weight2, self.bias2 = _convolution((64, 32, 4, 4), generator), nn.Parameter(torch.zeros(64))
+        self.weight3, self.bias3 = _convolution((64, 64, 3, 3), generator), nn.Parameter(torch.zeros(64))
+        units = 64 * math.prod(((size // BLOCK - 1 - 4) // 2 + 1) - 2 for size in (height, width))
+        self.weight4 = nn.Parameter(_orthogonal((512, units), math.sqrt(2), generator))
+        self.bias4 = nn.Parameter(torch.zeros(512))
+        self.policy_weight = nn.Parameter(_orthogonal((spaces.actions, 512), 0.01, generator))
+        self.policy_bias = nn.Parameter(torch.zeros(spaces.actions))
+        self.value_weight = nn.Parameter(_orthogonal((1, 512), 1.0, generator))
+        self.value_bias = nn.Parameter(torch.zeros(1))
+
+    def encode(self, observations: Tensor) -> Tensor:
+        """uint8 [N, C, H, W], or [N, H, W, C] as the environment gives it -> uint8 [N, H//4, W//4, 16 C].
+
+        Rows and columns beyond a multiple of 4 are ones that the strided convolution never reads either.
+        """
+        return space_to_depth(observations.permute(0, 3, 1, 2) if self.spaces.channels_last else observations)
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """encoded, uint8 [B, H/4, W/4, 16 C] -> policy [B, P], value [B]."""
+        with torch.autocast(encoded.device.type, torch.bfloat16, enabled=self.bf16):
+            pixels = encoded.permute(0, 3, 1, 2).to(torch.bfloat16 if self.bf16 else torch.float32)
+            hidden = functional.conv2d(pixels, self.weight1 * (1 / 255), self.bias1).relu_()
+            hidden = functional.conv2d(hidden, self.weight2, self.bias2, stride=2).relu_()
+            hidden = functional.conv2d(hidden, self.weight3, self.bias3).relu_()
+            hidden = functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), self.weight4, self.bias4).relu_()
+        hidden = hidden.float()
+        value = functional.linear(hidden, self.value_weight, self.value_bias)
+        return self.policy(functional.linear(hidden, self.policy_weight, self.policy_bias)), value.squeeze(1)
+
+
+def space_to_depth(images: Tensor) -> Tensor:
+    """uint8 [N, C, H, W] -> [N, H//4, W//4, 16 C]; the new channel is 16 c + 4 y + x within the block.
+
+    Four neighbouring bytes travel as one 32-bit word.
+    """
+    count, channels, height, width = images.shape
+    rows, columns = height // BLOCK, width // BLOCK
+    images = images[:, :, : rows * BLOCK, : columns * BLOCK].contiguous()
+    words = images.view(torch.int32).view(count, channels, rows, BLOCK, columns)
+    return words.permute(0, 2, 4, 1, 3).contiguous().view(torch.uint8).view(count, rows, columns, BLOCK * BLOCK * channels)
+
+
+def _orthogonal(shape: tuple[int, ...], gain: float, generator: torch.Generator) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(shape), gain, generator=generator)
+
+
+def _towers(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
+    return torch.stack([_orthogonal((outputs, inputs), math.sqrt(2), generator).T for _ in range(2)]).contiguous()
+
+
+def _convolution(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(_orthogonal(shape, math.sqrt(2), generator).to(memory_format=torch.channels_last))

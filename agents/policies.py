@@ -1,0 +1,49 @@
+"""A trained policy, as evaluation and film use it: on the CPU, its observation statistics frozen."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from agents.actions import make_actions
+from agents.interfaces import State
+from agents.networks import make_network
+from agents.normalisation import ObservationNormaliser
+from agents.spaces import Interface
+from config.resolve import Resolved
+
+
+class TrainedPolicy:
+    """`agents.interfaces.Policy`: the network of a checkpoint."""
+
+    def __init__(self, resolved: Resolved, state: State) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        hyper = resolved.hyperparameters
+        self.spaces = Interface.from_dict(state["interface"])
+        self.network = make_network(
+            self.spaces, hidden_sizes=hyper.hidden_sizes, log_std_init=hyper.log_std_init, precision="fp32",
+            generator=torch.Generator(),
+        )  # fmt: skip
+        self.network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()})
+        self.actions = make_actions(self.spaces)
+        self.normaliser: ObservationNormaliser | None = None
+        if state["observation_normaliser"]:
+            self.normaliser = ObservationNormaliser(self.spaces.observation_shape)
+            self.normaliser.load_state_dict(state["observation_normaliser"])
+        self.generator = torch.Generator()
+        self.seed(0)
+
+    def seed(self, seed: int) -> None:
+        """Start the generator of sampled actions anew."""
+        self.generator.manual_seed(seed)
+
+    @torch.inference_mode()
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as the environment takes them."""
+        if self.normaliser is not None:
+            observations = self.normaliser(observations)
+        policy, _ = self.network(self.network.encode(torch.from_numpy(np.ascontiguousarray(observations))))
+        if not sample:
+            return self.spaces.environment_actions(self.actions.mode(policy).numpy())
+        noise = self.actions.noise((len(policy),), self.generator)
+        return self.spaces.environment_actions(self.actions.choose(policy, noise).numpy())

@@ -1,0 +1,247 @@
+"""Proximal policy optimisation, Schulman et al. 2017 (arXiv:1707.06347), in the order of the paper's algorithm 1.
+
+    repeat: collect T steps of N environments with the policy π_old
+            estimate advantages A (GAE, eq. 11 and 12)
+            K passes over the T·N rows in minibatches, each maximising eq. 9:
+                L = E[ min(ρA, clip(ρ, 1 − ε, 1 + ε) A) ] − c_v ½ E[(V − R)²] + c_e E[H]      ρ = π / π_old
+
+What others got wrong and this does not: truncation is not termination (`advantages.py`); rows that answer an autoreset are
+left out of every loss, mean and count; π_old is what acted, computed once, before the first update; advantages are normalised
+per minibatch; a non-finite number never reaches the optimiser; every generator is this training's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.actions import make_actions
+from agents.advantages import explained_variance, gae
+from agents.environments import TrainingEnvironments
+from agents.interfaces import Progress, State
+from agents.networks import make_network
+from agents.normalisation import ObservationNormaliser, RewardNormaliser
+from agents.optimiser import FlatAdam
+from agents.rollouts import Episodes, Rollout, collect
+from config.errors import Diverged
+from config.resolve import Resolved
+from config.seeds import integer_seed
+
+FORMAT = 1
+"""Of the state; a checkpoint of another format is refused by `load_state_dict`."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rows of a rollout that may be learnt from, as B ≤ T·N indices into its flattened tensors.
+
+    encoded [T·N, ...], actions [T·N] or [T·N, A], log_probabilities, values, advantages, returns [T·N]; rows [B].
+    """
+
+    encoded: Tensor
+    actions: Tensor
+    log_probabilities: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+    rows: Tensor
+
+
+class PPOTrainer:
+    """One training; `agents.interfaces.Trainer`."""
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.device = torch.device(device)
+        self.epoch = self.step = 0
+        self.initial_weights, self.action_noise, self.permutations = (
+            torch.Generator().manual_seed(integer_seed(resolved.experiment.seed, run, purpose))
+            for purpose in ("weights", "actions", "minibatches")
+        )
+        self.environments = TrainingEnvironments(resolved, run)
+        spaces = self.environments.interface
+        self.network = make_network(
+            spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=self.hyper.log_std_init, precision=precision,
+            generator=self.initial_weights,
+        ).to(self.device)  # fmt: skip
+        self.actions = make_actions(spaces)
+        self.optimiser = FlatAdam(self.network, epsilon=self.hyper.adam_epsilon)
+        normalise = self.hyper.normalise_observations and not spaces.image
+        self.observation_normaliser = ObservationNormaliser(spaces.observation_shape) if normalise else None
+        self.reward_normaliser = RewardNormaliser(self.hyper.num_envs, self.hyper.discount) if self.hyper.normalise_rewards else None
+        self.episodes = Episodes(self.hyper.num_envs)
+        self.rollout = Rollout.allocate(self.environments, self.network, self.actions, self.hyper.rollout_length, observations=normalise)
+
+    def train(self) -> Iterator[Progress]:
+        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        while self.epoch < self.resolved.epochs:
+            remaining = 1 - self.epoch / self.resolved.epochs
+            collect(
+                self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
+                step=self.step,
+            )  # fmt: skip
+            ended = self.rollout.terminated | self.rollout.truncated
+            returns, lengths = self.episodes.finish(self.rollout.rewards, ended, self.rollout.valid)
+            metrics = self._learn(self._batch(), remaining)
+            if self.observation_normaliser is not None and self.rollout.observations is not None:
+                self.observation_normaliser.update(self.rollout.observations[self.rollout.valid])
+            self.epoch += 1
+            self.step += int(self.rollout.valid.sum())
+            self._reseed_if_due()
+            frame = self.step * self.resolved.game.frames_per_step
+            yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
+
+    def _batch(self) -> Batch:
+        """Advantages and returns of the rollout, eq. 11 and 12, and log π_old of its actions."""
+        rollout, hyper = self.rollout, self.hyper
+        terminated = rollout.terminated | rollout.life_lost
+        rewards = np.clip(rollout.rewards, -1, 1) if hyper.clip_rewards else rollout.rewards
+        if self.reward_normaliser is not None:
+            rewards = self.reward_normaliser(rewards, terminated | rollout.truncated, rollout.valid)
+        values = rollout.values.numpy(force=True)
+        advantages = gae(
+            rewards, values, terminated, rollout.truncated, rollout.valid, discount=hyper.discount, gae_lambda=hyper.gae_lambda
+        )
+        advantage, returns, rows = (
+            torch.from_numpy(array).to(self.device)
+            for array in (advantages.ravel(), (advantages + values[:-1]).ravel(), np.flatnonzero(rollout.valid))
+        )
+        actions = rollout.actions.flatten(0, 1)
+        log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
+        encoded, old_values = rollout.encoded[:-1].flatten(0, 1), rollout.values[:-1].flatten()
+        return Batch(encoded, actions, log_probabilities, old_values, advantage, returns, rows)
+
+    def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
+        """K passes over the batch; remaining: 1 at the start of the training, 0 at its end. Returns the epoch's metrics."""
+        hyper = self.hyper
+        learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
+        clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
+        losses, changes, norms = list[Tensor](), list[Tensor](), list[float]()
+        for update_epoch in range(hyper.update_epochs):
+            order = torch.randperm(len(batch.rows), generator=self.permutations).to(self.device)
+            for rows in batch.rows[order].tensor_split(hyper.minibatches):
+                if len(rows) == 0:
+                    continue
+                log_ratio, parts = self._update(batch, rows, learning_rate, clip, norms)
+                losses.append(parts)
+                if update_epoch == hyper.update_epochs - 1:
+                    changes.append(log_ratio)
+        policy_loss, value_loss, entropy = torch.stack(losses).mean(dim=0).tolist() if losses else (0.0, 0.0, 0.0)
+        log_ratios = torch.cat(changes) if changes else torch.zeros(1)
+        ratios = log_ratios.exp()
+        valid = self.rollout.valid.ravel()
+        return {
+            "learning_rate": learning_rate,
+            "policy_loss": policy_loss,
+            "value_loss": value_loss,
+            "entropy": entropy,
+            "approximate_kl": float((ratios - 1 - log_ratios).mean()),
+            "clip_fraction": float(((ratios - 1).abs() > clip).float().mean()),
+            "gradient_norm": sum(norms) / max(len(norms), 1),
+            "explained_variance": explained_variance(batch.values.numpy(force=True)[valid], batch.returns.numpy(force=True)[valid]),
+        }
+
+    def _update(self, batch: Batch, rows: Tensor, learning_rate: float, clip: float, norms: list[float]) -> tuple[Tensor, Tensor]:
+        """One step of Adam on one minibatch, rows [b]; returns log ρ [b] and the losses [3], detached."""
+        hyper = self.hyper
+        policy, values = self.network(batch.encoded[rows])
+        log_probability, entropies = self.actions.log_probability_and_entropy(policy, batch.actions[rows])
+        advantages = batch.advantages[rows]
+        if len(rows) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        log_ratio = log_probability - batch.log_probabilities[rows]
+        policy_loss = clipped_policy_loss(log_ratio, advantages, clip)
+        value_loss = squared_value_loss(values, batch.returns[rows], batch.values[rows], clip if hyper.clip_value_loss else None)
+        entropy = entropies.mean()
+        loss = policy_loss + hyper.value_coefficient * value_loss - hyper.entropy_coefficient * entropy
+        self.optimiser.clear_gradients()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = self.optimiser.clip_gradients(hyper.max_gradient_norm)
+        parts = torch.stack((policy_loss, value_loss, entropy)).detach()
+        if not (math.isfinite(norm) and math.isfinite(loss.item())):
+            raise self._diverged(batch, rows, log_ratio.detach(), parts, norm)
+        self.optimiser.step(learning_rate)
+        norms.append(norm)
+        return log_ratio.detach(), parts
+
+    def _diverged(self, batch: Batch, rows: Tensor, log_ratio: Tensor, parts: Tensor, norm: float) -> Diverged:
+        """The statistics of the minibatch that must not be learnt from."""
+        ranges = {"advantages": batch.advantages[rows], "returns": batch.returns[rows], "log ratio": log_ratio}
+        numbers = ", ".join(f"{name} {float(one.min()):.4g} … {float(one.max()):.4g}" for name, one in ranges.items())
+        losses = ", ".join(f"{name} {value:.4g}" for name, value in zip(("policy", "value", "entropy"), parts.tolist(), strict=True))
+        return Diverged(
+            f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: losses: {losses}; "
+            f"gradient norm {norm:.4g}; minibatch of {len(rows)} rows: {numbers}"
+        )
+
+    def _reseed_if_due(self) -> None:
+        """At a checkpoint's epoch, before its state is taken, in undisturbed runs too."""
+        at_checkpoint = self.epoch % self.resolved.checkpoint_interval == 0
+        if at_checkpoint and self.environments.due():
+            self.environments.reseed(self.epoch)
+            self._leave_flights()
+
+    def _leave_flights(self) -> None:
+        self.episodes.restart()
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.restart()
+
+    def state_dict(self) -> State:
+        """Everything that affects the future."""
+        network = {name: value.detach().cpu().contiguous().numpy().copy() for name, value in self.network.state_dict().items()}
+        return {
+            "format": FORMAT,
+            "epoch": self.epoch,
+            "step": self.step,
+            "interface": self.environments.interface.as_dict(),
+            "network": network,
+            "optimiser": self.optimiser.state_dict(),
+            "generators": {
+                "actions": self.action_noise.get_state().numpy().copy(),
+                "minibatches": self.permutations.get_state().numpy().copy(),
+            },
+            "observation_normaliser": self.observation_normaliser.state_dict() if self.observation_normaliser else {},
+            "reward_normaliser": self.reward_normaliser.state_dict() if self.reward_normaliser else {},
+            "episodes": self.episodes.state_dict(),
+            "environments": self.environments.state_dict(),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Continue exactly where `state_dict` was taken; replays the actions since the environments were last seeded."""
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()})
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.action_noise.set_state(torch.from_numpy(np.array(state["generators"]["actions"])))
+        self.permutations.set_state(torch.from_numpy(np.array(state["generators"]["minibatches"])))
+        if self.observation_normaliser is not None:
+            self.observation_normaliser.load_state_dict(state["observation_normaliser"])
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.load_state_dict(state["reward_normaliser"])
+        self.episodes.load_state_dict(state["episodes"])
+        if not self.environments.load_state_dict(state["environments"], self.epoch):
+            self._leave_flights()
+
+    def close(self) -> None:
+        """Release the environments."""
+        self.environments.close()
+
+
+def clipped_policy_loss(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """Eq. 7, negated: −mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)); log_ratio (log ρ), advantages [b] -> []."""
+    ratio = log_ratio.exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+
+
+def squared_value_loss(values: Tensor, returns: Tensor, old_values: Tensor, clip: float | None) -> Tensor:
+    """½ mean((V − R)²), all [b] -> []; with `clip`, the larger of this and of V moved at most `clip` from its old value."""
+    errors = (values - returns).square()
+    if clip is not None:
+        near = old_values + (values - old_values).clamp(-clip, clip)
+        errors = torch.maximum(errors, (near - returns).square())
+    return 0.5 * errors.mean()
