@@ -50,13 +50,27 @@ class Checkpoint:
     record: dict[str, Any]
 
 
-def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> Path:
-    """Write a checkpoint, then delete all but the newest two. Raises `ExperimentError` when the disk is full."""
+def pack(*, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a checkpoint without the manifest; a copy, so the training may go on while `write` waits for the disk."""
+    import numpy as np
+    from safetensors.numpy import save as to_safetensors
+
+    tensors: dict[str, Any] = {}
+    tree = _without_tensors(state, "", tensors)
+    document = {"format": FORMAT, "step": step, "identity": identity, "record": record, "state": tree}
+    return {
+        TENSORS: to_safetensors({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}),
+        STATE: json.dumps(document).encode(),
+    }
+
+
+def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
+    """Make the checkpoint appear, then delete all but the newest two. Raises `ExperimentError` when the disk is full."""
     final = run.checkpoint(step)
     temporary = run.checkpoints / f".{final.name}.{os.getpid()}.tmp"
-    contents = _pack(step, state, identity, record)
+    manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in packed.items()}}
+    contents = {**packed, MANIFEST: json.dumps(manifest, indent=1).encode()}
     run.checkpoints.mkdir(parents=True, exist_ok=True)
-    remove(temporary)
     try:
         with full_disk_explained(final, sum(len(content) for content in contents.values())):
             temporary.mkdir()
@@ -71,6 +85,11 @@ def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, A
     for old in run.checkpoint_steps()[:-KEPT]:
         remove(run.checkpoint(old))
     return final
+
+
+def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> Path:
+    """`pack` and `write`."""
+    return write(run, step, pack(step=step, state=state, identity=identity, record=record))
 
 
 def load_newest(run: RunDirectory, identity: Mapping[str, Any] | None = None, *, say: Callable[[str], None] = print) -> Checkpoint | None:
@@ -161,21 +180,6 @@ def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
     if differences:
         raise WrongDirectory(f"{checkpoint.path} belongs to other parameters: {differences}")
     return checkpoint
-
-
-def _pack(step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, bytes]:
-    import numpy as np
-    from safetensors.numpy import save as to_safetensors
-
-    tensors: dict[str, Any] = {}
-    tree = _without_tensors(state, "", tensors)
-    document = {"format": FORMAT, "step": step, "identity": identity, "record": record, "state": tree}
-    contents = {
-        TENSORS: to_safetensors({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}),
-        STATE: json.dumps(document).encode(),
-    }
-    manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in contents.items()}}
-    return contents | {MANIFEST: json.dumps(manifest, indent=1).encode()}
 
 
 def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:

@@ -58,7 +58,7 @@ def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
 
 def write_experiment(directory: ExperimentDirectory, record: ExperimentRecord) -> bool:
     """Write the record unless the file says the same already; says if it wrote."""
-    return write_if_changed(directory.experiment_yaml, dump(_as_document(record)))
+    return write_if_changed(directory.experiment_yaml, dump(as_document(record)))
 
 
 def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentRecord:
@@ -90,7 +90,8 @@ def _changeable(record: ExperimentRecord) -> dict[str, Any]:
     }
 
 
-def _as_document(record: ExperimentRecord) -> dict[str, Any]:
+def as_document(record: ExperimentRecord) -> dict[str, Any]:
+    """The record as `experiment.yaml` holds it."""
     return {
         "format": FORMAT,
         "started": record.started,

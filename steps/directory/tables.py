@@ -125,6 +125,15 @@ def last_row(path: Path, *, having: str | None = None) -> dict[str, str] | None:
     return next((row for row in reversed(rows) if having is None or row.get(having)), None)
 
 
+def whole_lines_bytes(path: Path) -> int:
+    """Where the last whole line of a file ends; 0 without a file."""
+    try:
+        content = read_bytes(path, TABLE_LIMIT_BYTES)
+    except FileNotFoundError:
+        return 0
+    return content.rfind(b"\n") + 1
+
+
 def _header(path: Path) -> tuple[str, ...]:
     with path.open("rb") as file:
         line = file.readline(65536)

@@ -1,0 +1,73 @@
+"""Whether a file system can hold an experiment: asked once, before any work, by really doing it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+from config.errors import BadInput
+from steps.directory.files import free_bytes, sync_directory, unwritable, write_and_sync
+
+LEAST_FREE_BYTES = 32 * 2**20
+"""An experiment's plots, videos and reports need about that much; trainings say by themselves what they miss."""
+
+
+def make_and_probe(directory: Path) -> None:
+    """Create the output directory and try what the other modules rely on; raises `BadInput` naming what is missing.
+
+    A directory that was created for the probe is removed again when the probe fails.
+    """
+    created = _make(directory)
+    try:
+        probe(directory)
+    except BaseException:
+        for path in created:
+            path.rmdir()
+        raise
+
+
+def probe(directory: Path) -> None:
+    """Try to write, to rename over a file and to link in an existing directory; raises `BadInput`."""
+    one, other = (directory / f".probe-{name}.{socket.gethostname()}.{os.getpid()}.tmp" for name in ("one", "other"))
+    try:
+        _try_files(directory, one, other)
+    except OSError as error:
+        raise unwritable(directory, error) or BadInput(f"cannot write {directory}: {error.strerror}") from error
+    finally:
+        for path in (one, other):
+            path.unlink(missing_ok=True)
+    free = free_bytes(directory)
+    if free < LEAST_FREE_BYTES:
+        raise BadInput(f"no space in {directory}: {free} bytes free, at least {LEAST_FREE_BYTES} needed")
+
+
+def _try_files(directory: Path, one: Path, other: Path) -> None:
+    write_and_sync(one, b"new")
+    write_and_sync(other, b"old")
+    try:
+        one.replace(other)
+    except OSError as error:
+        raise BadInput(f"{directory} lies on a storage that cannot rename a file over another: {error.strerror}") from error
+    if other.read_bytes() != b"new" or one.exists():
+        raise BadInput(f"{directory} lies on a storage whose rename is not atomic: the old file was still there")
+    sync_directory(directory)
+    try:
+        os.link(other, one)
+    except OSError as error:
+        raise BadInput(f"{directory} lies on a storage without hard links, which claim a directory: {error.strerror}") from error
+    try:
+        os.link(other, one)
+    except FileExistsError:
+        return
+    raise BadInput(f"{directory} lies on a storage where a link replaces an existing file: two owners could claim it")
+
+
+def _make(directory: Path) -> list[Path]:
+    """Create the directory and its parents; the created ones, innermost first."""
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(directory, error) or BadInput(f"cannot create {directory}: {error.strerror}") from error
+    return missing

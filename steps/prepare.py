@@ -1,0 +1,171 @@
+"""The one door of an experiment: `python -m steps.prepare --algorithm ppo -p game=cartpole -p outdir=results/cartpole`.
+
+Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs the list of runs. Bad input fails here,
+before anything is written and before a GPU pod exists. The same again continues the experiment and changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from config.given import from_argo, from_assignments
+from config.resolve import ALGORITHMS, Resolved, check_outdir, resolve
+from config.strict_yaml import dump
+from steps.command.attempt import Attempt
+from steps.command.context import StepContext
+from steps.command.main import guarded, refuse_second_process
+from steps.command.stop import StopRequest
+from steps.directory import owner
+from steps.directory.experiment import ExperimentRecord, as_document, continued, read_experiment, write_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.outputs import write_outputs
+from steps.directory.status import now, read_status
+from steps.directory.storage import make_and_probe
+
+PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "safetensors", "matplotlib", "moviepy", "tensorboard")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step."""
+    stop = StopRequest()
+    stop.install()
+    arguments = _parser().parse_args(argv)
+    return guarded("prepare", lambda: prepare(arguments, stop))
+
+
+def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
+    """Everything that can be wrong is found before the first byte is written."""
+    given = from_argo(arguments.parameters) if arguments.parameters is not None else from_assignments(arguments.p)
+    resolved = resolve(arguments.algorithm, given)
+    directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, os.environ.get("STORAGE") or None))
+    record = describe(resolved)
+    if directory.experiment_yaml.exists():
+        record = continued(read_experiment(directory), record)
+    make_and_probe(directory.root)
+    me = owner.from_environment()
+    claim(directory, me, stop)
+    context = StepContext(
+        task="prepare",
+        directory=directory,
+        run_index=None,
+        owner_uid=me.uid if me else None,
+        arguments=arguments,
+        stop=stop,
+        previous=read_status(directory.status / "prepare.json"),
+        inputs={"record": hashlib.sha256(dump(as_document(record)).encode()).hexdigest()},
+    )
+    code = _write(context, record)
+    if code == 0:
+        write_outputs({"runs": json.dumps(list(range(resolved.experiment.runs)))})
+    return code
+
+
+def claim(directory: ExperimentDirectory, me: owner.Owner | None, stop: StopRequest) -> None:
+    """Own the directory; by hand only look that nobody else does. Raises `WrongDirectory`."""
+    if me is None:
+        owner.check(directory.owner_json, None, on_wait=stop.check)
+    else:
+        owner.claim(directory.owner_json, me, on_wait=stop.check)
+
+
+def describe(resolved: Resolved) -> ExperimentRecord:
+    """The record of an experiment that starts now; asks the game whether it can be played and filmed. Raises `BadInput`."""
+    from agents.environments import check_game
+    from agents.rendering import renders
+
+    check_game(resolved)
+    return ExperimentRecord(
+        resolved=resolved,
+        identity=resolved.identity(),
+        identity_hash=resolved.identity_hash,
+        versions=versions(),
+        source=source(),
+        image=os.environ.get("EXPERIMENT_IMAGE") or None,
+        started=now(),
+        workflow=os.environ.get("EXPERIMENT_WORKFLOW") or None,
+        renders=renders(resolved.game),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that make the results, read from their metadata without importing them."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def source() -> dict[str, Any]:
+    """The commit of this code: from the image, else from git; changed: whether files differ from it. Both None if unknown."""
+    baked = os.environ.get("EXPERIMENT_SOURCE")
+    if baked:
+        return {"commit": baked, "changed": None}
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "changed": None if changes is None else bool(changes)}
+
+
+def _git(*arguments: str) -> str | None:
+    root = Path(__file__).resolve().parent.parent
+    if not (root / ".git").exists():
+        return None
+    try:
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _write(context: StepContext, record: ExperimentRecord) -> int:
+    previous = context.previous
+    if previous is not None and previous.state == "succeeded" and previous.inputs == context.inputs and _is_written(context, record):
+        print(f"prepare: succeeded before, {previous.ended}; nothing to do")
+        return 0
+    refuse_second_process(context)
+    return Attempt(context).run(lambda: _record(context, record)).exit_code or 0
+
+
+def _is_written(context: StepContext, record: ExperimentRecord) -> bool:
+    return context.directory.experiment_yaml.exists() and context.record == record
+
+
+def _record(context: StepContext, record: ExperimentRecord) -> dict[str, Any]:
+    write_experiment(context.directory, record)
+    resolved = record.resolved
+    length = f"{resolved.epochs} epochs = {resolved.total_steps} steps each"
+    print(f"{resolved.experiment.runs} runs of {resolved.algorithm} on {resolved.game.name}, {length}")
+    for name, (before, after) in (record.history[-1]["changed"] if record.history else {}).items():
+        print(f"warning: {name} has changed since an earlier submission: {before!r} -> {after!r}")
+    if record.renders:
+        print(f"episodes will not be filmed: {record.renders}")
+    return {"runs": resolved.experiment.runs, "epochs": resolved.epochs, "steps": resolved.total_steps}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m steps.prepare",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--algorithm", required=True, help=f"one of {', '.join(ALGORITHMS)}")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--parameters", metavar="JSON", help="all parameters as Argo gives them: {{workflow.parameters.json}}")
+    either.add_argument("-p", metavar="NAME=VALUE", action="append", default=[], help="one parameter, by hand")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

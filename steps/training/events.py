@@ -1,0 +1,46 @@
+"""TensorBoard event files, written row by row without TensorFlow and without a thread.
+
+One file per attempt. A session start at the resumed step tells TensorBoard to drop what a killed attempt wrote after it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+
+class EventFile:
+    """The event file of one attempt. purge_step: the environment step from which this attempt goes on."""
+
+    def __init__(self, directory: Path, *, purge_step: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        self._file = (directory / name).open("wb")
+        self._records = RecordWriter(self._file)
+        self._write(Event(file_version="brain.Event:2"))
+        if purge_step:
+            self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """One event with all values of a row; they reach the file at the next `flush`."""
+        summary = Summary(value=[Summary.Value(tag=f"train/{name}", simple_value=value) for name, value in values.items()])
+        self._write(Event(step=step, summary=summary))
+
+    def flush(self) -> None:
+        """Let TensorBoard see what was added."""
+        self._records.flush()
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._records.close()
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._records.write(event.SerializeToString())

@@ -1,0 +1,89 @@
+"""From the progress of a training to `train.csv` and TensorBoard: one row per log interval, nothing that depends on the clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from agents.interfaces import Progress
+from config.resolve import Resolved
+from steps.directory.layout import RunDirectory
+from steps.directory.tables import Cell, Table
+from steps.training.events import EventFile
+
+RECENT_EPISODES = 100
+NOT_PLOTTED = ("epoch", "step", "frame")
+
+
+@dataclass
+class Interval:
+    """What happened since the last row: ended episodes, and the sums of the metrics over the epochs."""
+
+    epochs: int = 0
+    returns: list[float] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+
+    def add(self, progress: Progress) -> None:
+        """Count one epoch."""
+        self.epochs += 1
+        self.returns += progress.returns
+        self.lengths += progress.lengths
+        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in progress.metrics.items()}
+
+    def row(self, progress: Progress) -> dict[str, Cell]:
+        """The row that ends with this epoch; returns and lengths are empty when no episode ended."""
+        returns, lengths = self.returns, self.lengths
+        return {
+            "epoch": progress.epoch,
+            "step": progress.step,
+            "frame": progress.frame,
+            "episodes": len(returns),
+            "return_mean": _mean(returns),
+            "return_min": min(returns, default=None),
+            "return_max": max(returns, default=None),
+            "length_mean": _mean(lengths),
+            **{name: total / self.epochs for name, total in self.sums.items()},
+        }
+
+
+class Recorder:
+    """The one writer of a run's `train.csv`. saved: what `state` gave to the checkpoint that the training continues from."""
+
+    def __init__(self, run: RunDirectory, resolved: Resolved, *, step: int, saved: Mapping[str, Any] | None) -> None:
+        self._resolved = resolved
+        self.table = Table(run.train_csv, offset=0 if saved is None else saved["offset"])
+        self._events = EventFile(run.tensorboard, purge_step=step)
+        self._recent: deque[float] = deque(() if saved is None else saved["recent"], maxlen=RECENT_EPISODES)
+        self._interval = Interval() if saved is None else Interval(**saved["interval"])
+
+    def add(self, progress: Progress) -> None:
+        """Count an epoch, and write a row where the log interval ends."""
+        self._interval.add(progress)
+        self._recent.extend(progress.returns)
+        if progress.epoch % self._resolved.experiment.log_interval == 0 or progress.epoch == self._resolved.epochs:
+            row = self._interval.row(progress)
+            self.table.append(row)
+            self._events.add(progress.step, {name: float(v) for name, v in row.items() if v is not None and name not in NOT_PLOTTED})
+            self._interval = Interval()
+
+    @property
+    def training_return(self) -> float | None:
+        """Mean return of the last 100 training episodes; None before the first one ended."""
+        return _mean(self._recent)
+
+    def state(self) -> dict[str, Any]:
+        """For the checkpoint: JSON."""
+        self._events.flush()
+        return {"offset": self.table.offset, "recent": list(self._recent), "interval": asdict(self._interval)}
+
+    def close(self) -> None:
+        """Close both files."""
+        self.table.close()
+        self._events.close()
+
+
+def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:
+    return sum(numbers) / len(numbers) if numbers else None
