@@ -28,7 +28,7 @@ def gae(
     """
     deltas = rewards + discount * ~terminated * values[1:] - values[:-1]
     decays = discount * gae_lambda * ~(terminated | truncated)
-    advantages = np.empty_like(deltas)
+    advantages: np.ndarray = np.empty_like(deltas)
     following = np.zeros_like(deltas[0])
     for t in range(len(deltas) - 1, -1, -1):
         following = deltas[t] + decays[t] * following

@@ -51,7 +51,8 @@ class ObservationNormaliser:
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         """Observations [N, *shape] -> [N, *shape], float32."""
         normalised: np.ndarray = (observations - self._mean) * self._inverse_deviation
-        return np.clip(normalised, -CLIP, CLIP).astype(np.float32, copy=False)
+        clipped: np.ndarray = np.clip(normalised, -CLIP, CLIP)
+        return clipped.astype(np.float32, copy=False)
 
     def update(self, rows: np.ndarray) -> None:
         """Learn from the valid rows of a rollout, [B, *shape]."""

@@ -8,6 +8,9 @@
 What others got wrong and this does not: truncation is not termination (`advantages.py`); rows that answer an autoreset are
 left out of every loss, mean and count; π_old is what acted, computed once, before the first update; advantages are normalised
 per minibatch; a non-finite number never reaches the optimiser; every generator is this training's own.
+
+`step` is epochs · T · N, the budget, so that runs share one grid of steps; `valid_rows` says how many of an epoch's rows were
+decisions of the agent rather than answers to an autoreset.
 """
 
 from __future__ import annotations
@@ -92,7 +95,7 @@ class PPOTrainer:
             if self.observation_normaliser is not None and self.rollout.observations is not None:
                 self.observation_normaliser.update(self.rollout.observations[self.rollout.valid])
             self.epoch += 1
-            self.step += int(self.rollout.valid.sum())
+            self.step += self.resolved.steps_per_epoch
             self._reseed_if_due()
             frame = self.step * self.resolved.game.frames_per_step
             yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
@@ -137,6 +140,7 @@ class PPOTrainer:
         ratios = log_ratios.exp()
         valid = self.rollout.valid.ravel()
         return {
+            "valid_rows": float(len(batch.rows)),
             "learning_rate": learning_rate,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
