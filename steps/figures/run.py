@@ -46,8 +46,10 @@ def window_of(rows: int) -> int:
     return max(1, rows // 40)
 
 
-def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_step: int, solved: float | None) -> Figure:
-    """Return against environment steps: every row pale, the range of its episodes paler, a trailing mean strong."""
+def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_step: int, solved: float | None) -> Figure | None:
+    """Return against environment steps: every row pale, a trailing mean strong; None before the first episode has ended."""
+    if not np.isfinite(columns.get("return_mean", np.empty(0))).any():
+        return None
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     rows = np.isfinite(columns["return_mean"])
     steps, returns = columns["step"][rows], columns["return_mean"][rows]

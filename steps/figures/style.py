@@ -21,6 +21,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from config.resolve import Resolved
 from steps.directory.files import write_atomically
 from steps.statistics.scores import Floats
 
@@ -145,6 +146,11 @@ def number(value: float) -> str:
     """Four significant digits, as a table shows a return: 487.3, −92.15, 12 340."""
     text = f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 10_000 else f"{value:.4g}"
     return text.replace("-", "−")
+
+
+def experiment_line(resolved: Resolved) -> str:
+    """What was trained and for how long, under the title of every plot."""
+    return f"{resolved.algorithm.upper()} on {resolved.game.id}, {number(resolved.total_steps)} environment steps"
 
 
 def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:

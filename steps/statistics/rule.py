@@ -29,7 +29,7 @@ class Aggregate:
     mean: Floats
     minimum: Floats
     maximum: Floats
-    median: Floats
+    median: Floats | None = None
     sd: Floats | None = None
     low: Floats | None = None
     high: Floats | None = None

@@ -1,0 +1,257 @@
+"""The averages over all usable runs: `python -m steps.average --outdir results/cartpole`.
+
+Writes average/train.csv (one row per step of a common grid), average/evaluation.csv (one row per planned run, excluded ones with
+their reason) and average/summary.json. Runs that are unfinished or failed enter no average, and are named everywhere.
+The rules and formulas are those of `steps/statistics`; the same files give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from config.resolve import Resolved
+from config.seeds import integer_seed
+from steps.command.context import StepContext
+from steps.command.main import run_step
+from steps.directory.files import write_atomically
+from steps.directory.layout import RunDirectory
+from steps.directory.status import read_status
+from steps.directory.tables import Cell, format_table
+from steps.directory.usable import Episode, Usable, evaluation_episodes, fingerprint, training_columns, usability
+from steps.statistics.curves import Curve, area_under_curve, common_grid, curve, hold
+from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
+from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, aggregate
+from steps.statistics.scores import mean, standard_deviation
+
+FILES = ("train.csv", "evaluation.csv", "summary.json")
+TRAIN = ("step", "frame", "n", "mean", "sd", "low", "high", "iqm", "iqm_low", "iqm_high", "min", "max")
+EVALUATION = (
+    "run", "seed", "status", "reason", "episodes", "return_mean", "return_sd", "return_min", "return_max", "length_mean",
+    "train_return_last100", "auc", "step", "frame",
+)  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step."""
+    return run_step("average", average, in_run=False, inputs=inputs, complete=_are_written, argv=argv)
+
+
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """Everything that decides which runs are used, and their numbers."""
+    runs = [context.directory.run(index) for index in range(context.resolved.experiment.runs)]
+    tables = [path for run in runs for path in (run.train_csv, run.evaluation_csv)]
+    states = [run.status / f"{task}.json" for run in runs for task in ("train", "evaluate")]
+    return {
+        "identity": context.record.identity_hash,
+        "runs": [context.resolved.experiment.runs, context.resolved.min_runs],
+        "versions": context.record.versions,
+        "files": fingerprint(context.directory.root, [*tables, *states]),
+    }
+
+
+def average(context: StepContext) -> dict[str, Any]:
+    """Average the usable runs: training curves on a common grid, evaluations run by run."""
+    resolved = context.resolved
+    runs = [read_run(context.directory.run(index), resolved) for index in range(resolved.experiment.runs)]
+    training = average_training(runs, resolved)
+    content = {
+        "train.csv": format_table(TRAIN, training_rows(training, resolved)),
+        "evaluation.csv": format_table(EVALUATION, (evaluation_row(run, training, resolved) for run in runs)),
+        "summary.json": json.dumps(summary(runs, training, context), sort_keys=True, indent=1, allow_nan=False) + "\n",
+    }
+    for name in FILES:
+        write_atomically(context.directory.average / name, content[name])
+    used = [run.index for run in runs if run.usable]
+    print(f"n = {len(used)} of {len(runs)} runs")
+    for run in runs:
+        if run.usable.reason:
+            print(f"run {run.index}: {run.usable.state}: {run.usable.reason}")
+    return {"used": used, "planned": len(runs)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What one planned run left: its curve may be empty, its evaluation may have no episode."""
+
+    index: int
+    usable: Usable
+    curve: Curve
+    episodes: tuple[Episode, ...]
+    training_return: float | None
+    step: int
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether its score enters the evaluation: a skipped run has none."""
+        return self.usable.state == "complete"
+
+    @property
+    def score(self) -> float:
+        """The mean return over the episodes of the final policy."""
+        return mean([one.return_ for one in self.episodes])
+
+
+def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
+    """Read one run's tables and status files; a run that never started has nothing."""
+    usable = usability(run, resolved)
+    columns = training_columns(run, finished=bool(usable))
+    status = read_status(run.status / "train.json")
+    steps = columns.get("step", np.empty(0))
+    reached = status.details.get("training_return") if status is not None else None
+    return RunResult(
+        index=run.index,
+        usable=usable,
+        curve=curve(steps, columns.get("return_mean", np.full(len(steps), math.nan))),
+        episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
+        training_return=float(reached) if isinstance(reached, int | float) else None,
+        step=int(steps[-1]) if len(steps) else 0,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The averaged training. grid: [G], empty when the curves share no step; areas: run -> mean height over the grid's range."""
+
+    curves: Mapping[int, Curve]
+    grid: NDArray[np.int64]
+    averaged: Aggregate | None
+    areas: Mapping[int, float]
+
+
+def average_training(runs: Sequence[RunResult], resolved: Resolved) -> Training:
+    """Average the curves of all usable runs in which an episode ended, at every step of their common grid."""
+    curves = {run.index: run.curve for run in runs if run.usable and len(run.curve)}
+    grid = common_grid(list(curves.values()))
+    if len(grid) == 0:
+        return Training(curves=curves, grid=grid, averaged=None, areas={})
+    values = np.array([hold(one, grid) for one in curves.values()])
+    averaged = aggregate(values, seed=bootstrap_seed(resolved), resamples=CURVE_RESAMPLES)
+    areas = {index: area_under_curve(one, int(grid[0]), int(grid[-1])) for index, one in curves.items()}
+    return Training(curves=curves, grid=grid, averaged=averaged, areas=areas)
+
+
+def bootstrap_seed(resolved: Resolved) -> int:
+    """The seed of the resampling: fixed by the experiment, recorded in summary.json."""
+    return integer_seed(resolved.experiment.seed, 0, "bootstrap")
+
+
+def training_rows(training: Training, resolved: Resolved) -> Iterable[dict[str, Cell]]:
+    """The rows of average/train.csv; what a number of runs does not allow stays empty."""
+    one = training.averaged
+    if one is None:
+        return
+    named = (one.mean, one.sd, one.low, one.high, one.iqm, one.iqm_low, one.iqm_high, one.minimum, one.maximum)
+    for at, step in enumerate(training.grid.tolist()):
+        values = [None if column is None else float(column[at]) for column in named]
+        yield dict(zip(TRAIN, [step, step * resolved.game.frames_per_step, one.n, *values], strict=True))
+
+
+def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> dict[str, Cell]:
+    """The row of average/evaluation.csv of one planned run: excluded ones keep theirs, with the reason."""
+    returns = [one.return_ for one in run.episodes]
+    return {
+        "run": run.index,
+        "seed": resolved.experiment.seed,
+        "status": run.usable.state,
+        "reason": run.usable.reason,
+        "episodes": len(returns),
+        "return_mean": mean(returns) if returns else None,
+        "return_sd": standard_deviation(returns) if len(returns) > 1 else None,
+        "return_min": min(returns, default=None),
+        "return_max": max(returns, default=None),
+        "length_mean": mean([one.length for one in run.episodes]) if returns else None,
+        "train_return_last100": run.training_return,
+        "auc": training.areas.get(run.index),
+        "step": run.step,
+        "frame": run.step * resolved.game.frames_per_step,
+    }
+
+
+def summary(runs: Sequence[RunResult], training: Training, context: StepContext) -> dict[str, Any]:
+    """The content of average/summary.json."""
+    resolved, experiment = context.resolved, context.resolved.experiment
+    scores = [run.score for run in runs if run.is_evaluated]
+    skipped = [run for run in runs if run.usable.state == "skipped"]
+    sample = f"runs above the threshold ({len(scores)} of {len(runs)})" if skipped else f"usable runs ({len(scores)} of {len(runs)})"
+    seed = bootstrap_seed(resolved)
+    return {
+        "algorithm": resolved.algorithm,
+        "game": resolved.game.id,
+        "planned": len(runs),
+        "min_runs": resolved.min_runs,
+        "used": [run.index for run in runs if run.usable],
+        "skipped": [{"run": run.index, "reason": run.usable.reason} for run in skipped],
+        "excluded": [{"run": run.index, "state": run.usable.state, "reason": run.usable.reason} for run in runs if not run.usable],
+        "evaluation": {
+            "score": "mean return over the episodes of a run's final policy",
+            "sample": sample,
+            "episodes_per_run": experiment.evaluation_episodes,
+            "policy": experiment.evaluation_policy,
+            **described(scores, seed),
+        },
+        "auc": {
+            "score": "mean height of a run's training curve over the steps of the grid",
+            **described(list(training.areas.values()), seed),
+        },
+        "training": {
+            "runs": list(training.curves),
+            "first_step": int(training.grid[0]) if len(training.grid) else None,
+            "last_step": int(training.grid[-1]) if len(training.grid) else None,
+            "grid_points": len(training.grid),
+        },
+        "unit": "the run",
+        "intervals": {
+            "level": LEVEL,
+            "t_interval": "Student's t interval of the mean over runs",
+            "iqm_interval": "percentile bootstrap of the interquartile mean over whole runs",
+            "curves": "pointwise",
+        },
+        "bootstrap": {"seed": seed, "resamples_curves": CURVE_RESAMPLES, "resamples_tables": TABLE_RESAMPLES},
+        "seed": experiment.seed,
+        "versions": context.record.versions,
+    }
+
+
+def described(values: Sequence[float], seed: int) -> dict[str, Any]:
+    """One score per run -> the numbers that their count allows; null for the others."""
+    names = ("mean", "median", "min", "max", "sd", "standard_error", "t_interval", "iqm", "iqm_interval", "remark")
+    if not values:
+        return {"n": 0, **dict.fromkeys(names)}
+    one = aggregate(np.array(values, np.float64)[:, None], seed=seed, resamples=TABLE_RESAMPLES)
+
+    def number(column: NDArray[np.float64] | None) -> float | None:
+        return None if column is None else float(column[0])
+
+    def pair(low: NDArray[np.float64] | None, high: NDArray[np.float64] | None) -> list[float] | None:
+        return None if low is None or high is None else [float(low[0]), float(high[0])]
+
+    narrow = BOOTSTRAP_FROM <= one.n < WIDE_ENOUGH_FROM
+    return {
+        "n": one.n,
+        "mean": number(one.mean),
+        "median": number(one.median),
+        "min": number(one.minimum),
+        "max": number(one.maximum),
+        "sd": number(one.sd),
+        "standard_error": None if one.sd is None else float(one.sd[0]) / math.sqrt(one.n),
+        "t_interval": pair(one.low, one.high),
+        "iqm": number(one.iqm),
+        "iqm_interval": pair(one.iqm_low, one.iqm_high),
+        "remark": "n = 1, no interval" if one.n == 1 else "bootstrap interval slightly too narrow at this n" if narrow else None,
+    }
+
+
+def _are_written(context: StepContext) -> bool:
+    return all((context.directory.average / name).is_file() for name in FILES)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

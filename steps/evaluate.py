@@ -1,0 +1,55 @@
+"""The evaluation of one run: `python -m steps.evaluate --outdir results/cartpole --run 0`.
+
+Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes evaluation.csv, one row each.
+The final policy, and no other: the best of several checkpoints would be chosen by the very numbers that are to judge it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from steps.command.context import StepContext
+from steps.command.main import run_step
+from steps.directory.files import write_atomically
+from steps.directory.tables import Cell, format_table
+from steps.directory.usable import EVALUATION_COLUMNS
+from steps.policy import final_policy, final_policy_inputs
+
+SAY_EVERY = 10
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step."""
+    return run_step("evaluate", evaluate, in_run=True, inputs=final_policy_inputs, complete=_is_written, argv=argv)
+
+
+def evaluate(context: StepContext) -> dict[str, Any]:
+    """Play fresh episodes with the final policy of one run and write evaluation.csv."""
+    policy, step = final_policy(context)
+    from agents.evaluation import evaluate as episodes_of
+
+    experiment = context.resolved.experiment
+    rows: list[dict[str, Cell]] = []
+    planned = experiment.evaluation_episodes
+    for one in episodes_of(policy, context.resolved, context.run.index, planned, experiment.evaluation_policy == "sample"):
+        context.check_stop()
+        rows.append({"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length})
+        if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
+            print(f"episode {len(rows)} of {planned}: mean return {_mean(rows):.6g}")
+    write_atomically(context.run.evaluation_csv, format_table(EVALUATION_COLUMNS, rows))
+    return {"return_mean": _mean(rows), "episodes": len(rows), "policy": experiment.evaluation_policy, "step": step}
+
+
+def _is_written(context: StepContext) -> bool:
+    return context.run.evaluation_csv.is_file()
+
+
+def _mean(rows: Sequence[Mapping[str, Cell]]) -> float:
+    return math.fsum(float(row["return"] or 0) for row in rows) / len(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""The plots over all runs: `python -m steps.plot_average --outdir results/cartpole`.
+
+Writes average/plots/training, evaluation, losses and resources, as PNG and as SVG. Unfinished and failed runs are drawn as curves
+of their own; without a usable run nothing is drawn, and the status says so.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steps.command.context import Skipped, StepContext
+from steps.command.main import run_step
+from steps.directory.files import read_bytes
+from steps.directory.layout import RunDirectory
+from steps.directory.tables import read_columns
+from steps.directory.usable import evaluation_episodes, fingerprint, training_columns, usability
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from steps.figures.average import Heading
+    from steps.statistics.rule import Aggregate
+
+    Numbers = Mapping[str, NDArray[np.float64]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step."""
+    return run_step("plot-average", plot_average, in_run=False, inputs=inputs, complete=_are_written, argv=argv)
+
+
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """The averages, and the runs beneath them."""
+    averages = [context.directory.average / name for name in ("train.csv", "evaluation.csv", "summary.json")]
+    tables = [path for run in _runs(context) for path in (run.train_csv, run.evaluation_csv, run.resources_csv)]
+    return {"identity": context.record.identity_hash, "files": fingerprint(context.directory.root, [*averages, *tables])}
+
+
+def plot_average(context: StepContext) -> dict[str, Any] | Skipped:
+    """Draw the averaged training curve, the evaluation, the losses and the resources of all runs."""
+    context.require(context.directory.average / "train.csv", "average")
+    usable = [run.index for run in _runs(context) if usability(run, context.resolved)]
+    if not usable:
+        return Skipped("no usable run to draw")
+    from steps.figures.style import look, write
+
+    with look():
+        figures = {name: figure for name, figure in _figures(context, usable).items() if figure is not None}
+        for name, figure in figures.items():
+            write(figure, _plots(context) / name)
+    return {"plots": list(figures)}
+
+
+def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | None]:
+    """File name -> figure, None where there is nothing to draw."""
+    from steps.figures import average as draw
+
+    frames = context.resolved.game.frames_per_step
+    columns = {run.index: training_columns(run, finished=run.index in usable) for run in _runs(context)}
+    losses = {index: columns[index] for index in usable if columns[index]}
+    resources = {index: read_columns(path) for index in usable if (path := context.directory.run(index).resources_csv).is_file()}
+    return {
+        "training": _training(context, usable, columns),
+        "evaluation": _evaluation(context),
+        "losses": draw.losses(_heading(context, "Learning", len(losses)), losses, frames_per_step=frames),
+        "resources": draw.resources(_heading(context, "Speed and resources", len(resources)), resources),
+    }
+
+
+def _training(context: StepContext, usable: Sequence[int], columns: Mapping[int, Numbers]) -> Figure | None:
+    """The band is that of average/train.csv; the curves of single runs come from their own files."""
+    import numpy as np
+
+    from steps.figures.average import training_curve
+    from steps.statistics.curves import curve
+
+    averages = read_columns(context.directory.average / "train.csv")
+    curves = {index: curve(one["step"], one["return_mean"]) for index, one in columns.items() if "return_mean" in one}
+    curves = {index: one for index, one in curves.items() if len(one)}
+    if len(averages["step"]) == 0:
+        return None
+    used = {index: one for index, one in curves.items() if index in usable}
+    return training_curve(
+        _heading(context, "Training", len(used)),
+        averages["step"].astype(np.int64),
+        _aggregate(int(averages["n"][0]), averages),
+        used,
+        {index: one for index, one in curves.items() if index not in usable},
+        frames_per_step=context.resolved.game.frames_per_step,
+        solved=context.resolved.game.solved,
+    )
+
+
+def _aggregate(count: int, columns: Numbers) -> Aggregate:
+    """The averages as they were computed; an empty column was not allowed at this number of runs."""
+    import numpy as np
+
+    from steps.statistics.rule import Aggregate
+
+    optional = {name: columns[name] for name in ("sd", "low", "high", "iqm", "iqm_low", "iqm_high") if np.isfinite(columns[name]).all()}
+    return Aggregate(n=count, mean=columns["mean"], minimum=columns["min"], maximum=columns["max"], **optional)
+
+
+def _evaluation(context: StepContext) -> Figure | None:
+    """The interval is that of average/summary.json; the episodes come from the runs' own files."""
+    import numpy as np
+
+    from steps.figures.average import evaluation
+
+    scores = json.loads(read_bytes(context.directory.average / "summary.json"))["evaluation"]
+    if scores["n"] == 0:
+        return None
+    (low, high), (iqm_low, iqm_high) = (scores[name] or (None, None) for name in ("t_interval", "iqm_interval"))
+    values = {**scores, "low": low, "high": high, "iqm_low": iqm_low, "iqm_high": iqm_high}
+    numbers = {
+        name: np.array([values[name]], np.float64) for name in ("mean", "min", "max", "sd", "low", "high", "iqm", "iqm_low", "iqm_high")
+    }
+    states = {run.index: usability(run, context.resolved).state for run in _runs(context)}
+    returns = {index: [one.return_ for one in evaluation_episodes(context.directory.run(index))] for index in states}
+    return evaluation(
+        _heading(context, "Evaluation", scores["n"]),
+        {index: returns[index] for index, state in states.items() if state == "complete"},
+        {index: "below the threshold" if state == "skipped" else state for index, state in states.items() if state != "complete"},
+        _aggregate(scores["n"], numbers),
+        policy=context.resolved.experiment.evaluation_policy,
+        solved=context.resolved.game.solved,
+    )
+
+
+def _heading(context: StepContext, title: str, used: int) -> Heading:
+    from steps.figures.average import Heading
+    from steps.figures.style import experiment_line
+
+    planned = context.resolved.experiment.runs
+    return Heading(title=title, subtitle=f"{experiment_line(context.resolved)} a run", used=used, planned=planned)
+
+
+def _runs(context: StepContext) -> list[RunDirectory]:
+    return [context.directory.run(index) for index in range(context.resolved.experiment.runs)]
+
+
+def _plots(context: StepContext) -> Path:
+    return context.directory.average / "plots"
+
+
+def _are_written(context: StepContext) -> bool:
+    names = context.previous.details.get("plots", []) if context.previous is not None else []
+    return all((_plots(context) / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""The plot of one evaluation: `python -m steps.plot_evaluation --outdir results/cartpole --run 0`.
+
+Writes plots/evaluation of the run, as PNG and as SVG.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from config.errors import BadInput
+from steps.command.context import StepContext
+from steps.command.main import run_step
+from steps.directory.usable import evaluation_episodes, fingerprint
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step."""
+    return run_step("plot-evaluation", plot_evaluation, in_run=True, inputs=inputs, complete=_is_written, argv=argv)
+
+
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """The numbers that are drawn."""
+    return {"identity": context.record.identity_hash, "files": fingerprint(context.directory.root, [context.run.evaluation_csv])}
+
+
+def plot_evaluation(context: StepContext) -> dict[str, Any]:
+    """Draw how the returns of one run's evaluation episodes are spread."""
+    path = context.require(context.run.evaluation_csv, "evaluate")
+    returns = [one.return_ for one in evaluation_episodes(context.run)]
+    if not returns:
+        raise BadInput(f"{path} has no episode: evaluate makes it")
+    from steps.figures.run import evaluation
+    from steps.figures.style import experiment_line, look, write
+
+    resolved = context.resolved
+    with look():
+        figure = evaluation(
+            returns,
+            title=f"Run {context.run.index}: evaluation",
+            subtitle=experiment_line(resolved),
+            policy=resolved.experiment.evaluation_policy,
+            solved=resolved.game.solved,
+        )
+        write(figure, context.run.plots / "evaluation")
+    return {"plots": ["evaluation"]}
+
+
+def _is_written(context: StepContext) -> bool:
+    return all((context.run.plots / f"evaluation.{kind}").is_file() for kind in ("png", "svg"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The plots of one training: `python -m steps.plot_training --outdir results/cartpole --run 0`.
+
+Writes plots/training, plots/losses and plots/resources of the run, as PNG and as SVG.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from steps.command.context import Skipped, StepContext
+from steps.command.main import run_step
+from steps.directory.status import read_status
+from steps.directory.tables import read_columns
+from steps.directory.usable import fingerprint, training_columns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step."""
+    return run_step("plot-training", plot_training, in_run=True, inputs=inputs, complete=_are_written, argv=argv)
+
+
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """The numbers that are drawn."""
+    files = fingerprint(context.directory.root, [context.run.train_csv, context.run.resources_csv])
+    return {"identity": context.record.identity_hash, "files": files}
+
+
+def plot_training(context: StepContext) -> dict[str, Any] | Skipped:
+    """Draw how one training went: return, losses, and use of the machine."""
+    context.require(context.run.train_csv, "train")
+    from steps.figures.style import look, write
+
+    with look():
+        figures = {name: figure for name, figure in _figures(context).items() if figure is not None}
+        for name, figure in figures.items():
+            write(figure, context.run.plots / name)
+    return {"plots": list(figures)} if figures else Skipped("train.csv has no row to draw")
+
+
+def _figures(context: StepContext) -> dict[str, Figure | None]:
+    """File name -> figure, None where there is nothing to draw."""
+    from steps.figures import run as draw
+    from steps.figures.style import experiment_line
+
+    train = read_status(context.run.status / "train.json")
+    columns = training_columns(context.run, finished=train is not None and train.state == "succeeded")
+    resources = read_columns(context.run.resources_csv) if context.run.resources_csv.is_file() else {}
+    game, subtitle, title = context.resolved.game, experiment_line(context.resolved), f"Run {context.run.index}"
+    frames = game.frames_per_step
+    return {
+        "training": draw.training_curve(columns, title=f"{title}: training", subtitle=subtitle, frames_per_step=frames, solved=game.solved),
+        "losses": draw.losses(columns, title=f"{title}: learning", subtitle=subtitle, frames_per_step=frames),
+        "resources": draw.resources(resources, title=f"{title}: speed and resources", subtitle=subtitle),
+    }
+
+
+def _are_written(context: StepContext) -> bool:
+    names = context.previous.details.get("plots", []) if context.previous is not None else []
+    return all((context.run.plots / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

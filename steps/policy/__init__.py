@@ -1,0 +1,32 @@
+"""The policy that a training ended with, as evaluate and play use it; torch is imported only when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from steps.command.context import StepContext
+from steps.directory import checkpoints
+from steps.directory.usable import fingerprint
+
+if TYPE_CHECKING:
+    from agents.interfaces import Policy
+
+
+def final_policy(context: StepContext) -> tuple[Policy, int]:
+    """The policy at the end of the training, on the CPU, and its environment step; raises `BadInput` before that end."""
+    resolved = context.resolved
+    checkpoint = checkpoints.load_final(context.run, resolved.total_steps, context.record.identity)
+    import torch
+
+    from agents.registry import load_policy
+
+    torch.set_num_threads(resolved.experiment.threads)
+    return load_policy(resolved, checkpoint.state), checkpoint.step
+
+
+def final_policy_inputs(context: StepContext) -> Mapping[str, Any]:
+    """What everything made with that policy depends on: the parameters and the newest checkpoint."""
+    newest = [0, *context.run.checkpoint_steps()][-1]
+    manifest = context.run.checkpoint(newest) / checkpoints.MANIFEST
+    return {"identity": context.record.identity_hash, "checkpoint": fingerprint(context.directory.root, [manifest])}
