@@ -46,9 +46,9 @@ def train(context: StepContext) -> dict[str, Any]:
 
 
 def is_trained(context: StepContext) -> bool:
-    """Whether the products of a finished training are there and undamaged."""
-    final = context.run.checkpoint(context.resolved.total_steps)
-    return checkpoints.is_intact(final) and context.run.train_csv.is_file()
+    """Whether what a finished training left is still there and undamaged."""
+    step = context.previous.details.get("step") if context.previous else None
+    return isinstance(step, int) and checkpoints.is_intact(context.run.checkpoint(step)) and context.run.train_csv.is_file()
 
 
 def evaluate_output(status: Status) -> dict[str, str]:

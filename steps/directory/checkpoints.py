@@ -17,12 +17,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
 from steps.directory.differences import difference
 from steps.directory.files import fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
 from steps.directory.layout import RunDirectory
+
+if TYPE_CHECKING:
+    from config.resolve import Resolved
 
 FORMAT = 1
 KEPT = 2
@@ -42,12 +45,17 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it (offsets, device, …)."""
+    """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it (epoch, offsets, device, …)."""
 
     path: Path
     step: int
     state: State
     record: dict[str, Any]
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done. A training ends by epochs: rows that answer an autoreset are no steps, so its last step is not known before."""
+        return int(self.record["epoch"])
 
 
 def pack(*, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, bytes]:
@@ -114,12 +122,12 @@ def load_newest(run: RunDirectory, identity: Mapping[str, Any] | None = None, *,
     return None
 
 
-def load_final(run: RunDirectory, total_steps: int, identity: Mapping[str, Any] | None = None) -> Checkpoint:
-    """The checkpoint of the finished training; raises `BadInput` if the training has not reached its end."""
-    checkpoint = load_newest(run, identity)
-    if checkpoint is None or checkpoint.step < total_steps:
-        reached = 0 if checkpoint is None else checkpoint.step
-        raise BadInput(f"no final checkpoint {run.checkpoint(total_steps)} (reached {reached} of {total_steps} steps): train makes it")
+def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
+    """The checkpoint of the finished training; raises `BadInput` if the training has not reached its last epoch."""
+    checkpoint = load_newest(run, resolved.identity())
+    reached = 0 if checkpoint is None else checkpoint.epoch
+    if checkpoint is None or reached < resolved.epochs:
+        raise BadInput(f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it")
     return checkpoint
 
 

@@ -11,17 +11,21 @@ from steps.directory.tables import last_row
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """step of total_steps; return_mean: of the last row that has one, in the game's own reward; both None before they are known."""
+    """step of about total_steps (rows that answer an autoreset are no steps); epoch of epochs, which is exact; return_mean: of the
+    last row that has one, in the game's own reward; the last two are None before they are known.
+    """
 
     step: int
     total_steps: int
+    epoch: int
+    epochs: int
     return_mean: float | None
     steps_per_second: float | None
 
     @property
     def fraction(self) -> float:
         """Between 0 and 1."""
-        return min(1.0, self.step / self.total_steps)
+        return min(1.0, self.epoch / self.epochs)
 
 
 def read_progress(run: RunDirectory, resolved: Resolved) -> Progress:
@@ -32,6 +36,8 @@ def read_progress(run: RunDirectory, resolved: Resolved) -> Progress:
     return Progress(
         step=int(train.get("step") or 0),
         total_steps=resolved.total_steps,
+        epoch=int(train.get("epoch") or 0),
+        epochs=resolved.epochs,
         return_mean=_number(with_return.get("return_mean")),
         steps_per_second=_number(resources.get("steps_per_second")),
     )

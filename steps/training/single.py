@@ -121,7 +121,7 @@ class Training:
         if self._checkpoint is not None:
             trainer.load_state_dict(self._checkpoint.state)
         start = "the start" if self._checkpoint is None else f"step {self._checkpoint.step}"
-        print(f"training to step {self._resolved.total_steps} from {start}: {device}, {precision}, {torch.get_num_threads()} threads")
+        print(f"training {self._resolved.epochs} epochs from {start}: {device}, {precision}, {torch.get_num_threads()} threads")
         return trainer
 
     def _compare_machines(self) -> None:
@@ -153,10 +153,10 @@ class Training:
         return {
             "training_return": training_return,
             "evaluate": evaluate,
-            "step": self._resolved.total_steps,
+            "step": self.step,
             "epoch": self._resolved.epochs,
             "wall_s": round(wall_s, 3),
-            "steps_per_second": round(self._resolved.total_steps / wall_s, 1),
+            "steps_per_second": round(self.step / wall_s, 1),
             **self._machine,
         }
 
@@ -165,7 +165,7 @@ class Training:
             self._printed_at = time.monotonic()
             mean = recorder.training_return
             shown = "no episode has ended" if mean is None else f"return {mean:.5g} over the last 100 episodes"
-            print(f"step {progress.step} of {self._resolved.total_steps}, {shown}, {sampler.wall_s:.0f} s")
+            print(f"epoch {progress.epoch} of {self._resolved.epochs}, step {progress.step}, {shown}, {sampler.wall_s:.0f} s")
 
     def _guard(self) -> Guard:
         reached = int((last_row(self._run.train_csv) or {}).get("step") or 0)
