@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def final_policy(context: StepContext) -> tuple[Policy, int]:
     """The policy at the end of the training, on the CPU, and its environment step; raises `BadInput` before that end."""
     resolved = context.resolved
-    checkpoint = checkpoints.load_final(context.run, resolved.total_steps, context.record.identity)
+    checkpoint = checkpoints.load_final(context.run, resolved)
     import torch
 
     from agents.registry import load_policy
