@@ -57,7 +57,8 @@ def test_any_gymnasium_id_and_any_own_environment_gets_the_fallback(text: str) -
 @pytest.mark.parametrize(
     ("text", "nearest"),
     [
-        ("brekout", "breakout"), ("CartPole", "cartpole"), ("cart-pole", "cartpole"), ("lunar_lander", "lunarlander"),
+        ("brekout", "breakout"), ("BREAKOUT", "breakout"), ("CartPole", "cartpole"), ("cart-pole", "cartpole"),
+        ("lunar_lander", "lunarlander"),
         ("ms-pacman", "ms_pacman"), ("breakout; rm -rf /", "breakout"), ("pong'", "pong"), ("xyzzy", None),
         ("fallback", None), ("../games/pong", None), ("$(id)", None),
     ],
