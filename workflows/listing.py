@@ -1,0 +1,75 @@
+"""What `workflows.submit` tells before it does anything: the known names (`--list`) and what would run (`--dry-run`)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from config.errors import shown
+from config.games import games, own_presets
+from config.parameters import declared, to_text
+from config.resolve import ALGORITHMS, ParameterInfo, Resolved, parameters
+from workflows.tasks import Layout
+
+WIDTH = 120
+
+
+def everything(algorithms: Iterable[str] = tuple(ALGORITHMS)) -> str:
+    """Algorithms, games, and every parameter with help, default and range."""
+    tuned, others = own_presets(), [name for name in games() if name not in own_presets()]
+    lines = [f"algorithms  {', '.join(ALGORITHMS)}", ""]
+    lines += _wrapped("games with a preset", ", ".join(tuned))
+    lines += _wrapped("Atari games with a shared preset", ", ".join(others))
+    lines += _wrapped("any other", "a gymnasium id such as Blackjack-v1, or package.module:Name of your own environment")
+    for algorithm in algorithms:
+        lines += parameter_table(algorithm)
+    return "\n".join(lines)
+
+
+def parameter_table(algorithm: str) -> Iterator[str]:
+    """Lines: a heading for each section, then name, default, help and what is allowed."""
+    listed = parameters(algorithm)
+    width = max(len(info.name) for info in listed)
+    for section in dict.fromkeys(info.section for info in listed):
+        preset = "" if section == "experiment" else " (default: the preset of the game)"
+        yield f"\nparameters of {'every experiment' if section == 'experiment' else section}{preset}, -p name=value"
+        yield from (_row(info, width) for info in listed if info.section == section)
+
+
+def _row(info: ParameterInfo, width: int) -> str:
+    default = f"; default {info.default}" if info.default else ""
+    text = f"{info.help} ({info.allowed}{f'; {info.unit}' if info.unit else ''}{default})"
+    return textwrap.fill(text, WIDTH, initial_indent=f"  {info.name:<{width}}  ", subsequent_indent=" " * (width + 4))
+
+
+def _wrapped(title: str, text: str) -> list[str]:
+    return [title, textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "), ""]
+
+
+def plan(resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where: str, directory: str) -> str:
+    """What would run: the place, the size, the tasks, and every resolved parameter with a mark at those given."""
+    runs = resolved.experiment.runs
+    once = [*layout.outside, layout.exit_handler]
+    tasks = f"{once[0]}, {runs} x ({', '.join(layout.inside)}), {', '.join(once[1:])}"
+    facts = {
+        "where": where,
+        "directory": directory,
+        "game": f"{resolved.game.name} ({resolved.game.id})",
+        "training": f"{runs} x {resolved.epochs:,} epochs x {resolved.steps_per_epoch:,} steps = {runs} x {resolved.total_steps:,} steps"
+        + (f" ({resolved.total_steps * resolved.game.frames_per_step:,} frames)" if resolved.game.frames_per_step > 1 else ""),
+        "checkpoints": f"every {resolved.checkpoint_interval:,} epochs",
+        "success": f"{resolved.min_runs} usable runs of {runs}",
+        "tasks": tasks,
+    }
+    width = max(map(len, facts))
+    lines = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]
+    return "\n".join([*lines, "", "resolved parameters (* given)", *_resolved_parameters(resolved, given)])
+
+
+def _resolved_parameters(resolved: Resolved, given: Mapping[str, str]) -> Iterator[str]:
+    for part in (resolved.experiment, resolved.hyperparameters):
+        names = declared(type(part))
+        width = max(len(info.name) for info in parameters(resolved.algorithm))
+        for name in names:
+            value = to_text(getattr(part, name))
+            yield f"  {'*' if name in given else ' '} {name:<{width}}  {value if value else shown('')}"

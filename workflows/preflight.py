@@ -1,0 +1,97 @@
+"""Where the results of a local experiment go, and whether it can work here: asked before anything is started or written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from config.errors import BadInput, WrongDirectory, shown
+from config.resolve import Resolved, check_outdir, check_outdir_text
+from steps.directory import processes
+from steps.directory.differences import difference
+from steps.directory.experiment import read_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.owner import read_owner
+
+MOUNT = "/storage"
+SMALLEST_FREE_BYTES = 64 * 1024**2
+CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
+
+
+@dataclass(frozen=True)
+class Place:
+    """storage: the folder that the pods see as /storage; outdir: as they see it; directory: the same, as a person here does."""
+
+    storage: Path
+    outdir: str
+    directory: Path
+
+
+def cluster_outdir(outdir: str) -> str:
+    """An outdir for a cluster, checked: below the mount. Raises `BadInput`."""
+    check_outdir_text(outdir)
+    path = PurePosixPath(outdir)
+    if not path.is_relative_to(MOUNT) or path == PurePosixPath(MOUNT):
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {MOUNT} (only --local takes another path)"
+        )
+    return str(path)
+
+
+def place(outdir: str, storage: Path | None) -> Place:
+    """Map the mount to a folder of this machine, `storage/` by default; a plain local path is taken as it is. Raises `BadInput`."""
+    check_outdir_text(outdir)
+    path = PurePosixPath(outdir)
+    if path.is_relative_to(MOUNT):
+        root = Path("storage") if storage is None else storage
+        directory = root / path.relative_to(MOUNT)
+    else:
+        directory = Path(outdir)
+        root = directory.resolve().parent if storage is None else storage
+    resolved = check_outdir(str(directory), root)
+    return Place(root.resolve(), str(PurePosixPath(MOUNT, resolved.relative_to(root.resolve()))), directory)
+
+
+def check_this_machine(where: Place, resolved: Resolved) -> None:
+    """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
+    _check_writable(where.directory)
+    _check_not_taken(ExperimentDirectory(where.directory), resolved)
+    if resolved.experiment.device == "cuda" and not _has_cuda():
+        raise BadInput("parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu")
+
+
+def _check_writable(directory: Path) -> None:
+    existing = next(folder for folder in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(folder))
+    refused = f"parameter 'outdir' cannot be {shown(str(directory))}: "
+    if not existing.is_dir():
+        raise BadInput(f"{refused}{existing} is no directory")
+    if not os.access(existing, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        mode = f"mode {existing.stat().st_mode & 0o7777:o}, owner {existing.stat().st_uid}"
+        raise BadInput(f"{refused}{existing} is not writable for user {os.geteuid()} ({mode})")
+    free = shutil.disk_usage(existing).free
+    if free < SMALLEST_FREE_BYTES:
+        raise BadInput(f"{refused}{free / 1024**2:.1f} MiB are free there; needed: {SMALLEST_FREE_BYTES // 1024**2} MiB at least")
+
+
+def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None:
+    """What `prepare` would refuse in a moment: another experiment's directory, or a living owner on this machine."""
+    try:
+        if directory.experiment_yaml.exists():
+            record = read_experiment(directory)
+            if record.identity_hash != resolved.identity_hash:
+                differences = difference(record.identity, resolved.identity(), left="in the directory", right="now")
+                raise BadInput(f"{directory.root} belongs to other parameters: {differences}; choose another outdir")
+        owner = read_owner(directory.owner_json)
+    except WrongDirectory as error:
+        raise BadInput(str(error)) from None
+    if owner is not None and not owner.released and owner.process and processes.is_alive(owner.process):
+        raise BadInput(f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir")
+
+
+def _has_cuda() -> bool:
+    """Asked in a process of its own: importing torch takes seconds, and only who asks for CUDA waits for them."""
+    return subprocess.run([sys.executable, "-c", CUDA_PROBE], capture_output=True, timeout=120, check=False).returncode == 0

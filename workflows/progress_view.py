@@ -1,0 +1,270 @@
+"""Live progress of an experiment, the same for the local engine and for Argo.
+
+On a terminal a compact table is drawn again in place: one line per run, the training run with its bar. Elsewhere each change is one
+line, and a training speaks at most once in ten percent and ten seconds. Numbers of a training come from the run's files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from config.resolve import Resolved
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.progress import Progress, read_progress
+from workflows.tasks import Experiment, Layout, State, Task, read_tasks
+
+MARKS: Mapping[State, tuple[str, str]] = {
+    "waiting": ("○", "2"),
+    "pending": ("◌", "33"),
+    "running": ("●", "36"),
+    "succeeded": ("✔", "32"),
+    "failed": ("✘", "31"),
+    "skipped": ("–", "2"),
+    "omitted": ("–", "2"),
+}
+BAR_CELLS = 20
+TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
+SAY_FRACTION, SAY_AFTER_S = 0.1, 10.0
+
+
+class ProgressView:
+    """Draws while it is open: `update(status)` gives it Argo's status, a thread of its own draws and reads the runs' files.
+
+    directory: where the results can be read from here, or None (a cluster's storage that this machine does not see).
+    """
+
+    def __init__(self, *, workflow: str, layout: Layout, resolved: Resolved | None, directory: Path | None, out: TextIO) -> None:
+        self._workflow, self._layout, self._resolved, self._out = workflow, layout, resolved, out
+        self._directory = None if directory is None else ExperimentDirectory(directory)
+        self._painter: _Terminal | _Lines = (_Terminal if out.isatty() else _Lines)(out, self._progress)
+        self._period_s = TERMINAL_PERIOD_S if out.isatty() else LINES_PERIOD_S
+        self._status: Mapping[str, Any] = {}
+        self._changed, self._closed = threading.Event(), threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._keep_drawing, name="progress view", daemon=True)
+
+    def update(self, status: Mapping[str, Any]) -> None:
+        """Show this status from now on."""
+        self._status = status
+        self._changed.set()
+
+    def say(self, text: str) -> None:
+        """A line of its own, which stays."""
+        with self._lock:
+            self._painter.say(text)
+            self._out.flush()
+
+    @property
+    def tasks(self) -> Experiment:
+        """The table as it is now."""
+        return read_tasks(self._status, self._workflow, self._layout, self._resolved.experiment.runs if self._resolved else 0)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._closed.set()
+        self._changed.set()
+        self._thread.join()
+        self._draw_now()
+
+    def _keep_drawing(self) -> None:
+        while not self._closed.is_set():
+            self._draw_now()
+            self._changed.wait(self._period_s)
+            self._changed.clear()
+
+    def _draw_now(self) -> None:
+        with self._lock:
+            self._painter.draw(self.tasks)
+            self._out.flush()
+
+    def _progress(self, run: int) -> Progress | None:
+        if self._directory is None or self._resolved is None:
+            return None
+        try:
+            return read_progress(self._directory.run(run), self._resolved)
+        except (OSError, ValueError):
+            return None
+
+
+class _Lines:
+    """One line for each change."""
+
+    def __init__(self, out: TextIO, progress: Callable[[int], Progress | None]) -> None:
+        self._out, self._progress = out, progress
+        self._states: dict[tuple[int | None, str], tuple[State, int]] = {}
+        self._said: dict[int, tuple[float, float]] = {}
+
+    def draw(self, tasks: Experiment) -> None:
+        for run, task in _every_task(tasks):
+            before, now = self._states.get((run, task.name), ("waiting", 1)), (task.state, task.attempt)
+            if before != now:
+                self._states[run, task.name] = now
+                if task.state != "omitted":
+                    self._say_of(run, f"{task.name} {_in_words(task)}")
+            if task.name == "train" and task.state == "running" and run is not None:
+                self._say_progress(run)
+
+    def _say_progress(self, run: int) -> None:
+        progress = self._progress(run)
+        fraction, at_s = self._said.setdefault(run, (0.0, time.monotonic()))
+        if progress and progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S:
+            self._said[run] = (progress.fraction, time.monotonic())
+            self._say_of(run, f"train {numbers(progress)}")
+
+    def _say_of(self, run: int | None, what: str) -> None:
+        self.say(what if run is None else f"run {run}  {what}")
+
+    def say(self, text: str) -> None:
+        self._out.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+
+
+class _Terminal:
+    """A table that is drawn over itself."""
+
+    def __init__(self, out: TextIO, progress: Callable[[int], Progress | None]) -> None:
+        self._out, self._progress, self._started_s = out, progress, time.monotonic()
+        self._coloured = not os.environ.get("NO_COLOR")
+        self._height = 0
+
+    def draw(self, tasks: Experiment) -> None:
+        size = shutil.get_terminal_size()
+        lines = list(self._lines(tasks, rows=max(6, size.lines - 2)))
+        self._out.write(self._erase() + "".join(f"{_cut(line, size.columns)}\x1b[0m\n" for line in lines))
+        self._height = len(lines)
+
+    def say(self, text: str) -> None:
+        self._out.write(f"{self._erase()}{text}\n")
+        self._height = 0
+
+    def _erase(self) -> str:
+        return f"\x1b[{self._height}F\x1b[J" if self._height else ""
+
+    def _lines(self, tasks: Experiment, rows: int) -> Iterator[str]:
+        before, after = _around_the_runs(tasks)
+        yield "  ".join(["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s))])
+        shown, hidden = _most_interesting(tasks.runs, rows - 2)
+        width = len(str(max(tasks.runs, default=0)))
+        for run in shown:
+            yield f"  run {run:>{width}}  " + self._run(run, tasks.runs[run])
+        if hidden:
+            yield self._faint(f"  and {hidden} more runs")
+        yield "  ".join(["", *(self._mark(task) for task in after)])
+
+    def _run(self, run: int, tasks: Mapping[str, Task]) -> str:
+        marks = "  ".join(self._mark(task) for task in tasks.values())
+        train = tasks.get("train")
+        if train is None or train.state not in ("running", "succeeded"):
+            why = next((task.message for task in tasks.values() if task.state in ("pending", "failed") and task.message), "")
+            return f"{marks}  {self._faint(why)}" if why else marks
+        progress = self._progress(run)
+        if progress is None:
+            return marks
+        if train.state == "running":
+            return f"{self._mark(train)}  {self._bar(progress.fraction)} {numbers(progress)}"
+        learnt = "" if progress.return_mean is None else f"  return {progress.return_mean:,.1f}"
+        return f"{marks}{self._faint(learnt)}"
+
+    def _bar(self, fraction: float) -> str:
+        full = round(fraction * BAR_CELLS)
+        return self._paint("36", "━" * full) + self._faint("━" * (BAR_CELLS - full))
+
+    def _mark(self, task: Task) -> str:
+        mark, colour = MARKS[task.state]
+        again = f" (attempt {task.attempt})" if task.attempt > 1 else ""
+        took = f" {self._faint(duration(task.duration_s))}" if task.duration_s is not None and task.state in ("succeeded", "failed") else ""
+        name = self._faint(task.name) if task.state in ("waiting", "skipped", "omitted") else task.name
+        return f"{self._paint(colour, mark)} {name}{again}{took}"
+
+    def _faint(self, text: str) -> str:
+        return self._paint("2", text)
+
+    def _paint(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._coloured and text else text
+
+
+def numbers(progress: Progress) -> str:
+    """` 43 %  return 123.4  8,950 steps/s  0:31 left`, as far as they are known."""
+    parts = [f"{progress.fraction:4.0%}".replace("%", " %")]
+    if progress.return_mean is not None:
+        parts.append(f"return {progress.return_mean:,.1f}")
+    if progress.steps_per_second:
+        parts.append(f"{progress.steps_per_second:,.0f} steps/s")
+        parts.append(f"{clock((progress.total_steps - progress.step) / progress.steps_per_second)} left")
+    return "  ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """`0:31`, `12:05`, `3:00:00`."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def duration(seconds: float) -> str:
+    """`4 s`, `2 min 5 s`, `3 h 12 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _in_words(task: Task) -> str:
+    attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
+    why = f": {task.message}" if task.message and task.state in ("pending", "failed", "skipped") else ""
+    took = f" in {duration(task.duration_s)}" if task.duration_s is not None and task.state in ("succeeded", "failed") else ""
+    word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
+    return f"{word}{took}{attempt}{why}"
+
+
+def _every_task(tasks: Experiment) -> Iterator[tuple[int | None, Task]]:
+    before, after = _around_the_runs(tasks)
+    yield from ((None, task) for task in before)
+    yield from ((run, task) for run, of_run in tasks.runs.items() for task in of_run.values())
+    yield from ((None, task) for task in after)
+
+
+def _around_the_runs(tasks: Experiment) -> tuple[list[Task], list[Task]]:
+    listed = list(tasks.outside.values())
+    return listed[:1], listed[1:]
+
+
+def _most_interesting(runs: Mapping[int, Mapping[str, Task]], rows: int) -> tuple[list[int], int]:
+    """As many runs as fit: those that do something first, then those that failed, are finished, wait; in order of their index."""
+
+    def rank(run: int) -> int:
+        states = {task.state for task in runs[run].values()}
+        return next((place for place, state in enumerate(("running", "pending", "failed", "succeeded")) if state in states), 4)
+
+    if len(runs) <= rows:
+        return list(runs), 0
+    shown = sorted(sorted(runs, key=rank)[: rows - 1])
+    return shown, len(runs) - len(shown)
+
+
+def _cut(line: str, columns: int) -> str:
+    """At most so many visible characters; escape sequences take no room."""
+    visible, kept, position = 0, [], 0
+    while position < len(line):
+        if line[position] == "\x1b":
+            end = line.index("m", position) + 1
+            kept.append(line[position:end])
+            position = end
+            continue
+        if visible == columns - 1:
+            kept.append("…")
+            break
+        kept.append(line[position])
+        visible, position = visible + 1, position + 1
+    return "".join(kept)

@@ -1,0 +1,152 @@
+"""The Argo Server, through Hera: create a workflow, ask how it is, forgive a server that is away for a while.
+
+Hera posts to the Argo Server's REST interface, sets no deadline on a request and reads no environment variable; both are done here,
+the variables as the `argo` command reads them. Importing Hera takes more than a second, so it happens when a server is connected.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from config.errors import BadInput, ExperimentError
+
+if TYPE_CHECKING:
+    from hera.workflows import WorkflowsService
+
+Result = TypeVar("Result")
+CONNECT_S, ANSWER_S = 5.0, 30.0
+STATUS_FIELDS = "metadata.name,spec.entrypoint,status.phase,status.message,status.startedAt,status.finishedAt,status.nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where the server is: url ends with the base path and a slash; token may be empty where the server asks for none."""
+
+    url: str
+    token: str
+    namespace: str
+    verify_certificate: bool = True
+
+
+def address(environment: Mapping[str, str], default_namespace: str | None) -> Address | None:
+    """The server of `ARGO_SERVER` (`host:port`), `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, `ARGO_INSECURE_SKIP_VERIFY` and
+    `ARGO_BASE_HREF`; None without `ARGO_SERVER`. Raises `BadInput`.
+    """
+    server = environment.get("ARGO_SERVER", "")
+    if not server:
+        return None
+    if "/" in server:
+        raise BadInput(f"ARGO_SERVER cannot be {server!r}; allowed: host:port, without a scheme (ARGO_SECURE=false for plain HTTP)")
+    namespace = environment.get("ARGO_NAMESPACE") or default_namespace
+    if not namespace:
+        raise BadInput("which namespace? set ARGO_NAMESPACE, or namespace in the --cluster file")
+    scheme = "https" if _switch(environment, "ARGO_SECURE", default=True) else "http"
+    base = environment.get("ARGO_BASE_HREF", "").strip("/")
+    return Address(
+        url=f"{scheme}://{server}/{base}/" if base else f"{scheme}://{server}/",
+        token=environment.get("ARGO_TOKEN", ""),
+        namespace=namespace,
+        verify_certificate=not _switch(environment, "ARGO_INSECURE_SKIP_VERIFY", default=False),
+    )
+
+
+def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = environment.get(name, "")
+    if text.lower() not in ("", "true", "false", "1", "0"):
+        raise BadInput(f"{name} cannot be {text!r}; allowed: true, false")
+    return default if text == "" else text.lower() in ("true", "1")
+
+
+class ArgoServer:
+    """One Argo Server. A request that the server refuses is `BadInput`; one that it never answered is tried again for `patience_s`."""
+
+    def __init__(self, where: Address, *, patience_s: float = 600.0, pause_s: float = 2.0, say: Callable[[str], None] = print) -> None:
+        self.where, self.say, self._patience_s, self._pause_s = where, say, patience_s, pause_s
+        self._service = _connect(where)
+
+    def create(self, manifest: Mapping[str, Any], *, patience_s: float = 30.0) -> None:
+        """Create the workflow; its `metadata.name` is set, so that a request whose answer was lost can be repeated."""
+        from hera.exceptions import AlreadyExists
+        from hera.workflows import models as m
+
+        name = manifest["metadata"]["name"]
+        workflow = m.Workflow.model_validate(manifest)
+        attempts = 0
+
+        def post() -> None:
+            nonlocal attempts
+            attempts += 1
+            try:
+                self._service.create_workflow(m.WorkflowCreateRequest(workflow=workflow))
+            except AlreadyExists:
+                if attempts == 1:
+                    raise BadInput(f"a workflow {name!r} exists already; allowed: another --name, or --follow {name}") from None
+
+        self._patiently(post, patience_s)
+
+    def read(self, name: str) -> dict[str, Any]:
+        """The whole workflow: metadata, spec and status, as Argo writes it."""
+        return self._get(name, fields=None)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """Argo's `status` with its nodes; empty as long as the controller has not seen the workflow."""
+        status: dict[str, Any] = self._get(name, fields=STATUS_FIELDS).get("status") or {}
+        return status
+
+    def _get(self, name: str, fields: str | None) -> dict[str, Any]:
+        workflow = self._patiently(lambda: self._service.get_workflow(name, fields=fields), self._patience_s)
+        document: dict[str, Any] = json.loads(workflow.model_dump_json(exclude_none=True, by_alias=True))
+        return document
+
+    def _patiently(self, request: Callable[[], Result], patience_s: float) -> Result:
+        """Answer of a request; a server that is away or broken is asked again until `patience_s` have passed."""
+        from hera.exceptions import BadRequest, Forbidden, HeraException, NotFound, Unauthorized
+        from requests.exceptions import ConnectionError, RequestException, SSLError
+
+        started_s, said = time.monotonic(), False
+        while True:
+            try:
+                return request()
+            except Unauthorized as error:
+                raise BadInput(f"{self.where.url} does not accept ARGO_TOKEN: {_one_line(error)}") from None
+            except Forbidden as error:
+                raise BadInput(f"{self.where.url} does not allow this in namespace {self.where.namespace!r}: {_one_line(error)}") from None
+            except NotFound as error:
+                raise BadInput(f"{self.where.url}: {_one_line(error)}") from None
+            except BadRequest as error:
+                raise BadInput(f"{self.where.url} refused the request: {_one_line(error)}") from None
+            except SSLError as error:
+                hint = "ARGO_SECURE=false for plain HTTP, ARGO_INSECURE_SKIP_VERIFY=true for a certificate of its own"
+                raise BadInput(f"{self.where.url}: {_one_line(error)}; {hint}") from None
+            except (HeraException, RequestException, ValueError, LookupError) as error:
+                if time.monotonic() - started_s > patience_s:
+                    raise ExperimentError(f"{self.where.url} has not answered for {patience_s:.0f} s: {_one_line(error)}") from None
+                if not said:
+                    reason = "cannot be reached" if isinstance(error, ConnectionError) else _one_line(error)
+                    self.say(f"Argo Server {self.where.url} {reason}; trying again for up to {patience_s:.0f} s")
+                    said = True
+            time.sleep(self._pause_s)
+
+
+def _connect(where: Address) -> WorkflowsService:
+    from hera.workflows import WorkflowsService
+
+    service = WorkflowsService(host=where.url, token=where.token or None, namespace=where.namespace, verify_ssl=where.verify_certificate)
+    # Hera sets no deadline: a server that accepts a connection and says nothing would hold us for ever.
+    service._request = functools.partial(service._request, timeout=(CONNECT_S, ANSWER_S))  # type: ignore[method-assign]
+    if not where.verify_certificate:
+        from urllib3.exceptions import InsecureRequestWarning
+
+        warnings.simplefilter("ignore", InsecureRequestWarning)  # the person has asked for it
+    return service
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else f"{text[:299]}…"

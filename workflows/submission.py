@@ -1,0 +1,31 @@
+"""A checked request to run an experiment, wherever it will run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from config.resolve import Resolved
+from workflows.manifest import Manifest
+from workflows.preflight import Place
+from workflows.tasks import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """name: the workflow's; given: the person's own parameters; manifest: with every value filled in; place: None on a cluster."""
+
+    name: str
+    resolved: Resolved
+    given: Mapping[str, str]
+    manifest: Manifest
+    place: Place | None
+
+    @property
+    def layout(self) -> Layout:
+        """The names of its tasks."""
+        return Layout.of(self.manifest)
+
+    def __str__(self) -> str:
+        runs, resolved = self.resolved.experiment.runs, self.resolved
+        return f"{resolved.algorithm} on {resolved.game.name}, {runs} run{'s' if runs > 1 else ''} of {resolved.total_steps:,} steps"

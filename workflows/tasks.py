@@ -1,0 +1,139 @@
+"""What each task of an experiment does, read from a workflow's status: Argo's nodes in, a small table out.
+
+A task in a loop has a node `<workflow>.runs(0:0).train`, its attempts `….train(0)`, `….train(1)`; the exit handler is
+`<workflow>.onExit`. A node that does not exist yet is a task that waits. Source: `reference/argo.md`, sections 3.7 and 9.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["waiting", "pending", "running", "succeeded", "failed", "skipped", "omitted"]
+STATES: Mapping[str, State] = {
+    "Pending": "pending",
+    "Running": "running",
+    "Succeeded": "succeeded",
+    "Failed": "failed",
+    "Error": "failed",
+    "Skipped": "skipped",
+    "Omitted": "omitted",
+}
+NODE = re.compile(r"(?P<outer>[A-Za-z][-\w]*)(?:\(\d+:(?P<item>\d+)\))?(?:\.(?P<inner>[A-Za-z][-\w]*))?(?:\((?P<attempt>\d+)\))?")
+FINAL_PHASES = ("Succeeded", "Failed", "Error")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Names of the tasks: those outside of the runs, in order, those inside of a run, and that of the exit handler."""
+
+    outside: tuple[str, ...]
+    inside: tuple[str, ...]
+    loop: str
+    exit_handler: str
+
+    @staticmethod
+    def of(manifest: Mapping[str, Any]) -> Layout:
+        """The layout of a manifest of ours: one loop over a DAG."""
+        spec = manifest["spec"]
+        tasks = {template["name"]: template["dag"]["tasks"] for template in spec["templates"] if "dag" in template}
+        whole = tasks.get(spec["entrypoint"], [])
+        loops = [task for task in whole if "withParam" in task]
+        loop = loops[0] if loops else {"name": "", "template": ""}
+        return Layout(
+            outside=tuple(task["name"] for task in whole if task is not loop),
+            inside=tuple(task["name"] for task in tasks.get(loop["template"], [])),
+            loop=loop["name"],
+            exit_handler=spec.get("onExit", ""),
+        )
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task: attempt counts from 1; message: why it waits, or how it ended; duration_s: None before it started."""
+
+    name: str
+    state: State = "waiting"
+    message: str = ""
+    attempt: int = 1
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Every task of an experiment: `runs` by index, then by the task's name; `outside` by name, the exit handler last."""
+
+    phase: str = "Pending"
+    message: str = ""
+    outside: Mapping[str, Task] = field(default_factory=dict)
+    runs: Mapping[int, Mapping[str, Task]] = field(default_factory=dict)
+
+    def failed(self) -> Iterator[tuple[int | None, Task]]:
+        """(run or None, task) of everything that failed."""
+        yield from ((None, task) for task in self.outside.values() if task.state == "failed")
+        yield from ((run, task) for run, tasks in self.runs.items() for task in tasks.values() if task.state == "failed")
+
+
+def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> Experiment:
+    """The table of a status; `runs` rows are shown even before the controller has made their nodes."""
+    nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
+    found: dict[tuple[int | None, str], list[tuple[int, Mapping[str, Any]]]] = {}
+    for name, node in nodes.items():
+        place = _place(name.removeprefix(f"{workflow}."), layout)
+        if place is not None and name != workflow:
+            run, task, attempt = place
+            found.setdefault((run, task), []).append((attempt, node))
+    known = {run for run, _ in found if run is not None}
+    outside = (*layout.outside, *((layout.exit_handler,) if layout.exit_handler else ()))
+    return Experiment(
+        phase=status.get("phase") or "Pending",
+        message=status.get("message") or "",
+        outside={task: _task(task, found.get((None, task), [])) for task in outside},
+        runs={run: {task: _task(task, found.get((run, task), [])) for task in layout.inside} for run in sorted(known | set(range(runs)))},
+    )
+
+
+def _place(name: str, layout: Layout) -> tuple[int | None, str, int] | None:
+    """(run, task, attempt) of a node's name below the workflow's; attempt -1 is the task itself. None: nothing to show."""
+    match = NODE.fullmatch(name)
+    if match is None:
+        return None
+    attempt = -1 if match["attempt"] is None else int(match["attempt"])
+    if match["item"] is not None and match["inner"] in layout.inside:
+        return int(match["item"]), str(match["inner"]), attempt
+    if match["item"] is None and match["inner"] is None:
+        if match["outer"] == "onExit":
+            return None, layout.exit_handler, attempt
+        if match["outer"] in layout.outside:
+            return None, match["outer"], attempt
+    return None
+
+
+def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
+    """The task's own node decides, and while it runs its last attempt: a retried pod may wait for its node again."""
+    if not nodes:
+        return Task(name)
+    _, whole = min(nodes, key=lambda pair: pair[0])
+    number, last = max(nodes, key=lambda pair: pair[0])
+    state = STATES.get(whole.get("phase") or "", "waiting")
+    if state == "running" and last is not whole:
+        last_state = STATES.get(last.get("phase") or "", "waiting")
+        state = last_state if last_state in ("pending", "running") else "pending"
+    message = whole.get("message") or last.get("message") or ""
+    if state == "pending":
+        message = last.get("message") or ""
+    return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole))
+
+
+def _duration_s(node: Mapping[str, Any]) -> float | None:
+    started, finished = node.get("startedAt"), node.get("finishedAt")
+    return seconds_between(started, finished) if started and finished else None
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """Between two of Argo's times, `2026-11-21T12:00:00Z`, which come from one clock."""
+    first, second = (datetime.datetime.fromisoformat(text) for text in (earlier, later))
+    return (second - first).total_seconds()
