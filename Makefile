@@ -6,9 +6,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCHMARK := .venv-benchmark/.installed
 RESULTS ?= results
+REGISTRY ?=
+TAG ?= $(shell git describe --always --dirty 2>/dev/null)
+BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
+IMAGE = $(if $(REGISTRY),$(REGISTRY)/)rl:$(TAG)
+CLUSTER ?= ../shared/cluster
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long lint manifests benchmark learning clean
+.PHONY: help run test test-long test-cluster lint manifests images benchmark learning clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -43,6 +48,16 @@ $(BENCHMARK): pyproject.toml
 
 benchmark: $(INSTALLED) $(BENCHMARK) ## training speed against Stable-Baselines3 and against this machine's limits
 	$(BIN)/python -m tests.benchmarks.throughput
+
+images: ## build both images with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
+	@set -e; for target in gpu cpu; do \
+		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$(TAG) --tag $(IMAGE)-$$target .; \
+		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $(IMAGE)-$$target;) \
+	done; echo "submit with: -p gpu_image=$(IMAGE)-gpu -p cpu_image=$(IMAGE)-cpu"
+
+test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one)
+	@$(CLUSTER)/up >/dev/null || { echo 'test-cluster: no cluster here; its tests are skipped'; $(BIN)/python -m pytest tests/cluster -m cluster; exit 0; }; \
+	eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER); $(BIN)/python -m pytest tests/cluster -m cluster --durations=0; ended=$$?; $(CLUSTER)/down; exit $$ended
 
 clean: ## remove the environments and caches (results stay)
 	rm -rf $(VENV) .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
