@@ -47,6 +47,7 @@ def run_step(
 
 def guarded(task: str, work: Callable[[], int]) -> int:
     """The exit code of `work`; an exception becomes its code and one line on stderr, an unknown one also its traceback."""
+    _let_nobody_else_write()
     try:
         return work()
     except ExperimentError as error:
@@ -55,6 +56,12 @@ def guarded(task: str, work: Callable[[], int]) -> int:
     except Exception:
         traceback.print_exc()
         return 1
+
+
+def _let_nobody_else_write() -> None:
+    """Argo's emissary starts every command with umask 0, and then all files on the shared storage could be written by everybody."""
+    if umask := os.umask(0o022):
+        os.umask(umask)
 
 
 def _parser(
