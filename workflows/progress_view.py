@@ -7,6 +7,7 @@ line, and a training speaks at most once in ten percent and ten seconds. Numbers
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -29,7 +30,9 @@ MARKS: Mapping[State, tuple[str, str]] = {
     "skipped": ("–", "2"),
     "omitted": ("–", "2"),
 }
-BAR_CELLS = 20
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+NOTABLE = ("running", "pending", "failed")
+BAR_CELLS = 14
 TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
 SAY_FRACTION, SAY_AFTER_S = 0.1, 10.0
 
@@ -138,7 +141,7 @@ class _Terminal:
 
     def draw(self, tasks: Experiment) -> None:
         size = shutil.get_terminal_size()
-        lines = list(self._lines(tasks, rows=max(6, size.lines - 2)))
+        lines = list(self._lines(tasks, rows=max(6, size.lines - 2), columns=size.columns))
         self._out.write(self._erase() + "".join(f"{_cut(line, size.columns)}\x1b[0m\n" for line in lines))
         self._height = len(lines)
 
@@ -149,41 +152,43 @@ class _Terminal:
     def _erase(self) -> str:
         return f"\x1b[{self._height}F\x1b[J" if self._height else ""
 
-    def _lines(self, tasks: Experiment, rows: int) -> Iterator[str]:
+    def _lines(self, tasks: Experiment, rows: int, columns: int) -> Iterator[str]:
         before, after = _around_the_runs(tasks)
         yield "  ".join(["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s))])
         shown, hidden = _most_interesting(tasks.runs, rows - 2)
         width = len(str(max(tasks.runs, default=0)))
         for run in shown:
-            yield f"  run {run:>{width}}  " + self._run(run, tasks.runs[run])
+            title, progress = f"  run {run:>{width}}  ", self._progress(run)
+            variants = (title + self._run(tasks.runs[run], progress, names) for names in (True, False))
+            yield next((line for line in variants if _visible(line) < columns), title + self._run(tasks.runs[run], progress, False))
         if hidden:
             yield self._faint(f"  and {hidden} more runs")
         yield "  ".join(["", *(self._mark(task) for task in after)])
 
-    def _run(self, run: int, tasks: Mapping[str, Task]) -> str:
-        marks = "  ".join(self._mark(task) for task in tasks.values())
+    def _run(self, tasks: Mapping[str, Task], progress: Progress | None, names: bool) -> str:
+        """Its training while that runs, then all of its tasks; without `names`, only of those that need a look."""
         train = tasks.get("train")
-        if train is None or train.state not in ("running", "succeeded"):
-            why = next((task.message for task in tasks.values() if task.state in ("pending", "failed") and task.message), "")
-            return f"{marks}  {self._faint(why)}" if why else marks
-        progress = self._progress(run)
-        if progress is None:
-            return marks
-        if train.state == "running":
+        if train is not None and train.state == "running" and progress is not None:
             return f"{self._mark(train)}  {self._bar(progress.fraction)} {numbers(progress)}"
-        learnt = "" if progress.return_mean is None else f"  return {progress.return_mean:,.1f}"
-        return f"{marks}{self._faint(learnt)}"
+        learnt = f"return {progress.return_mean:,.1f}" if progress and progress.return_mean is not None else ""
+        why = next((task.message for task in tasks.values() if task.state in ("pending", "failed") and task.message), "")
+        after = [self._mark(task) if names or task.state in NOTABLE else self._symbol(task) for task in list(tasks.values())[1:]]
+        first = [self._mark(task) for task in list(tasks.values())[:1]]
+        return "  ".join([*first, *([learnt] if learnt else []), *after, *([self._faint(why)] if why else [])])
 
     def _bar(self, fraction: float) -> str:
         full = round(fraction * BAR_CELLS)
         return self._paint("36", "━" * full) + self._faint("━" * (BAR_CELLS - full))
 
-    def _mark(self, task: Task) -> str:
+    def _symbol(self, task: Task) -> str:
         mark, colour = MARKS[task.state]
+        return self._paint(colour, mark)
+
+    def _mark(self, task: Task) -> str:
         again = f" (attempt {task.attempt})" if task.attempt > 1 else ""
         took = f" {self._faint(duration(task.duration_s))}" if task.duration_s is not None and task.state in ("succeeded", "failed") else ""
         name = self._faint(task.name) if task.state in ("waiting", "skipped", "omitted") else task.name
-        return f"{self._paint(colour, mark)} {name}{again}{took}"
+        return f"{self._symbol(task)} {name}{again}{took}"
 
     def _faint(self, text: str) -> str:
         return self._paint("2", text)
@@ -251,6 +256,10 @@ def _most_interesting(runs: Mapping[int, Mapping[str, Task]], rows: int) -> tupl
         return list(runs), 0
     shown = sorted(sorted(runs, key=rank)[: rows - 1])
     return shown, len(runs) - len(shown)
+
+
+def _visible(line: str) -> int:
+    return len(ESCAPE.sub("", line))
 
 
 def _cut(line: str, columns: int) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hera.workflows import WorkflowsService
 
 Result = TypeVar("Result")
-CONNECT_S, ANSWER_S = 5.0, 30.0
+CONNECT_S, ANSWER_S, PAUSE_S = 5.0, 30.0, 2.0
 STATUS_FIELDS = "metadata.name,spec.entrypoint,status.phase,status.message,status.startedAt,status.finishedAt,status.nodes"
 
 
@@ -66,8 +66,10 @@ def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool
 class ArgoServer:
     """One Argo Server. A request that the server refuses is `BadInput`; one that it never answered is tried again for `patience_s`."""
 
-    def __init__(self, where: Address, *, patience_s: float = 600.0, pause_s: float = 2.0, say: Callable[[str], None] = print) -> None:
-        self.where, self.say, self._patience_s, self._pause_s = where, say, patience_s, pause_s
+    def __init__(
+        self, where: Address, *, patience_s: float = 600.0, pause_s: float | None = None, say: Callable[[str], None] = print
+    ) -> None:
+        self.where, self.say, self._patience_s, self._pause_s = where, say, patience_s, PAUSE_S if pause_s is None else pause_s
         self._service = _connect(where)
 
     def create(self, manifest: Mapping[str, Any], *, patience_s: float = 30.0) -> None:

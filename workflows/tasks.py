@@ -122,9 +122,7 @@ def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
     if state == "running" and last is not whole:
         last_state = STATES.get(last.get("phase") or "", "waiting")
         state = last_state if last_state in ("pending", "running") else "pending"
-    message = whole.get("message") or last.get("message") or ""
-    if state == "pending":
-        message = last.get("message") or ""
+    message = last.get("message") or whole.get("message") or ""  # the attempt says what happened, the whole that it was not repeated
     return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole))
 
 

@@ -1,0 +1,161 @@
+"""What a person sees while an experiment runs: a table on a terminal, one line per change elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.cluster import load_cluster
+from config.resolve import Resolved, resolve
+from steps.directory.layout import ExperimentDirectory
+from workflows.manifest import rendered
+from workflows.progress_view import ProgressView, clock, duration
+from workflows.tasks import Layout
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def layout() -> Layout:
+    return Layout.of(rendered("ppo", load_cluster()))
+
+
+@pytest.fixture
+def resolved() -> Resolved:
+    return resolve("ppo", {"game": "cartpole", "runs": "3", "epochs": "100"})
+
+
+@pytest.fixture
+def directory(tmp_path: Path, resolved: Resolved) -> Path:
+    """Run 0 is half way."""
+    run = ExperimentDirectory(tmp_path).run(0)
+    run.root.mkdir(parents=True)
+    run.train_csv.write_text(f"epoch,step,return_mean\n49,1,30.5\n50,{resolved.total_steps // 2},123.44\n")
+    run.resources_csv.write_text("wall_s,step,steps_per_second\n1,5000,1280.0\n")
+    return tmp_path
+
+
+def status(**phases: str) -> dict[str, Any]:
+    """`prepare=`, `train_0=`, …: a phase each."""
+    names = {key: f"wf.{key}" if "_" not in key else "wf.runs({1}:{1}).{0}".format(*key.split("_")) for key in phases}
+    nodes = {
+        key: {"name": names[key], "type": "Retry", "phase": phase, "startedAt": "2026-11-21T12:00:00Z"} for key, phase in phases.items()
+    }
+    return {"phase": "Running", "nodes": nodes}
+
+
+def show(out: io.StringIO, layout: Layout, resolved: Resolved, directory: Path | None, *statuses: dict[str, Any]) -> str:
+    view = ProgressView(workflow="wf", layout=layout, resolved=resolved, directory=directory, out=out)
+    for one in statuses:
+        view.update(one)
+        view._draw_now()
+    with view:
+        pass
+    return out.getvalue()
+
+
+def last_table(written: str) -> list[str]:
+    """The lines of the last drawing, as they stand on the screen."""
+    drawn = written.rsplit("\x1b[J", 1)[-1]
+    return [ESCAPE.sub("", line) for line in drawn.splitlines()]
+
+
+def test_a_terminal_shows_a_table(layout: Layout, resolved: Resolved, directory: Path) -> None:
+    written = show(Terminal(), layout, resolved, directory, status(prepare="Succeeded", train_0="Running", train_1="Pending"))
+    lines = last_table(written)
+    assert len(lines) == 5 and lines[0].startswith("  ✔ prepare")
+    assert lines[1].startswith("  run 0  ● train  ━━━━━━━━━━━━━━  50 %  return 123.4  1,280 steps/s  0:10 left")
+    assert lines[2].startswith("  run 1  ◌ train  ○ evaluate  ○ play") and lines[3].startswith("  run 2  ○ train")
+    assert lines[4] == "  ○ average  ○ plot-average  ○ report"
+
+
+def test_the_table_is_drawn_in_place(layout: Layout, resolved: Resolved, directory: Path) -> None:
+    written = show(Terminal(), layout, resolved, directory, status(prepare="Running"), status(prepare="Succeeded"))
+    assert written.count("\x1b[5F\x1b[J") >= 2 and "✔ prepare" in last_table(written)[0]
+
+
+def test_a_message_stays_above_the_table(layout: Layout, resolved: Resolved) -> None:
+    out = Terminal()
+    view = ProgressView(workflow="wf", layout=layout, resolved=resolved, directory=None, out=out)
+    view._draw_now()
+    view.say("the server is away")
+    view._draw_now()
+    assert "\x1b[5F\x1b[Jthe server is away\n  ○ prepare" in ESCAPE.sub(
+        lambda found: found[0] if found[0][-1] in "FJ" else "", out.getvalue()
+    )
+
+
+def test_no_colour_when_a_person_wants_none(layout: Layout, resolved: Resolved, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[36m" not in show(Terminal(), layout, resolved, None, status(prepare="Running"))
+
+
+def test_narrow_and_low_terminals(layout: Layout, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("LINES", "12")
+    many = resolve("ppo", {"runs": "200"})
+    lines = last_table(show(Terminal(), layout, many, directory, status(train_150="Running", train_3="Failed")))
+    assert len(lines) <= 11 and max(map(len, lines)) <= 40
+    assert any(line.startswith("  run 150") for line in lines) and any(line.startswith("  run   3") for line in lines)
+    assert any("more runs" in line for line in lines)
+
+
+def test_elsewhere_one_line_for_each_change(layout: Layout, resolved: Resolved, directory: Path) -> None:
+    first, second = status(prepare="Succeeded", train_0="Running"), status(prepare="Succeeded", train_0="Succeeded")
+    written = show(io.StringIO(), layout, resolved, directory, first, first, first, second)
+    assert [line.split("  ", 1)[1] for line in written.splitlines()] == [
+        "prepare succeeded",
+        "run 0  train started",
+        "run 0  train succeeded",
+    ]
+    assert "\x1b" not in written
+
+
+def test_elsewhere_a_training_does_not_flood(layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.progress_view.SAY_AFTER_S", 0.0)
+    running = status(train_0="Running")
+    written = show(io.StringIO(), layout, resolved, directory, *[running] * 20)
+    assert len(written.splitlines()) == 2
+    assert "run 0  train  50 %  return 123.4  1,280 steps/s" in written
+
+
+def test_a_finished_run_needs_no_names_on_a_narrow_terminal(
+    layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    phases = {"train_0": "Succeeded", "evaluate_0": "Succeeded", "play_0": "Running", "plot-training_0": "Failed"}
+    monkeypatch.setenv("COLUMNS", "70")
+    narrow = last_table(show(Terminal(), layout, resolved, directory, status(**phases)))
+    assert narrow[1] == "  run 0  ✔ train  return 123.4  ✔  ● play  ✘ plot-training  ○"
+    monkeypatch.setenv("COLUMNS", "120")
+    wide = last_table(show(Terminal(), layout, resolved, directory, status(**phases)))
+    assert wide[1] == "  run 0  ✔ train  return 123.4  ✔ evaluate  ● play  ✘ plot-training  ○ plot-evaluation"
+
+
+def test_without_files_only_states(layout: Layout, resolved: Resolved, tmp_path: Path) -> None:
+    for directory in (None, tmp_path / "nowhere"):
+        lines = last_table(show(Terminal(), layout, resolved, directory, status(train_0="Running")))
+        assert "● train" in lines[1] and "return" not in lines[1]
+
+
+def test_damaged_files_do_not_end_the_view(layout: Layout, resolved: Resolved, directory: Path) -> None:
+    ExperimentDirectory(directory).run(0).train_csv.write_bytes(b"epoch,step,return_mean\n1,\xff\xfe,x\n")
+    assert "● train" in last_table(show(Terminal(), layout, resolved, directory, status(train_0="Running")))[1]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (31.4, "0:31"), (725, "12:05"), (10800, "3:00:00"), (-1, "0:00")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (11520, "3 h 12 min")])
+def test_duration(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,204 @@
+"""`python -m workflows.submit`: what it refuses, and that nothing is written or sent; what it shows; its start-up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from config.resolve import parameters
+from workflows import manifest as manifests
+from workflows import submit
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test works in a folder of its own, without an Argo Server."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("ARGO_")]:
+        monkeypatch.delenv(name)
+
+
+def files(folder: Path = Path()) -> list[str]:
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+REFUSED: list[tuple[Sequence[str], str]] = [
+    ((), "which algorithm? known: ppo"),
+    (("pppo",), "unknown algorithm 'pppo'; did you mean 'ppo'?"),
+    (("ppo", "-p", "rnus=3"), "unknown parameter 'rnus'; did you mean 'runs'?"),
+    (("ppo", "-p", "game=brekout"), "unknown game 'brekout'; did you mean 'breakout'?"),
+    (("ppo", "-p", "runs=0"), "parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256"),
+    (("ppo", "-p", "runs=1e3"), "parameter 'runs' cannot be '1e3'"),
+    (("ppo", "-p", "runs="), "empty value for 'runs'"),
+    (("ppo", "-p", "runs"), "-p 'runs' has no value"),
+    (("ppo", "-p", "runs=1", "-p", "runs=2"), "parameter 'runs' is given twice"),
+    (("ppo", "runs=3"), "unknown argument 'runs=3'; did you mean -p runs=3?"),
+    (("ppo", "--dryrun"), "unknown argument '--dryrun'"),
+    (("ppo", "-p", "game={{workflow.name}}"), "braces are not allowed"),
+    (("ppo", "-p", "game={{=1+1}}"), "braces are not allowed"),
+    (("ppo", "-p", "game=breakout; rm -rf /"), "unknown game 'breakout; rm -rf /'"),
+    (("ppo", "-p", "game=$(id)"), "unknown game '$(id)'"),
+    (("ppo", "-p", "game=a\nb"), "control characters are not allowed"),
+    (("ppo", "-p", "outdir=../../etc"), "parameter 'outdir' cannot be '../../etc'"),
+    (("ppo", "-p", "outdir=/storage/../etc"), "parameter 'outdir' cannot be '/storage/../etc'"),
+    (("ppo", "-p", "outdir=/storage"), "parameter 'outdir' cannot be"),
+    (("ppo", "-p", "outdir="), "empty value for 'outdir'"),
+    (("ppo", "-p", "outdir=/etc/hostname/x"), "/etc/hostname is no directory"),
+    (("ppo", "-p", "outdir=results/x", "--storage", "elsewhere"), "parameter 'outdir' cannot be 'results/x'; allowed: a directory below"),
+    (("ppo", "-p", "min_runs=2"), "parameter 'min_runs' cannot be 2; allowed: at most runs, 1"),
+    (("ppo", "-p", "device=cuda", "-p", "gpus=0"), "parameter 'device' cannot be 'cuda' with gpus=0"),
+    (("ppo", "--deadline", "1e3"), "cannot be '1e3'; allowed: an integer from 1"),
+    (("ppo", "--deadline", "0"), "cannot be '0'; allowed: an integer from 1"),
+    (("ppo", "--name", "My_Name"), "--name cannot be 'My_Name'"),
+    (("ppo", "--name", "x" * 64), "--name cannot be"),
+    (("ppo", "--local", "--argo"), "not allowed with argument --local"),
+    (("ppo", "--list", "--dry-run"), "not allowed with argument"),
+    (("ppo", "--argo"), "--argo needs an Argo Server: set ARGO_SERVER"),
+    (("ppo", "--detach"), "--detach needs an Argo Server"),
+    (("--follow", "ppo-1"), "--follow needs an Argo Server"),
+    (("ppo", "--cluster", "missing.yaml"), "cannot read missing.yaml"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[" ".join(arguments)[:40] or "nothing" for arguments, _ in REFUSED])
+def test_refused(arguments: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and said in shown.err
+    assert shown.err.startswith("refused: ") and shown.err.count("\n") == 1, "one line"
+    assert files() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["claim: !!python/object:os.system x", "a: &x [1]\nclaim: *x", "claim: a\nclaim: b", "claims: x", "gpu: {limits: {memory: lots}}"],
+)
+def test_hostile_cluster_settings(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cluster.yaml").write_text(text)
+    assert submit.main(["ppo", "--cluster", "cluster.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("refused: cluster.yaml")
+    assert files() == ["cluster.yaml"]
+
+
+def test_cuda_without_a_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.preflight.CUDA_PROBE", "raise SystemExit(1)")
+    assert submit.main(["ppo", "-p", "device=cuda"]) == 2
+    assert "parameter 'device' cannot be 'cuda' on this machine" in capsys.readouterr().err
+    assert files() == []
+
+
+def test_a_full_directory(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workflows.preflight.SMALLEST_FREE_BYTES", 2**62)
+    assert submit.main(["ppo", "-p", "outdir=results/x"]) == 2
+    assert "MiB are free there" in capsys.readouterr().err
+    assert files() == []
+
+
+def test_a_directory_that_is_not_writable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "results").mkdir(mode=0o555)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)  # root may write everywhere
+    try:
+        assert submit.main(["ppo", "-p", "outdir=results/x"]) == 2
+    finally:
+        os.seteuid(before)
+    assert "is not writable for user" in capsys.readouterr().err
+    assert files() == ["results"]
+
+
+def test_manifest_is_the_committed_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main(["ppo", "--manifest"]) == 0
+    assert capsys.readouterr().out == (manifests.FOLDER / "ppo.yaml").read_text()
+
+
+def test_manifest_with_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.yaml").write_text("gpu_image: mine:2\nparallelism: 3\n")
+    arguments = ["ppo", "--manifest", "--cluster", "own.yaml", "-p", "game=ALE/Pong-v5", "--name", "pong", "--deadline", "60"]
+    assert submit.main(arguments) == 0
+    printed = manifests.load(capsys.readouterr().out)
+    values = {one["name"]: one["value"] for one in printed["spec"]["arguments"]["parameters"]}
+    assert (values["game"], values["outdir"], values["gpu_image"]) == ("ALE/Pong-v5", "/storage/ppo-pong", "mine:2")
+    assert printed["metadata"] == {"name": "pong"} and printed["spec"]["activeDeadlineSeconds"] == 60
+
+
+def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main(["ppo", "-p", "game=cartpole", "-p", "runs=3", "-p", "epochs=196", "-p", "outdir=results/x", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "this machine" in shown and "3 x 196 epochs x 256 steps = 3 x 50,176 steps" in shown
+    assert "prepare, 3 x (train, evaluate, play, plot-training, plot-evaluation), average, plot-average, report" in shown
+    assert "  * runs " in shown and "    seed " in shown and "directory    results/x" in shown
+    assert files() == []
+
+
+def test_list_and_help_name_every_parameter(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--list"], ["ppo", "--list"], ["ppo", "--help"]):
+        assert submit.main(arguments) == 0
+        shown = capsys.readouterr().out
+        for info in parameters("ppo"):
+            assert f"\n  {info.name} " in shown and info.help.split()[0] in shown
+    assert submit.main(["--list"]) == 0
+    assert "space_invaders" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "storage", "outdir", "directory"),
+    [
+        (None, "storage", "/storage/ppo-cartpole", "storage/ppo-cartpole"),
+        ("/storage/a/b", "storage", "/storage/a/b", "storage/a/b"),
+        ("results/x", "results", "/storage/x", "results/x"),
+        ("x", ".", "/storage/x", "x"),
+        ("results/deep/x/", "results/deep", "/storage/x", "results/deep/x"),
+    ],
+)
+def test_where_the_results_go(given: str | None, storage: str, outdir: str, directory: str, tmp_path: Path) -> None:
+    options = submit._parse(["ppo", *(["-p", f"outdir={given}"] if given else [])])
+    submission = submit._checked(options, submit.load_cluster(None), local=True)
+    assert submission.place is not None
+    assert submission.place.storage == (tmp_path / storage).resolve()
+    assert submission.place.outdir == outdir == submission.resolved.experiment.outdir
+    assert submission.place.directory == Path(directory)
+    values = {one["name"]: one["value"] for one in submission.manifest["spec"]["arguments"]["parameters"]}
+    assert values["outdir"] == outdir
+
+
+def test_a_storage_folder_of_ones_own(tmp_path: Path) -> None:
+    options = submit._parse(["ppo", "--storage", "disk", "-p", "outdir=disk/a/x"])
+    submission = submit._checked(options, submit.load_cluster(None), local=True)
+    assert submission.place is not None and submission.place.outdir == "/storage/a/x"
+    assert submission.place.storage == tmp_path.resolve() / "disk"
+
+
+@pytest.mark.parametrize(
+    ("game", "label"),
+    [("cartpole", "cartpole"), ("ALE/Pong-v5", "pong"), ("Blackjack-v1", "blackjack-v1"), ("pkg.mod:My_Game", "pkg-mod-my-game")],
+)
+def test_name_and_directory_from_the_game(game: str, label: str) -> None:
+    submission = submit._checked(submit._parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=True)
+    assert submission.name.startswith(f"ppo-{label}-") and submit.NAME.fullmatch(submission.name)
+    assert submission.resolved.experiment.outdir == f"/storage/ppo-{label}"
+
+
+def test_start_up_is_light(tmp_path: Path) -> None:
+    """The check of a request imports neither Hera (1.3 s) nor torch nor pandas."""
+    code = "import sys; from workflows import submit; submit.main(['ppo', '--dry-run']); print(*sys.modules)"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    loaded = set(ended.stdout.splitlines()[-1].split())
+    assert not loaded & {"hera", "torch", "pandas", "requests", "gymnasium", "pydantic", "matplotlib", "scipy"}
+
+
+def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m workflows.submit --list | head -1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")

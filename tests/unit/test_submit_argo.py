@@ -1,0 +1,161 @@
+"""`workflows.submit` through an Argo Server, from the request to the exit code, against a real HTTP server on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_argo import NAMESPACE, LoopbackArgo
+
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.status import Status, write_status
+from workflows import on_cluster, submit
+
+# Hera 7.1 itself calls pydantic's deprecated `json`.
+pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
+ROOT = Path(__file__).parents[2]
+SHORT = ("ppo", "-p", "game=cartpole", "-p", "runs=2", "-p", "epochs=100", "--name", "ppo-1")
+
+
+@pytest.fixture
+def argo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackArgo]:
+    with LoopbackArgo().running() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(on_cluster, "POLL_S", 0.02)
+        monkeypatch.chdir(tmp_path)
+        yield server
+
+
+def status(phase: str, message: str = "", **phases: str) -> dict[str, Any]:
+    nodes = {
+        name: {
+            "id": name, "name": f"ppo-1.{name}" if "_" not in name else "ppo-1.runs({1}:{1}).{0}".format(*name.split("_")),
+            "displayName": name, "type": "Retry", "phase": of_node, "message": "main: Error (exit code 3)" if of_node == "Failed" else "",
+            "startedAt": "2026-11-21T12:00:00Z",
+        }
+        for name, of_node in phases.items()
+    }  # fmt: skip
+    times = {"startedAt": "2026-11-21T12:00:00Z", "finishedAt": "2026-11-21T12:01:12Z"}
+    return {"phase": phase, "message": message, "nodes": nodes, **times}
+
+
+def test_submit_and_follow_to_success(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    argo.statuses = [
+        {},
+        status("Running", prepare="Running"),
+        status("Running", prepare="Succeeded", train_0="Running"),
+        status("Succeeded"),
+    ]
+    assert submit.main(SHORT) == 0
+    first, *_, last_but_one, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("Submitted ppo-1 to http://127.0.0.1:") and f"namespace {NAMESPACE}" in first and "cartpole" in first
+    assert last_but_one == "Succeeded in 1 min 12 s" and "/storage/ppo-cartpole/report.html" in last
+    values = {one["name"]: one["value"] for one in argo.workflows["ppo-1"]["spec"]["arguments"]["parameters"]}
+    assert (values["runs"], values["outdir"], values["gpu_image"]) == (
+        "2",
+        "/storage/ppo-cartpole",
+        values["cpu_image"].replace("-cpu", "-gpu"),
+    )
+
+
+def test_a_failed_workflow(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    argo.statuses = [status("Failed", "child failed", train_1="Failed")]
+    assert submit.main(SHORT) == 1
+    shown = capsys.readouterr().out
+    assert "Failed after 1 min 12 s: child failed" in shown and "run 1 train failed: main: Error (exit code 3)" in shown
+
+
+def test_reasons_from_storage_that_is_mounted_here(argo: LoopbackArgo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ExperimentDirectory(tmp_path / "nfs/ppo-cartpole").run(1)
+    run.status.mkdir(parents=True)
+    run.logs.mkdir()
+    (run.logs / "train.log").write_text("…")
+    reason = "loss is not finite at step 512"
+    write_status(run.status / "train.json", Status(task="train", state="failed", started="", exit_code=3, reason=reason))
+    argo.statuses = [status("Failed", train_1="Failed")]
+    assert submit.main([*SHORT, "--storage", "nfs"]) == 1
+    shown = capsys.readouterr().out
+    assert f"run 1 train failed: {reason} (main: Error (exit code 3)); log: nfs/ppo-cartpole/runs/1/logs/train.log" in shown
+    assert shown.splitlines()[-1] == "Results: nfs/ppo-cartpole"
+
+
+def test_detach(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main([*SHORT, "--detach"]) == 0
+    assert "python -m workflows.submit --follow ppo-1" in capsys.readouterr().out
+    assert [method for method, _, _ in argo.requests] == ["POST"]
+
+
+def test_follow_again(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    submit.main([*SHORT, "--detach"])
+    argo.statuses = [status("Running", train_1="Running"), status("Error", "it went wrong")]
+    assert submit.main(["--follow", "ppo-1"]) == 1
+    shown = capsys.readouterr().out
+    assert "Following ppo-1" in shown and "run 1  train started" in shown and "Error after 1 min 12 s: it went wrong" in shown
+
+
+def test_follow_what_is_not_ours(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    argo.workflows["hello"] = {
+        "metadata": {"name": "hello"},
+        "spec": {"entrypoint": "x", "templates": [{"name": "x", "container": {"image": "a"}}]},
+    }
+    assert submit.main(["--follow", "hello"]) == 2
+    assert "is no experiment of this program" in capsys.readouterr().err
+    assert submit.main(["--follow", "nothing"]) == 2
+    assert "not found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("-p", "rnus=1"), ("-p", "outdir=results/x"), ("-p", "outdir=/etc/x"), ("-p", "game={{workflow.name}}"), ("--name", "ppo-0")],
+)
+def test_refused_before_anything_is_sent(argo: LoopbackArgo, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    argo.workflows["ppo-0"] = {}
+    assert submit.main(["ppo", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.err.startswith("refused: ") and shown.err.count("\n") == 1 and shown.out == ""
+    assert list(argo.workflows) == ["ppo-0"] and (argo.requests == [] or "ppo-0" in arguments)
+
+
+def test_local_ignores_the_server(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit.main(["ppo", "--local", "--dry-run"]) == 0
+    assert "this machine" in capsys.readouterr().out
+    assert submit.main(["ppo", "--dry-run"]) == 0
+    assert "Argo Server http://127.0.0.1" in capsys.readouterr().out
+    assert argo.requests == []
+
+
+def test_a_server_that_is_away_while_following(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.server.PAUSE_S", 0.02)
+    argo.statuses = [status("Succeeded")]
+    submit.main([*SHORT, "--detach"])
+    argo.broken = [0, 503]
+    assert submit.main(["--follow", "ppo-1"]) == 0
+    assert "trying again" in capsys.readouterr().out
+
+
+def test_interrupting_stops_only_the_following(argo: LoopbackArgo, tmp_path: Path) -> None:
+    argo.statuses = [status("Running", prepare="Running")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "workflows.submit", *SHORT], cwd=tmp_path, env=environment,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    with process:
+        for line in process.stdout:
+            if "prepare started" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        shown, error = process.communicate(timeout=20)
+    assert process.returncode == 130 and error == ""
+    assert "--follow ppo-1" in shown and f"argo stop ppo-1 -n {NAMESPACE}" in shown
+    assert {method for method, _, _ in argo.requests} == {"POST", "GET"} and len(argo.bodies) == 1

@@ -1,0 +1,108 @@
+"""The table of tasks from Argo's nodes: names, retries, loops, skipped and missing nodes, as a real controller writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.cluster import load_cluster
+from workflows.manifest import rendered
+from workflows.tasks import Experiment, Layout, read_tasks
+
+START, END = "2026-11-21T12:00:00Z", "2026-11-21T12:00:07Z"
+
+
+@pytest.fixture(scope="module")
+def layout() -> Layout:
+    return Layout.of(rendered("ppo", load_cluster()))
+
+
+def node(name: str, kind: str, phase: str, **more: Any) -> dict[str, Any]:
+    times = {"startedAt": START} | ({"finishedAt": END} if phase not in ("Pending", "Running") else {})
+    return {"id": name, "name": name, "displayName": name.rsplit(".", 1)[-1], "type": kind, "phase": phase, **times, **more}
+
+
+def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) -> Experiment:
+    return read_tasks({"phase": "Running", "nodes": {one["id"]: one for one in nodes}, **status}, "wf", layout, runs)
+
+
+def test_layout_is_that_of_the_manifest(layout: Layout) -> None:
+    assert layout.outside == ("prepare", "average", "plot-average") and layout.exit_handler == "report" and layout.loop == "runs"
+    assert layout.inside == ("train", "evaluate", "play", "plot-training", "plot-evaluation")
+
+
+def test_before_the_controller_has_seen_it(layout: Layout) -> None:
+    tasks = read_tasks({}, "wf", layout, 2)
+    assert (
+        tasks.phase == "Pending" and list(tasks.runs) == [0, 1] and list(tasks.outside) == ["prepare", "average", "plot-average", "report"]
+    )
+    assert {task.state for run in tasks.runs.values() for task in run.values()} == {"waiting"}
+
+
+def test_a_run_in_the_middle(layout: Layout) -> None:
+    tasks = table(
+        layout,
+        node("wf", "DAG", "Running"),
+        node("wf.prepare", "Retry", "Succeeded"),
+        node("wf.prepare(0)", "Pod", "Succeeded"),
+        node("wf.runs", "TaskGroup", "Running"),
+        node("wf.runs(0:0)", "DAG", "Running"),
+        node("wf.runs(0:0).train", "Retry", "Succeeded"),
+        node("wf.runs(0:0).train(0)", "Pod", "Error", message="pod deleted"),
+        node("wf.runs(0:0).train(1)", "Pod", "Succeeded"),
+        node("wf.runs(0:0).evaluate", "Skipped", "Skipped", message='when \'"false" == "true"\' evaluated false'),
+        node("wf.runs(0:0).plot-evaluation", "Skipped", "Omitted", message="omitted: depends condition not met"),
+        node("wf.runs(1:1)", "DAG", "Running"),
+        node("wf.runs(1:1).train", "Retry", "Running"),
+        node("wf.runs(1:1).train(0)", "Pod", "Pending", message="Unschedulable: 0/1 nodes\n are available: insufficient nvidia.com/gpu"),
+        runs=3,
+    )
+    assert tasks.outside["prepare"].state == "succeeded" and tasks.outside["prepare"].duration_s == 7
+    train = tasks.runs[0]["train"]
+    assert (train.state, train.attempt, tasks.runs[0]["evaluate"].state, tasks.runs[0]["plot-evaluation"].state) == (
+        "succeeded", 2, "skipped", "omitted",
+    )  # fmt: skip
+    pending = tasks.runs[1]["train"]
+    assert (pending.state, pending.message) == ("pending", "Unschedulable: 0/1 nodes are available: insufficient nvidia.com/gpu")
+    assert list(tasks.runs) == [0, 1, 2] and tasks.runs[2]["train"].state == "waiting"
+    assert list(tasks.failed()) == []
+
+
+def test_between_two_attempts(layout: Layout) -> None:
+    tasks = table(
+        layout,
+        node("wf.runs(0:0).train", "Retry", "Running", message="Backoff for 5 seconds"),
+        node("wf.runs(0:0).train(0)", "Pod", "Failed", message="main: Error (exit code 75)"),
+    )
+    assert tasks.runs[0]["train"].state == "pending" and "exit code 75" in tasks.runs[0]["train"].message
+
+
+def test_failures_are_named_with_their_run(layout: Layout) -> None:
+    tasks = table(
+        layout,
+        node("wf.runs(2:2).train", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
+        node("wf.runs(2:2).train(0)", "Pod", "Failed", message="main: Error (exit code 3)"),
+        node("wf.onExit", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
+        node("wf.onExit(0)", "Pod", "Failed", message="main: Error (exit code 5)"),
+        phase="Failed",
+    )
+    assert [(run, task.name, task.message) for run, task in tasks.failed()] == [
+        (None, "report", "main: Error (exit code 5)"),
+        (2, "train", "main: Error (exit code 3)"),
+    ]
+
+
+def test_what_a_stage_of_several_pods_adds_is_below_train(layout: Layout) -> None:
+    tasks = table(
+        layout,
+        node("wf.runs(0:0).train", "DAG", "Running"),
+        node("wf.runs(0:0).train.learner", "Retry", "Running"),
+        node("wf.runs(0:0).train.actors(0:0)", "Retry", "Failed"),
+    )
+    assert tasks.runs[0]["train"].state == "running" and list(tasks.failed()) == []
+
+
+def test_the_workflow_of_another_name_is_not_mixed_in(layout: Layout) -> None:
+    tasks = table(layout, node("wf2.prepare", "Retry", "Failed"), node("wf", "DAG", "Failed"))
+    assert list(tasks.failed()) == []
