@@ -1,0 +1,111 @@
+"""`python -m workflows.local FILE.yaml -p name=value --status FILE.json`: run a manifest on this machine.
+
+Exit codes: 0 the workflow Succeeded, 1 it Failed or is in Error, 2 refused before anything ran, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from config.errors import BadInput, ExperimentError
+from workflows.local.engine import run
+from workflows.local.manifest import read
+from workflows.local.status import Node, WorkflowStatus
+
+SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+SHOWN_TYPES = ("Pod", "Skipped")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, run, print one line for every pod that starts and ends; returns the exit code."""
+    options = _parser().parse_args(argv)
+    printer = _Printer(options.status)
+    try:
+        parameters = dict(_parameter(text) for text in options.parameters)
+        status = run(
+            read(options.file), parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
+            logs=options.logs, on_change=printer.changed, notice=printer.notice,
+        )  # fmt: skip
+    except BadInput as error:
+        print(f"refused: {error}", file=sys.stderr)
+        return REFUSED
+    except (ExperimentError, OSError) as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return FAILED
+    printer.write(status)
+    print(f"{status.name}: {status.phase}{f': {status.message}' if status.message else ''}", flush=True)
+    if status.interrupted:
+        return INTERRUPTED
+    return SUCCEEDED if status.phase == "Succeeded" else FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m workflows.local", description="Run an Argo Workflow manifest on this machine, without a cluster."
+    )
+    parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the workflow")
+    parser.add_argument(
+        "-p", dest="parameters", action="append", default=[], metavar="NAME=VALUE", help="a workflow parameter; may be repeated"
+    )
+    parser.add_argument("--name", help="name of the workflow (default: the manifest's)")
+    parser.add_argument(
+        "--status", type=Path, metavar="FILE.json", help="keep the status there, as Argo's status.nodes, also while it runs"
+    )
+    parser.add_argument("--storage", type=Path, default=Path("storage"), help="folder of the storage claim (default: storage)")
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="folder for one log file per pod (default: pods print here)")
+    parser.add_argument("--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped")
+    return parser
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise BadInput(f"-p {text!r}: NAME=VALUE is expected")
+    return name, value
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: a positive number of seconds is expected")
+    return seconds
+
+
+class _Printer:
+    """One line for every change of a pod's phase, and the status file."""
+
+    def __init__(self, status_file: Path | None) -> None:
+        self.status_file = status_file
+        self.shown: dict[str, str] = {}
+
+    def notice(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def changed(self, status: WorkflowStatus) -> None:
+        for node in list(status.nodes.values()):
+            if node.type in SHOWN_TYPES and node.phase != "Pending" and self.shown.get(node.id) != node.phase:
+                self.shown[node.id] = node.phase
+                print(self.line(node), flush=True)
+        self.write(status)
+
+    def line(self, node: Node) -> str:
+        lasted = f" {node.duration_s:.1f} s" if node.ended and node.type == "Pod" else ""
+        return f"{node.name}: {node.phase}{lasted}{f': {node.message}' if node.message else ''}"
+
+    def write(self, status: WorkflowStatus) -> None:
+        """Whole or not at all: a reader never sees half a file."""
+        if self.status_file is None:
+            return
+        handle, name = tempfile.mkstemp(dir=self.status_file.absolute().parent, prefix=f".{self.status_file.name}-")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(status.as_dict(), file, indent=1)
+        Path(name).replace(self.status_file)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

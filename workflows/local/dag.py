@@ -1,0 +1,218 @@
+"""A DAG: every task waits for the tasks it names, then runs, is skipped, or is omitted.
+
+Source: Argo `workflow/controller/dag.go`. Differences from its loop over a stored state: here every task is a coroutine that waits for
+the others' ends. An output that will never exist makes the controller wait for ever; here it is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from workflows.local.depends import dependencies_of, is_satisfied, logic_of, results_of
+from workflows.local.errors import ConditionError, MissingTag, WorkflowError
+from workflows.local.govaluate import should_execute
+from workflows.local.loops import expand_task, is_loop
+from workflows.local.run_state import State
+from workflows.local.scope import Document, dag_outputs, exported, mark_absent, of_node
+from workflows.local.slots import Limit
+from workflows.local.status import Node
+from workflows.local.tags import STRICT_TASKS, Values, replace
+from workflows.local.templates import Call, execute
+
+
+class Dag:
+    """One execution of a DAG template whose tags are replaced."""
+
+    def __init__(self, state: State, template: Document, call: Call) -> None:
+        self.state, self.template, self.call = state, template, call
+        self.tasks: dict[str, Document] = {task["name"]: task for task in template["dag"]["tasks"]}
+        self.ended = {name: asyncio.Event() for name in self.tasks}
+        self.nodes: dict[str, Node] = {}
+        self.limit = Limit(template.get("parallelism"))
+        self.inputs = {
+            f"inputs.parameters.{parameter['name']}": str(parameter["value"])
+            for parameter in (template.get("inputs") or {}).get("parameters") or []
+        }
+
+    async def run(self) -> Node:
+        """The DAG's ended node."""
+        call, state = self.call, self.state
+        self.node = state.add(call.name, "DAG", call.template, "Running", boundary=call.boundary, display=call.display)
+        self.node.inputs = {name.removeprefix("inputs.parameters."): value for name, value in self.inputs.items()}
+        async with asyncio.TaskGroup() as group:
+            for name in self.tasks:
+                group.create_task(self._run_task(name))
+        phase, message = self._phase(), None
+        if phase == "Succeeded":
+            phase, message = self._set_outputs()
+        return state.mark(self.node, phase, message)
+
+    async def _run_task(self, name: str) -> None:
+        task = self.tasks[name]
+        for dependency in dependencies_of(task):
+            await self.ended[dependency].wait()
+        self.nodes[name] = await self._decide(name, task)
+        self.ended[name].set()
+
+    async def _decide(self, name: str, task: Document) -> Node:
+        """Omit, resolve, expand, run."""
+        try:
+            if not self._depends(task):
+                return self._skipped(name, task, "Omitted", "omitted: depends condition not met")
+            resolved = self._resolved(task)
+            expanded = expand_task(resolved, self._values(task))
+        except MissingTag as error:
+            return self._skipped(name, task, "Error", self._would_hang(task, error))
+        except WorkflowError as error:
+            return self._skipped(name, task, "Error", str(error))
+        if not is_loop(task):
+            return await self._one(expanded[0], task, self._parents(task))
+        if not expanded:
+            return self._skipped(name, task, "Skipped", "Skipped, empty params")
+        return await self._group(name, task, expanded)
+
+    def _would_hang(self, task: Document, error: MissingTag) -> str:
+        producer = error.tag.strip().split(".")[1] if "." in error.tag else error.tag
+        node = self.nodes.get(producer)
+        state = f"task {producer!r} is {node.phase} and has no such value" if node else "there is no such value"
+        return (
+            f"{{{{{error.tag}}}}} will never have a value: {state}; Argo's controller would wait for ever (argoproj/argo-workflows#16982)"
+        )
+
+    def _depends(self, task: Document) -> bool:
+        logic = logic_of(task, lambda name: self.tasks[name])
+        if not logic:
+            return True
+        results = {name: results_of(self.nodes[name].phase, self._children_phases(name)) for name in dependencies_of(task)}
+        return is_satisfied(logic, results)
+
+    def _children_phases(self, name: str) -> list[str]:
+        node = self.nodes[name]
+        return [self.state.status.nodes[child].phase for child in node.children] if node.type == "TaskGroup" else []
+
+    def _resolved(self, task: Document) -> Document:
+        """The task with its ancestors' outputs; if its `when` is false nothing else is resolved."""
+        values = self._values(task)
+        when = task.get("when")
+        if when:
+            when = replace(when, values, strict=STRICT_TASKS)
+            try:
+                if not should_execute(when):
+                    return {**task, "when": when}
+            except ConditionError:
+                if not is_loop(task):
+                    raise
+        return dict(replace(mark_absent(task, values), values, strict=STRICT_TASKS))
+
+    def _values(self, task: Document) -> Values:
+        ancestors: dict[str, str | None] = {}
+        for name in sorted(self._ancestors(task), key=lambda name: self.nodes[name].finished or self.nodes[name].started):
+            ancestors |= self._tags_of(name)
+        return {**self.state.values(), **self.inputs, **ancestors}
+
+    def _ancestors(self, task: Document) -> set[str]:
+        found: set[str] = set()
+        waiting = dependencies_of(task)
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += dependencies_of(self.tasks[name])
+        return found
+
+    def _tags_of(self, name: str) -> dict[str, str | None]:
+        node, nodes = self.nodes[name], self.state.status.nodes
+        loop = [nodes[child] for child in node.children] if node.type == "TaskGroup" else None
+        last = nodes[node.children[-1]] if node.type == "Retry" and node.children else node
+        template = self.state.manifest.templates.get(str(self.tasks[name]["template"])) or {}
+        return of_node(name, node, last, template, loop)
+
+    async def _group(self, name: str, task: Document, expanded: list[Document]) -> Node:
+        group = self.state.add(f"{self.node.name}.{name}", "TaskGroup", task["template"], "Running", boundary=self.node.id)
+        self.state.connect(self._parents(task), group)
+        async with asyncio.TaskGroup() as running:
+            items = [running.create_task(self._one(item, task, [group.id])) for item in expanded]
+        failed = [item.result().phase for item in items if item.result().failed]
+        return self.state.mark(group, failed[-1] if failed else "Succeeded")
+
+    async def _one(self, task: Document, original: Document, parents: list[str]) -> Node:
+        """A task without a loop, or one item of a loop."""
+        name = f"{self.node.name}.{task['name']}"
+        try:
+            if not should_execute(task.get("when") or ""):
+                return self._skipped(task["name"], original, "Skipped", f"when '{task['when']}' evaluated false", parents)
+        except ConditionError as error:
+            return self._skipped(task["name"], original, "Error", str(error), parents)
+        call = Call(
+            name=name, template=original["template"], arguments=(task.get("arguments") or {}).get("parameters") or [], task=task["name"],
+            boundary=self.node.id, on_exit=self.call.on_exit, limit=self.limit,
+        )  # fmt: skip
+        running = asyncio.ensure_future(execute(self.state, call))
+        running.add_done_callback(lambda _: None)
+        return await self._connected(running, name, parents)
+
+    async def _connected(self, running: asyncio.Future[Node], name: str, parents: list[str]) -> Node:
+        """Wait for a node; it is made at once, and its parents are connected when it is there."""
+        await asyncio.sleep(0)
+        for node in self.state.status.nodes.values():
+            if node.name == name:
+                self.state.connect(parents, node)
+                return await running
+        node = await running
+        self.state.connect(parents, node)
+        return node
+
+    def _skipped(self, name: str, task: Document, phase: str, message: str, parents: list[str] | None = None) -> Node:
+        node = self.state.add(f"{self.node.name}.{name}", "Skipped", task["template"], phase, boundary=self.node.id, message=message)
+        self.state.connect(self._parents(task) if parents is None else parents, node)
+        return node
+
+    def _parents(self, task: Document) -> list[str]:
+        """The DAG itself, or the last nodes of the tasks before."""
+        dependencies = dependencies_of(task)
+        return [node for name in dependencies for node in self._outbound(self.nodes[name])] if dependencies else [self.node.id]
+
+    def _outbound(self, node: Node) -> list[str]:
+        nodes = self.state.status.nodes
+        if node.type == "TaskGroup":
+            return [last for child in node.children for last in self._outbound(nodes[child])]
+        if node.type == "Retry":
+            return [node.children[-1]] if node.children else [node.id]
+        if node.type == "DAG":
+            inside = [inner for inner in nodes.values() if inner.boundary == node.id and not inner.children]
+            return [inner.id for inner in inside] or [node.id]
+        return [node.id]
+
+    def _phase(self) -> str:
+        """Of the whole DAG: that of the first failed target, in alphabetical order; a skipped target inherits from its branch."""
+        if self.state.shutdown is not None and self.state.shutdown.kind != "Deadline" and not self.call.on_exit:
+            return "Failed"
+        followed = {dependency for task in self.tasks.values() for dependency in dependencies_of(task)}
+        for name in sorted(set(self.tasks) - followed):
+            phase = self._branch_phase(name)
+            tolerated = self.tasks[name].get("continueOn") or {}
+            if (phase == "Failed" and not tolerated.get("failed")) or (phase == "Error" and not tolerated.get("error")):
+                return phase
+        return "Succeeded"
+
+    def _branch_phase(self, name: str) -> str:
+        node = self.nodes[name]
+        if node.phase not in ("Skipped", "Omitted"):
+            return node.phase
+        above = [self._branch_phase(dependency) for dependency in dependencies_of(self.tasks[name])]
+        failed = [phase for phase in above if phase in ("Failed", "Error")]
+        return failed[0] if failed else "Succeeded"
+
+    def _set_outputs(self) -> tuple[str, str | None]:
+        values: dict[str, Any] = {}
+        for name in self.tasks:
+            values |= self._tags_of(name)
+        try:
+            outputs = dag_outputs(self.template, {**self.inputs, **values})
+        except WorkflowError as error:
+            return "Error", str(error)
+        if outputs:
+            self.node.outputs = outputs
+            self.state.globals |= exported(self.template, outputs)
+        return "Succeeded", None

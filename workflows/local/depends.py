@@ -1,0 +1,77 @@
+"""`depends` and `dependencies`: which tasks must have ended, and how, before a task runs.
+
+Names are evaluated with `-` as `_`, as in Argo. A bare name means succeeded, skipped or daemoned, and what `continueOn` tolerates.
+Source: Argo `workflow/common/ancestry.go`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workflows.local.errors import ConditionError
+from workflows.local.expression import evaluate
+from workflows.local.expression_parser import ExpressionError
+
+RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
+REFERENCE = re.compile(r"([a-zA-Z0-9][-a-zA-Z0-9_]*)(?:\.([A-Z][A-Za-z]*))?")
+Task = Mapping[str, Any]
+
+
+def dependencies_of(task: Task) -> list[str]:
+    """The tasks that a task names, in order, without repetition."""
+    if task.get("depends"):
+        return list(dict.fromkeys(matched[1] for matched in REFERENCE.finditer(str(task["depends"]))))
+    return list(dict.fromkeys(task.get("dependencies") or []))
+
+
+def unknown_results(task: Task) -> list[tuple[str, str]]:
+    """(task, result) pairs in `depends` whose result does not exist."""
+    return [
+        (matched[1], matched[2])
+        for matched in REFERENCE.finditer(str(task.get("depends") or ""))
+        if matched[2] and matched[2] not in RESULTS
+    ]
+
+
+def logic_of(task: Task, find: Callable[[str], Task]) -> str:
+    """The condition with bare names spelt out; `find` gives a task by name."""
+    if not task.get("depends"):
+        return " && ".join(_expanded(name, find(name)) for name in task.get("dependencies") or [])
+    return REFERENCE.sub(lambda matched: matched[0] if matched[2] else _expanded(matched[1], find(matched[1])), str(task["depends"]))
+
+
+def is_satisfied(logic: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
+    """Evaluate a condition over the results of ended tasks; raises `ConditionError`."""
+    source = logic.replace("-", "_")
+    variables = {name.replace("-", "_"): dict(result) for name, result in results.items()}
+    try:
+        value = evaluate(source, variables)
+    except ExpressionError as error:
+        raise ConditionError(f"unable to evaluate expression '{source}': {error}") from None
+    if not isinstance(value, bool):
+        raise ConditionError(f"unable to evaluate expression '{source}': the result is no boolean")
+    return value
+
+
+def results_of(phase: str, children: list[str]) -> dict[str, bool]:
+    """What `depends` may ask about a task that ended in `phase`; children: the phases of a loop's items."""
+    return {
+        "Succeeded": phase == "Succeeded",
+        "Failed": phase == "Failed",
+        "Errored": phase == "Error",
+        "Skipped": phase == "Skipped",
+        "Omitted": phase == "Omitted",
+        "Daemoned": False,
+        "AnySucceeded": "Succeeded" in children,
+        "AllFailed": bool(children) and all(child == "Failed" for child in children),
+    }
+
+
+def _expanded(name: str, task: Task) -> str:
+    tolerated = task.get("continueOn") or {}
+    accepted = ["Succeeded", "Skipped", "Daemoned"]
+    accepted += ["Errored"] if tolerated.get("error") else []
+    accepted += ["Failed"] if tolerated.get("failed") else []
+    return "(" + " || ".join(f"{name}.{result}" for result in accepted) + ")"

@@ -1,0 +1,197 @@
+"""Runs a manifest on this machine, from the entry template to the exit handler."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from workflows.local.errors import InvalidSpec, WorkflowError
+from workflows.local.go_values import quote, to_json
+from workflows.local.manifest import Manifest, prepare
+from workflows.local.pod_spec import read_patch
+from workflows.local.processes import Processes
+from workflows.local.run_state import Shutdown, State
+from workflows.local.slots import Capacity, Limit, Slots, detect
+from workflows.local.status import WorkflowStatus, now
+from workflows.local.tags import replace
+from workflows.local.templates import Call, execute
+from workflows.local.validation import check
+
+REPEATED_WITHIN_S = 2.0
+"""Signals that come this soon after the first are the same wish: schedulers and terminals send several."""
+OnChange = Callable[[WorkflowStatus], None]
+
+
+def run(
+    manifest: dict[str, Any],
+    *,
+    parameters: Mapping[str, str] | None = None,
+    name: str | None = None,
+    storage: Path = Path("storage"),
+    capacity: Capacity | None = None,
+    deadline: float | None = None,
+    logs: Path | None = None,
+    on_change: OnChange | None = None,
+    notice: Callable[[str], None] | None = None,
+    stop: Callable[[Callable[[], None]], None] | None = None,
+) -> WorkflowStatus:
+    """Run a workflow to its end and return its final status.
+
+    parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its volume claim; capacity: default,
+    this machine's; deadline: seconds, instead of the manifest's; logs: a folder for `<pod>.log`, default the caller's own output;
+    on_change: called with the live status after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a
+    function that stops the workflow as `argo stop` does, to be called from any thread.
+
+    In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two seconds, kills the pods.
+    Raises `Refused` for manifests that this engine does not support and `BadInput` for wrong names, before anything is started.
+    """
+    prepared = prepare(manifest, parameters=parameters, name=name)
+    read_patches(prepared)
+    given = [value for value in (parameters or {}).values() if value]
+    engine = _Engine(prepared, storage, capacity or detect(), deadline, logs, on_change, notice or (lambda _: None), given)
+    return asyncio.run(engine.run(stop))
+
+
+def read_patches(manifest: Manifest) -> None:
+    """Refuse what a `podSpecPatch` may not change, as far as its text is known already; raises `Refused`."""
+    values = manifest.globals()
+    for holder in (manifest.spec, *manifest.templates.values()):
+        with contextlib.suppress(WorkflowError):  # a patch that Kubernetes would not take is the pod's error
+            if holder.get("podSpecPatch"):
+                read_patch(replace(holder["podSpecPatch"], values))
+
+
+class _Engine:
+    def __init__(
+        self, manifest: Manifest, storage: Path, capacity: Capacity, deadline: float | None, logs: Path | None,
+        on_change: OnChange | None, notice: Callable[[str], None], given: list[str],
+    ) -> None:  # fmt: skip
+        self.manifest, self.storage, self.capacity, self.logs = manifest, storage.absolute(), capacity, logs
+        self.on_change, self.notice, self.given = on_change, notice, given
+        self.status = WorkflowStatus(name=manifest.name, uid=manifest.uid)
+        declared = manifest.spec.get("activeDeadlineSeconds")
+        self.deadline_s = float(declared) if deadline is None and declared is not None else deadline
+        self.first_signal_s: float | None = None
+        self.announced = False
+
+    async def run(self, stop: Callable[[Callable[[], None]], None] | None) -> WorkflowStatus:
+        """Check, run, always clean up."""
+        try:
+            check(self.manifest)
+        except InvalidSpec as error:
+            self.status.phase, self.status.message, self.status.finished = "Failed", str(error), now()
+            self._announce()
+            return self.status
+        if self.manifest.accepted:
+            self.notice(f"without effect on one machine: {', '.join(self.manifest.accepted)}")
+        scratch = Path(tempfile.mkdtemp(prefix=f"{self.manifest.name}-"))
+        processes = Processes(scratch)
+        await processes.open()
+        try:
+            self.state = self._state(scratch, processes)
+            with self._signals(stop):
+                await self._run()
+        finally:
+            await processes.close()
+        return self.status
+
+    def _state(self, scratch: Path, processes: Processes) -> State:
+        values = self.manifest.globals()
+        spec = {key: value for key, value in self.manifest.spec.items() if key not in ("templates", "arguments")}
+        if self.logs is not None:
+            self.logs.mkdir(parents=True, exist_ok=True)
+        return State(
+            manifest=self.manifest, status=self.status, globals=values, storage=self.storage, scratch=scratch,
+            logs=None if self.logs is None else self.logs.absolute(), processes=processes, slots=Slots(self.capacity),
+            pods=Limit(spec.get("parallelism")), given=self.given, notice=self.notice, changed=self._changed, spec=replace(spec, values),
+        )  # fmt: skip
+
+    async def _run(self) -> None:
+        state, status = self.state, self.status
+        timer = self._deadline_timer()
+        entry = await execute(state, Call(name=self.manifest.name, template=state.spec["entrypoint"], arguments=self._arguments()))
+        phase, message = entry.phase, entry.message
+        if state.shutdown is not None and state.shutdown.kind != "Deadline":
+            message = state.shutdown.retry_message
+        if phase == "Succeeded" or phase in ("Skipped", "Omitted"):
+            phase = "Succeeded"
+        if state.spec.get("onExit") and not (state.shutdown and state.shutdown.kind == "Terminate"):
+            phase, message = await self._exit_handler(phase, message)
+        if timer is not None:
+            timer.cancel()
+        while state.winding_down:
+            await asyncio.wait(state.winding_down)
+        status.phase, status.message, status.finished = phase, message, now()
+        self._announce()
+
+    def _arguments(self) -> list[dict[str, Any]]:
+        return [dict(parameter) for parameter in self.manifest.parameters]
+
+    def _deadline_timer(self) -> asyncio.TimerHandle | None:
+        if self.deadline_s is None:
+            return None
+        ends = now() + datetime.timedelta(seconds=self.deadline_s)
+        return asyncio.get_running_loop().call_later(self.deadline_s, lambda: self._on_deadline(ends))
+
+    def _on_deadline(self, ends: datetime.datetime) -> None:
+        if self.state.shutdown is None:
+            self.state.stop(Shutdown("Deadline", ends))
+
+    async def _exit_handler(self, phase: str, message: str) -> tuple[str, str]:
+        """Run it; a workflow that Succeeded takes over the exit handler's failure."""
+        state, name = self.state, f"{self.manifest.name}.onExit"
+        failures = [
+            {"displayName": node.display_name, "message": node.message, "templateName": node.template, "phase": node.phase,
+             "podName": node.pod, "finishedAt": None if node.finished is None else node.finished.strftime("%Y-%m-%dT%H:%M:%SZ")}
+            for node in self.status.nodes.values() if node.failed
+        ]  # fmt: skip
+        state.globals |= {"workflow.status": phase, "workflow.failures": f'"{quote(to_json(failures))}"'}
+        node = await execute(state, Call(name=name, template=state.spec["onExit"], arguments=[], on_exit=True, display=name))
+        return (node.phase, node.message) if phase == "Succeeded" and node.failed else (phase, message)
+
+    @contextlib.contextmanager
+    def _signals(self, stop: Callable[[Callable[[], None]], None] | None) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        if stop is not None:
+            stop(lambda: loop.call_soon_threadsafe(self._stop))
+        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] if threading.current_thread() is threading.main_thread() else []
+        before = {number: signal.getsignal(number) for number in numbers}
+        for number in numbers:
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+                signal.signal(number, before[number])
+
+    def _stop(self) -> None:
+        """`argo stop`; again and later than two seconds: `argo terminate`, and no patience with the pods."""
+        self.status.interrupted = True
+        current_s = time.monotonic()
+        if self.first_signal_s is None:
+            self.first_signal_s = current_s
+            self.notice("stopping: running pods get SIGTERM, then the exit handler runs; once more kills them")
+            self.state.stop(Shutdown("Stop"))
+        elif current_s - self.first_signal_s > REPEATED_WITHIN_S:
+            self.notice("terminating: running pods are killed, the exit handler too")
+            self.state.stop(Shutdown("Terminate"))
+
+    def _changed(self) -> None:
+        """One announcement for all changes of one turn of the loop."""
+        if self.on_change is not None and not self.announced:
+            self.announced = True
+            asyncio.get_running_loop().call_soon(self._announce)
+
+    def _announce(self) -> None:
+        self.announced = False
+        if self.on_change is not None:
+            self.on_change(self.status)

@@ -1,0 +1,47 @@
+"""What the local engine's parts raise at each other.
+
+BadInput (config.errors)
+└── Refused            the manifest uses something that this engine does not have: named, never ignored
+WorkflowError          an error of the workflow, in Argo's words: it becomes a node's or the workflow's message
+├── InvalidSpec        found before anything runs
+├── TagError           a tag or expression that cannot be evaluated
+│   └── MissingTag     a tag that must have a value and has none: Argo's controller would wait for it for ever
+├── ConditionError     a `when` or `depends` that cannot be evaluated
+└── PodError           a pod that cannot be built
+"""
+
+from __future__ import annotations
+
+from config.errors import BadInput
+
+
+class Refused(BadInput):
+    """A field or value that this engine does not support; the message names it."""
+
+
+class WorkflowError(Exception):
+    """An error in the workflow itself."""
+
+
+class InvalidSpec(WorkflowError):
+    """The manifest contradicts itself."""
+
+
+class TagError(WorkflowError):
+    """A tag cannot be replaced."""
+
+
+class MissingTag(TagError):
+    """A tag has no value here; `tag` is its name."""
+
+    def __init__(self, tag: str, message: str | None = None) -> None:
+        super().__init__(message or f"failed to resolve {{{{{tag}}}}}")
+        self.tag = tag
+
+
+class ConditionError(WorkflowError):
+    """A condition cannot be evaluated."""
+
+
+class PodError(WorkflowError):
+    """A pod cannot be built from its template."""

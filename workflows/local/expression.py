@@ -1,0 +1,303 @@
+"""Evaluates expr-lang expressions: types are strict, integers and floats differ, a missing member is nil.
+
+What expr's compiler refuses is refused here before evaluation, as far as types are known: unknown names, and comparing text with a
+number on top-level names and literals. Results of the examples in the tests were produced by expr 1.17.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from workflows.local.expression_parser import ExpressionError, Node, parse
+from workflows.local.functions import FUNCTIONS, PREDICATES
+from workflows.local.go_values import display
+
+LONGEST_RANGE = 1_000_000
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+
+
+def evaluate(source: str, variables: Mapping[str, Any]) -> Any:
+    """The value of an expression over nested `variables`; raises `ExpressionError` whose text is expr's whole message."""
+    try:
+        tree = parse(source)
+        _check(tree, variables)
+        return _Evaluation(variables).value(tree)
+    except ExpressionError as error:
+        raise ExpressionError(error.shown(source)) from None
+    except RecursionError:
+        raise ExpressionError("expression is nested too deeply") from None
+
+
+def expand(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"a.b": 1}` -> `{"a": {"b": 1}}`; a name that others extend is dropped, as Argo does."""
+    nested: dict[str, Any] = {}
+    for name in sorted(flat):
+        *parents, last = name.split(".")
+        level = nested
+        for parent in parents:
+            if not isinstance(level.get(parent), dict):
+                level[parent] = {}
+            level = level[parent]
+        level[last] = flat[name]
+    return nested
+
+
+def unguarded_names(source: str) -> list[str]:
+    """Dotted paths that the expression reads, without those that `??` or `?.` guard; raises `ExpressionError`."""
+    names: list[str] = []
+
+    def visit(node: Node, guarded: bool) -> None:
+        path = _path(node)
+        if node.kind == "name" or (node.kind == "member" and path and not guarded):
+            names.append(path or str(node.value))
+        for index, child in enumerate(node.children):
+            inside = (node.kind == "binary" and node.value == "??" and index == 0) or (node.kind == "member" and (node.optional or guarded))
+            visit(child, inside or (guarded and node.kind == "member"))
+
+    visit(parse(source), False)
+    return list(dict.fromkeys(names))
+
+
+def _path(node: Node) -> str | None:
+    if node.kind == "name":
+        return str(node.value)
+    if node.kind != "member" or node.optional or node.children[1].kind != "literal" or not isinstance(node.children[1].value, str):
+        return None
+    parent = _path(node.children[0])
+    return None if parent is None else f"{parent}.{node.children[1].value}"
+
+
+def _check(node: Node, variables: Mapping[str, Any]) -> str | None:
+    """The static type of a node where it is known (`string`, `int`, …); raises `ExpressionError` where expr does not compile."""
+    if node.kind == "name":
+        if node.value not in variables and node.value not in FUNCTIONS and node.value not in PREDICATES:
+            raise ExpressionError(f"unknown name {node.value}", node.column)
+        value = variables.get(node.value)
+        return None if value is None or isinstance(value, Mapping) else _type(value)
+    if node.kind == "literal":
+        return _type(node.value) if node.value is not None else None
+    called = node.kind == "call" and _path(node.children[0]) in FUNCTIONS
+    types = [_check(child, variables) for child in node.children[1 if called else 0 :]]
+    if node.kind == "binary" and None not in types:
+        return _check_binary(node, str(types[0]), str(types[1]))
+    return "bool" if node.kind == "unary" and node.value in ("!", "not") else None
+
+
+def _check_binary(node: Node, left: str, right: str) -> str | None:
+    numbers = {left, right} <= {"int", "float64"}
+    same = left == right or numbers
+    allowed = {
+        "==": same, "!=": same, "+": numbers or left == right == "string", "&&": left == right == "bool", "||": left == right == "bool",
+        "and": left == right == "bool", "or": left == right == "bool",
+    }  # fmt: skip
+    if node.value in COMPARISONS:
+        allowed[node.value] = numbers or left == right == "string"
+    if node.value in ("-", "*", "/", "%", "**", "^"):
+        allowed[node.value] = numbers
+    if not allowed.get(node.value, True):
+        raise ExpressionError(f"invalid operation: {node.value} (mismatched types {left} and {right})", node.column)
+    if node.value in allowed and node.value not in ("+", "-", "*", "/", "%", "**", "^"):
+        return "bool"
+    return "string" if left == "string" else None
+
+
+def _type(value: Any) -> str:
+    names = {bool: "bool", int: "int", float: "float64", str: "string", list: "[]interface {}", dict: "map[string]interface {}"}
+    return names.get(type(value), "<nil>" if value is None else type(value).__name__)
+
+
+class _Evaluation:
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self.variables = variables
+        self.pointers: list[Any] = []
+
+    def value(self, node: Node) -> Any:
+        return getattr(self, f"_{node.kind}")(node)
+
+    def _literal(self, node: Node) -> Any:
+        return node.value
+
+    def _name(self, node: Node) -> Any:
+        return self.variables.get(node.value)
+
+    def _pointer(self, node: Node) -> Any:
+        if not self.pointers:
+            raise ExpressionError("cannot use pointer accessor outside predicate", node.column)
+        return self.pointers[-1]
+
+    def _closure(self, node: Node) -> Any:
+        return self.value(node.children[0])
+
+    def _list(self, node: Node) -> list[Any]:
+        return [self.value(child) for child in node.children]
+
+    def _map(self, node: Node) -> dict[str, Any]:
+        pairs = node.children
+        return {str(key.value): self.value(value) for key, value in zip(pairs[::2], pairs[1::2], strict=True)}
+
+    def _member(self, node: Node) -> Any:
+        parent, key = self.value(node.children[0]), self.value(node.children[1])
+        if isinstance(parent, Mapping):
+            return parent.get(key)
+        if isinstance(parent, list | str) and isinstance(key, int) and not isinstance(key, bool):
+            if not -len(parent) <= key < len(parent):
+                raise ExpressionError(f"index out of range: {key} (array length is {len(parent)})", node.column)
+            return parent[key]
+        if parent is None and (node.optional or (node.children[0].kind == "member" and node.children[0].optional)):
+            return None
+        raise ExpressionError(f"cannot fetch {display(key)} from {display(parent) if parent is None else _type(parent)}", node.column)
+
+    def _slice(self, node: Node) -> Any:
+        sliced, start, end = (self.value(child) for child in node.children)
+        if not isinstance(sliced, list | str) or not all(bound is None or isinstance(bound, int) for bound in (start, end)):
+            raise ExpressionError(f"cannot slice {_type(sliced)}", node.column)
+        return sliced[start:end]
+
+    def _conditional(self, node: Node) -> Any:
+        condition = self.value(node.children[0])
+        if not isinstance(condition, bool):
+            raise ExpressionError(f"non-bool expression (type {_type(condition)}) used as condition", node.children[0].column)
+        return self.value(node.children[1 if condition else 2])
+
+    def _unary(self, node: Node) -> Any:
+        value = self.value(node.children[0])
+        if node.value in ("!", "not") and isinstance(value, bool):
+            return not value
+        if node.value in "+-" and isinstance(value, int | float) and not isinstance(value, bool):
+            return value if node.value == "+" else -value
+        raise ExpressionError(f"invalid operation: {node.value} (mismatched type {_type(value)})", node.column)
+
+    def _binary(self, node: Node) -> Any:
+        if node.value == "??":
+            return self._coalesce(node)
+        left = self.value(node.children[0])
+        if node.value in ("&&", "and", "||", "or"):
+            decided = left is (node.value in ("||", "or"))
+            right = left if decided else self.value(node.children[1])
+            if not isinstance(left, bool) or not isinstance(right, bool):
+                raise ExpressionError(f"invalid operation: {node.value} (mismatched types {_type(left)} and {_type(right)})", node.column)
+            return right
+        return _operate(node, left, self.value(node.children[1]))
+
+    def _coalesce(self, node: Node) -> Any:
+        left = self.value(node.children[0])
+        return self.value(node.children[1]) if left is None else left
+
+    def _call(self, node: Node) -> Any:
+        called, *arguments = node.children
+        if called.kind == "name" and called.value in PREDICATES and called.value not in self.variables:
+            return self._predicate(called, arguments)
+        path = _path(called)
+        function = FUNCTIONS.get(path or "")
+        if function is None:
+            raise ExpressionError(f"unknown name {path}" if called.kind == "name" else f"cannot call {path or 'this'}", called.column)
+        values = [self.value(argument) for argument in arguments]
+        try:
+            return function(*values)
+        except ExpressionError as error:
+            raise ExpressionError(error.problem, node.column) from None
+        except TypeError:
+            raise ExpressionError(f"invalid arguments to call {path}", node.column) from None
+
+    def _predicate(self, called: Node, arguments: list[Node]) -> Any:
+        if len(arguments) != 2:
+            raise ExpressionError(f"not enough arguments to call {called.value}", called.column)
+        items = self.value(arguments[0])
+        if not isinstance(items, list):
+            raise ExpressionError(f"builtin {called.value} takes only array (got {_type(items)})", called.column)
+
+        def apply(item: Any) -> Any:
+            self.pointers.append(item)
+            try:
+                return self.value(arguments[1])
+            finally:
+                self.pointers.pop()
+
+        return PREDICATES[called.value](items, apply)
+
+
+def _operate(node: Node, left: Any, right: Any) -> Any:
+    symbol = node.value
+    if symbol in ("==", "!="):
+        return _equal(left, right) == (symbol == "==")
+    if symbol == "in" and isinstance(right, list):
+        return any(_equal(left, item) for item in right)
+    if symbol == "in" and (isinstance(right, Mapping) or right is None):
+        return right is not None and left in right
+    if isinstance(left, str) and isinstance(right, str):
+        return _operate_on_text(node, left, right)
+    if _is_number(left) and _is_number(right):
+        return _operate_on_numbers(node, left, right)
+    raise ExpressionError(f"invalid operation: {symbol} (mismatched types {_type(left)} and {_type(right)})", node.column)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Numbers compare by value, everything else only with its own type; nested values do not fail, they differ."""
+    if isinstance(left, bool) != isinstance(right, bool):
+        return False
+    return bool(left == right)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _operate_on_text(node: Node, left: str, right: str) -> Any:
+    symbol = node.value
+    if symbol == "matches":
+        try:
+            return re.search(right, left) is not None
+        except re.error as error:
+            raise ExpressionError(f"error parsing regexp: {error}", node.column) from None
+    operations: dict[str, Callable[[], Any]] = {
+        "+": lambda: left + right,
+        "contains": lambda: right in left,
+        "startsWith": lambda: left.startswith(right),
+        "endsWith": lambda: left.endswith(right),
+    }
+    if symbol in COMPARISONS:
+        return COMPARISONS[symbol](left, right)
+    if symbol not in operations:
+        raise ExpressionError(f"invalid operation: {symbol} (mismatched types string and string)", node.column)
+    return operations[symbol]()
+
+
+def _operate_on_numbers(node: Node, left: float, right: float) -> Any:
+    symbol = node.value
+    if symbol in COMPARISONS:
+        return COMPARISONS[symbol](left, right)
+    if symbol == "..":
+        return _range(node, left, right)
+    if symbol == "%" and not (isinstance(left, int) and isinstance(right, int)):
+        raise ExpressionError(f"invalid operation: % (mismatched types {_type(left)} and {_type(right)})", node.column)
+    try:
+        return _calculate(symbol, left, right)
+    except ZeroDivisionError:
+        if symbol == "%":
+            raise ExpressionError("integer divide by zero", node.column) from None
+        return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left)
+    except (ValueError, OverflowError, KeyError):
+        raise ExpressionError(f"invalid operation: {symbol}", node.column) from None
+
+
+def _calculate(symbol: str, left: float, right: float) -> float:
+    if symbol == "%":
+        return int(math.copysign(abs(int(left)) % abs(int(right)), left)) if left else 0 % int(right)
+    if symbol in ("**", "^"):
+        return math.pow(left, right)
+    operations: dict[str, Callable[[float, float], float]] = {
+        "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+    }  # fmt: skip
+    return operations[symbol](left, right)
+
+
+def _range(node: Node, left: float, right: float) -> list[int]:
+    if not isinstance(left, int) or not isinstance(right, int):
+        raise ExpressionError(f"invalid operation: .. (mismatched types {_type(left)} and {_type(right)})", node.column)
+    if right - left >= LONGEST_RANGE:
+        raise ExpressionError("memory budget exceeded", node.column)
+    return list(range(left, right + 1))

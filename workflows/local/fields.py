@@ -1,0 +1,138 @@
+"""Which fields of a manifest this engine has. Every other field is refused by name; nothing is ignored silently.
+
+A table maps a field to `REQUIRED_TEXT`-like leaves, to another table, or to a list of one table. `Accepted` marks fields that have a
+meaning on a cluster only: they change nothing here, and one line says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.local.errors import Refused
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A field without effect on one machine; `group` is what the notice calls it."""
+
+    group: str
+
+
+TEXT, SCALAR, INTEGER, BOOLEAN, TEXTS, ITEMS, TEXT_MAP = (
+    "text",
+    "text, number or boolean",
+    "integer",
+    "true or false",
+    "list of text",
+    "list",
+    "map",
+)
+IMAGE, PLACEMENT = Accepted("images"), Accepted("tolerations, node selectors, affinity")
+IDENTITY, CLEANUP = Accepted("service account"), Accepted("clean-up (podGC, ttlStrategy)")
+SECURITY, LABELS = Accepted("security contexts"), Accepted("labels and annotations")
+LIMITS = Accepted("volume sizes and media")
+
+PARAMETER = {"name": TEXT, "value": SCALAR, "default": SCALAR, "description": TEXT, "enum": ITEMS}
+ARGUMENTS = {"parameters": [PARAMETER]}
+OUTPUT = {"name": TEXT, "description": TEXT, "globalName": TEXT, "valueFrom": {"path": TEXT, "parameter": TEXT, "default": SCALAR}}
+VOLUMES = [{
+    "name": TEXT,
+    "emptyDir": {"sizeLimit": LIMITS, "medium": LIMITS},
+    "persistentVolumeClaim": {"claimName": TEXT, "readOnly": Accepted("read-only mounts")},
+}]  # fmt: skip
+RESOURCES = {"requests": TEXT_MAP, "limits": TEXT_MAP}
+CONTAINER = {
+    "name": TEXT, "image": IMAGE, "imagePullPolicy": IMAGE, "command": TEXTS, "args": TEXTS, "workingDir": TEXT,
+    "env": [{"name": TEXT, "value": SCALAR, "valueFrom": {"fieldRef": {"fieldPath": TEXT, "apiVersion": TEXT}}}],
+    "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT, "readOnly": Accepted("read-only mounts")}],
+    "resources": RESOURCES, "securityContext": SECURITY,
+}  # fmt: skip
+RETRY = {
+    "limit": SCALAR, "retryPolicy": TEXT, "expression": TEXT,
+    "backoff": {"duration": SCALAR, "factor": SCALAR, "cap": SCALAR, "maxDuration": SCALAR},
+}  # fmt: skip
+TASK = {
+    "name": TEXT, "template": TEXT, "arguments": ARGUMENTS, "depends": TEXT, "dependencies": TEXTS, "when": TEXT,
+    "withItems": ITEMS, "withParam": TEXT, "withSequence": {"count": SCALAR, "start": SCALAR, "end": SCALAR, "format": TEXT},
+    "continueOn": {"failed": BOOLEAN, "error": BOOLEAN},
+}  # fmt: skip
+ON_CLUSTER = {
+    "serviceAccountName": IDENTITY, "automountServiceAccountToken": IDENTITY, "executor": IDENTITY, "tolerations": PLACEMENT,
+    "nodeSelector": PLACEMENT, "affinity": PLACEMENT, "securityContext": SECURITY,
+}  # fmt: skip
+TEMPLATE = {
+    "name": TEXT, "inputs": {"parameters": [PARAMETER]}, "outputs": {"parameters": [OUTPUT]}, "container": CONTAINER,
+    "dag": {"tasks": [TASK]}, "retryStrategy": RETRY, "activeDeadlineSeconds": SCALAR, "timeout": TEXT, "parallelism": INTEGER,
+    "podSpecPatch": TEXT, "volumes": VOLUMES, "metadata": LABELS, **ON_CLUSTER,
+}  # fmt: skip
+SPEC = {
+    "entrypoint": TEXT, "onExit": TEXT, "arguments": ARGUMENTS, "templates": [TEMPLATE], "volumes": VOLUMES, "parallelism": INTEGER,
+    "activeDeadlineSeconds": INTEGER, "podSpecPatch": TEXT, "podGC": CLEANUP, "ttlStrategy": CLEANUP, "podMetadata": LABELS,
+    "workflowMetadata": LABELS, "imagePullSecrets": IMAGE, **ON_CLUSTER,
+}  # fmt: skip
+WORKFLOW = {
+    "apiVersion": TEXT, "kind": TEXT,
+    "metadata": {"name": TEXT, "generateName": TEXT, "namespace": TEXT, "labels": TEXT_MAP, "annotations": TEXT_MAP},
+    "spec": SPEC,
+}  # fmt: skip
+POD_PATCH = {
+    "containers": [{"name": TEXT, "resources": RESOURCES, "securityContext": SECURITY}],
+    "terminationGracePeriodSeconds": INTEGER, **ON_CLUSTER,
+}  # fmt: skip
+
+
+def check_fields(document: Any, table: Any = None, path: str = "") -> list[str]:
+    """The groups of fields that have no effect here, sorted; raises `Refused` for the first field that is not supported."""
+    accepted: set[str] = set()
+    _check(document, WORKFLOW if table is None else table, path, accepted)
+    return sorted(accepted)
+
+
+def _check(value: Any, table: Any, path: str, accepted: set[str]) -> None:
+    if value is None:
+        return  # an empty field is an absent one
+    if isinstance(table, Accepted):
+        accepted.add(table.group)
+    elif isinstance(table, str):
+        _check_leaf(value, table, path)
+    elif isinstance(table, list):
+        _check_list(value, table[0], path, accepted)
+    else:
+        _check_mapping(value, table, path, accepted)
+
+
+def _check_list(value: Any, table: Any, path: str, accepted: set[str]) -> None:
+    if not isinstance(value, list):
+        raise Refused(f"{path}: a list is expected, this is {value!r}")
+    for index, item in enumerate(value):
+        name = item.get("name", index) if isinstance(item, Mapping) else index
+        _check(item, table, f"{path}[{name}]", accepted)
+
+
+def _check_mapping(value: Any, table: Mapping[str, Any], path: str, accepted: set[str]) -> None:
+    if not isinstance(value, Mapping):
+        raise Refused(f"{path or 'the manifest'}: a mapping is expected, this is {value!r}")
+    for field, inner in value.items():
+        where = f"{path}.{field}" if path else str(field)
+        if field not in table:
+            nearest = difflib.get_close_matches(str(field), table, n=1, cutoff=0.8)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; supported there: {', '.join(sorted(table))}"
+            raise Refused(f"{where}: the local engine does not support this field{hint}")
+        _check(inner, table[field], where, accepted)
+
+
+def _check_leaf(value: Any, kind: str, path: str) -> None:
+    fits = {
+        TEXT: isinstance(value, str),
+        SCALAR: isinstance(value, str | int | float | bool),
+        INTEGER: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        BOOLEAN: isinstance(value, bool),
+        TEXTS: isinstance(value, list) and all(isinstance(item, str) for item in value),
+        ITEMS: isinstance(value, list),
+        TEXT_MAP: isinstance(value, Mapping) and all(isinstance(item, str | int | float) for item in value.values()),
+    }
+    if not fits[kind]:
+        raise Refused(f"{path}: {kind} is expected, this is {value!r}")

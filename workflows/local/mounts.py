@@ -1,0 +1,69 @@
+"""Where a pod's mounts are on this machine: `/storage` is a folder, every emptyDir a fresh one.
+
+A process cannot be given another file system here, so mount paths are replaced in its command, arguments, environment and folder,
+wherever one stands at the boundaries of a path. A path that a person gave as a parameter and that only happens to begin like an
+emptyDir's mount (`-p outdir=/tmp/x` with an emptyDir at `/tmp`) is a path of this machine, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from workflows.local.errors import PodError
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """Mount path in the pod -> folder on this machine; kept: texts that are never replaced."""
+
+    folders: Mapping[str, Path]
+    kept: Sequence[str] = ()
+
+    def local(self, text: str) -> str:
+        """The text with every mount path replaced, once."""
+        if not self.folders:
+            return text
+        paths = sorted(self.folders, key=len, reverse=True)
+        kept = sorted(self.kept, key=len, reverse=True)
+        pattern = re.compile(
+            rf"(?<![\w.\-/])(?:({'|'.join(map(re.escape, kept)) or '(?!)'})|({'|'.join(map(re.escape, paths))}))(?=/|$|[^\w.\-])"
+        )
+        return pattern.sub(lambda found: found[0] if found[1] is not None else str(self.folders[found[2]]), text)
+
+
+def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, storage: Path, pod: Path, outputs: Iterable[str],
+         given: Iterable[str]) -> Mounts:  # fmt: skip
+    """The mounts of a container; makes the folders.
+
+    storage: the folder of the persistent volume claim; pod: the folder of this pod's emptyDirs; outputs: paths of output files, each
+    of which gets a place of its own if no mount holds it; given: parameters as the caller gave them.
+    """
+    sources = {volume["name"]: volume for volume in volumes}
+    folders: dict[str, Path] = {}
+    private: list[str] = []
+    for mount in container.get("volumeMounts") or []:
+        volume = sources.get(mount.get("name"))
+        if volume is None:
+            raise PodError(f"volume {mount.get('name')!r} is mounted but not declared")
+        path = "/" + str(mount.get("mountPath")).strip("/")
+        is_claim = volume.get("persistentVolumeClaim") is not None
+        folder = storage if is_claim else pod / mount["name"]
+        folder = folder / _relative(str(mount.get("subPath") or "."))
+        folder.mkdir(parents=True, exist_ok=True)
+        folders[path] = folder
+        private += [] if is_claim else [path]
+    for path in outputs:
+        if not any(path == mount or path.startswith(f"{mount}/") for mount in folders):
+            folders[path] = pod / "root" / path.lstrip("/").replace("..", "__")
+            folders[path].parent.mkdir(parents=True, exist_ok=True)
+    return Mounts(folders, [value for value in given if any(value.startswith(f"{path}/") for path in private)])
+
+
+def _relative(path: str) -> Path:
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise PodError(f"subPath {path!r} leaves its volume")
+    return Path(path)

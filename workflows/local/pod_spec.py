@@ -1,0 +1,151 @@
+"""From a template whose tags are replaced to what this machine executes: command, environment, folder, resources, times.
+
+Sources: Argo `workflowpod.go`; Kubernetes' strategic merge of `podSpecPatch` and its `$(NAME)` expansion in arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.errors import BadInput
+from config.strict_yaml import load
+from workflows.local.errors import PodError, Refused
+from workflows.local.fields import POD_PATCH, check_fields
+from workflows.local.go_values import parameter_text
+from workflows.local.mounts import Mounts
+from workflows.local.quantities import duration_s, integer, quantity
+from workflows.local.tags import Values, replace
+
+DEFAULT_GRACE_S = 30.0
+INHERITED = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPLCONFIGDIR",
+    "EXPERIMENT_FAULT",
+)  # fmt: skip
+INHERITED_PREFIXES = ("LC_", "XDG_", "PYTHON", "TORCHINDUCTOR_", "HF_")
+PYTHONS = ("python", "python3")
+REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a pod requests: cores, and GPUs by count; `gpu_name` is the resource's name."""
+
+    cpus: float = 0.0
+    gpus: int = 0
+    gpu_name: str = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSpec:
+    """A pod before its folders exist. deadline_s counts from its start, timeout_s from its creation."""
+
+    container: Mapping[str, Any]
+    resources: Resources
+    grace_s: float
+    deadline_s: float | None
+    timeout_s: float | None
+
+
+def build(template: Mapping[str, Any], workflow_patch: str, values: Values) -> PodSpec:
+    """Read a processed template; raises `WorkflowError` with Argo's message where Argo fails, too."""
+    container = json.loads(json.dumps(replace(template["container"], values)))
+    patches = [replace(text, values) for text in (workflow_patch, template.get("podSpecPatch") or "") if text]
+    grace_s = DEFAULT_GRACE_S
+    for text in patches:
+        patch = read_patch(text)
+        grace_s = float(patch.get("terminationGracePeriodSeconds", grace_s))
+        for patched in patch.get("containers") or []:
+            for kind, amounts in (patched.get("resources") or {}).items() if patched.get("name") == "main" else ():
+                container.setdefault("resources", {}).setdefault(kind, {}).update(amounts or {})
+    deadline = template.get("activeDeadlineSeconds")
+    return PodSpec(
+        container=container,
+        resources=_resources(container.get("resources") or {}),
+        grace_s=grace_s,
+        deadline_s=None if deadline is None else float(integer(deadline, "activeDeadlineSeconds")),
+        timeout_s=duration_s(template["timeout"]) if template.get("timeout") else None,
+    )
+
+
+def read_patch(text: str) -> Mapping[str, Any]:
+    """A `podSpecPatch`; raises `Refused` for what it may not change here and `PodError` for what Kubernetes would not take."""
+    try:
+        patch = load(text, "podSpecPatch")
+        check_fields(patch, POD_PATCH, "podSpecPatch")
+        for container in patch.get("containers") or []:
+            if container.get("name") != "main":
+                raise Refused(f"podSpecPatch: container {container.get('name')!r}; the only container here is 'main'")
+            _resources(container.get("resources") or {})
+    except Refused:
+        raise
+    except (BadInput, PodError, AttributeError):
+        raise PodError("Error applying PodSpecPatch") from None
+    return dict(patch)
+
+
+def _resources(fields: Mapping[str, Any]) -> Resources:
+    """Requests, by default the limits. Only cores and GPUs are handed out; memory is checked for being a quantity."""
+    amounts = {**(fields.get("limits") or {}), **(fields.get("requests") or {})}
+    cpus, gpus, gpu_name = 0.0, 0, "nvidia.com/gpu"
+    for name, value in amounts.items():
+        amount = quantity(value)
+        if name == "cpu":
+            cpus = amount
+        elif name.endswith("/gpu"):
+            gpus, gpu_name = int(amount), name
+        elif name not in ("memory", "ephemeral-storage"):
+            raise PodError(f"resource {name!r}: cpu, memory, ephemeral-storage and GPUs are supported")
+        if amount < 0 or (name.endswith("/gpu") and amount != int(amount)):
+            raise PodError(f"resource {name}: {value!r} is not allowed")
+    return Resources(cpus, gpus, gpu_name)
+
+
+def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]:
+    """The manifest's environment, with the pod's own paths; raises `PodError`."""
+    variables: dict[str, str] = {}
+    for variable in container.get("env") or []:
+        field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
+        value = {"status.podIP": "127.0.0.1", "metadata.name": pod, None: parameter_text(variable.get("value") or "")}[field]
+        name = str(variable.get("name") or "")
+        if "\0" in value or "\0" in name or "=" in name or not name:
+            raise PodError(f"environment variable {name!r} cannot be set")
+        variables[name] = _expanded(value, variables)
+    return variables
+
+
+def environment(variables: Mapping[str, str], mounts: Mounts, engine: Mapping[str, str]) -> dict[str, str]:
+    """A little of the caller's, then the engine's, then the manifest's, with mounts mapped."""
+    inherited = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)}
+    if "/tmp" in mounts.folders:  # noqa: S108 - the pod's, which is a folder of its own here
+        inherited["TMPDIR"] = str(mounts.folders["/tmp"])  # noqa: S108
+    return {**inherited, **engine, **{name: mounts.local(value) for name, value in variables.items()}}
+
+
+def command(container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str, str]) -> list[str]:
+    """The arguments of the process; `python` is the interpreter that runs this engine, so that its packages are used."""
+    arguments = [_expanded(part, variables) for part in (*container["command"], *(container.get("args") or []))]
+    if any("\0" in part for part in arguments):
+        raise PodError("an argument contains a zero byte")
+    program, *rest = (mounts.local(part) for part in arguments)
+    return [sys.executable if program in PYTHONS else program, *rest]
+
+
+def folder(container: Mapping[str, Any], mounts: Mounts) -> Path:
+    """Where the process starts: `workingDir`, else where the caller is."""
+    return Path(mounts.local(container["workingDir"])) if container.get("workingDir") else Path.cwd()
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Kubernetes' `$(NAME)`: replaced if the container declares NAME, else left; `$$` is a dollar sign."""
+
+    def replacement(found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else variables.get(found[1], found[0])
+
+    return REFERENCE.sub(replacement, text)

@@ -1,0 +1,198 @@
+"""One attempt of a container template: a node, a place on the machine, a process, its outputs.
+
+How ends are reported follows reference 3.8: Argo's emissary signals the process group, the wait container reads the outputs after
+`main` has ended, also when it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steps.directory.processes import identity
+from workflows.local.errors import PodError
+from workflows.local.mounts import Mounts, make
+from workflows.local.pod_spec import PodSpec, build, command, declared_variables, environment, folder
+from workflows.local.processes import Process
+from workflows.local.run_state import State
+from workflows.local.scope import exported
+from workflows.local.slots import Grant
+from workflows.local.status import Node, pod_name
+
+CANNOT_EXECUTE = 64
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+UNSAFE = re.compile(r"[^\w.\-]")
+
+
+@dataclass
+class Pod:
+    """An attempt whose template's tags are replaced.
+
+    node: its node, made by the caller; on_exit: part of the exit handler; retried: one of several attempts; longest_s: what a retry
+    strategy's longest duration leaves to it.
+    """
+
+    state: State
+    node: Node
+    template: Mapping[str, Any]
+    on_exit: bool
+    retried: bool
+    longest_s: float | None = None
+
+    async def run(self) -> None:
+        """Until the node has ended; raises `WorkflowError` if there can be no pod, `asyncio.CancelledError` never leaves a process."""
+        state, node = self.state, self.node
+        if self._refused():
+            state.mark(node, "Failed", state.shutdown.pod_message if state.shutdown else "")
+            return
+        patch = str(state.spec.get("podSpecPatch") or "")
+        values = state.values() | {"pod.name": node.pod}
+        spec = build(self.template, patch, values)
+        grant = await self._place(spec)
+        if grant is None:
+            return
+        place = state.scratch / node.pod
+        try:
+            await self._execute(spec, grant, place)
+        finally:
+            grant.release()
+
+    def _refused(self) -> bool:
+        shutdown = self.state.shutdown
+        return shutdown is not None and (not self.on_exit or shutdown.kind == "Terminate")
+
+    async def _place(self, spec: PodSpec) -> Grant | None:
+        """Wait for the requested cores and GPUs; None if the workflow stopped, or the template's time was over, before there was room."""
+        asked = spec.resources
+        cpus, gpus = self.state.slots.cut(asked.cpus, asked.gpus)
+        for name, wanted, got in (("cpu", asked.cpus, cpus), (asked.gpu_name, asked.gpus, gpus)):
+            if got < wanted:
+                self.state.say_once(f"{self.node.template} requests {wanted:g} {name}, this machine has {got:g}: it gets {got:g}")
+        waiting = asyncio.ensure_future(self.state.slots.acquire(cpus, gpus))
+        timeout_s = None if self.retried else spec.timeout_s
+        await self._first_of(waiting, timeout_s)
+        if waiting.done():
+            return waiting.result()
+        waiting.cancel()
+        message = self.state.shutdown.pod_message if self._refused() and self.state.shutdown else "timeout"
+        self.state.mark(self.node, "Failed", message)
+        return None
+
+    async def _first_of(self, future: asyncio.Future[Any], timeout_s: float | None) -> None:
+        """Wait for a future, a stop that concerns this pod, or a time."""
+        stop = asyncio.ensure_future((self.state.killing if self.on_exit else self.state.stopping).wait())
+        try:
+            await asyncio.wait({future, stop}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+
+    async def _execute(self, spec: PodSpec, grant: Grant, place: Path) -> None:
+        state, node = self.state, self.node
+        outputs = {output["name"]: output.get("valueFrom") or {} for output in (self.template.get("outputs") or {}).get("parameters") or []}
+        volumes = [*(state.spec.get("volumes") or []), *(self.template.get("volumes") or [])]
+        paths = [str(source["path"]) for source in outputs.values()]
+        mounts = make(spec.container, volumes, storage=state.storage, pod=place, outputs=paths, given=state.given)
+        process = await self._start(spec, mounts, grant)
+        if process is None:
+            return
+        state.mark(node, "Running")
+        ended = asyncio.ensure_future(process.wait())
+        timeout_s = None if spec.timeout_s is None else spec.timeout_s - node.duration_s
+        limits = [limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None]
+        await self._first_of(ended, max(0.0, min(limits)) if limits else None)
+        if not ended.done() and self._refused():
+            winding = asyncio.ensure_future(self._wind_down(process, ended, spec, place))
+            state.winding_down.add(winding)
+            winding.add_done_callback(state.winding_down.discard)
+            state.mark(node, "Failed", state.shutdown.pod_message if state.shutdown else "")
+            return
+        over = not ended.done()
+        if over:
+            await self._terminate(process, ended, spec.grace_s)
+        self._finish(ended.result(), mounts, outputs, over)
+        await _remove(place)
+
+    async def _start(self, spec: PodSpec, mounts: Mounts, grant: Grant) -> Process | None:
+        state, node = self.state, self.node
+        variables = declared_variables(spec.container, node.pod)
+        arguments = command(spec.container, mounts, variables)
+        engine = {"EXPERIMENT_OWNER_PROCESS": identity(), "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
+        values = environment(variables, mounts, engine)
+        log = None if state.logs is None else state.logs / f"{UNSAFE.sub('_', node.pod)}.log"
+        node.log = "" if log is None else str(log)
+        if shutil.which(arguments[0], path=values.get("PATH")) is None:
+            self._cannot_execute(f'failed to find name in PATH: exec: "{arguments[0]}": executable file not found in $PATH', variables)
+            return None
+        try:
+            return await state.processes.start(arguments, values, folder(spec.container, mounts), log)
+        except PodError as error:
+            self._cannot_execute(str(error), variables)
+            return None
+
+    def _cannot_execute(self, problem: str, variables: Mapping[str, str]) -> None:
+        self.node.exit_code = CANNOT_EXECUTE
+        self.state.mark(self.node, "Failed", f"main: Error (exit code {CANNOT_EXECUTE}): {problem}")
+
+    async def _terminate(self, process: Process, ended: asyncio.Future[int], grace_s: float) -> None:
+        """SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
+        process.signal(signal.SIGTERM)
+        insist = asyncio.ensure_future(self.state.killing.wait())
+        await asyncio.wait({ended, insist}, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        insist.cancel()
+        if not ended.done():
+            process.signal(signal.SIGKILL)
+        await asyncio.wait({ended})
+
+    async def _wind_down(self, process: Process, ended: asyncio.Future[int], spec: PodSpec, place: Path) -> None:
+        """A stopped pod's node has ended already; its process may take its grace period to save."""
+        await self._terminate(process, ended, spec.grace_s)
+        await _remove(place)
+
+    def _finish(self, code: int, mounts: Mounts, outputs: Mapping[str, Mapping[str, Any]], over: bool) -> None:
+        node = self.node
+        node.exit_code = code
+        node.outputs, problem = _read(outputs, mounts)
+        self.state.globals |= exported(dict(self.template), node.outputs)
+        if over:
+            self.state.mark(node, "Failed", DEADLINE_MESSAGE)
+        elif code:
+            self.state.mark(node, "Failed", f"main: Error (exit code {code})")
+        elif problem:
+            self.state.mark(node, "Error", f"wait: Error (exit code 64): {problem}")
+        else:
+            self.state.mark(node, "Succeeded", "")
+
+
+def new_node(state: State, name: str, template: Mapping[str, Any], *, boundary: str, retried: bool, display: str = "") -> Node:
+    """The node of a pod that does not run yet."""
+    node = state.add(name, "Pod", str(template["name"]), "Pending", boundary=boundary, display=display)
+    node.pod, node.retried = pod_name(state.manifest.name, str(template["name"]), name), retried
+    node.inputs = {parameter["name"]: str(parameter["value"]) for parameter in (template.get("inputs") or {}).get("parameters") or []}
+    return node
+
+
+def _read(outputs: Mapping[str, Mapping[str, Any]], mounts: Mounts) -> tuple[dict[str, str] | None, str]:
+    """The output parameters, and what is wrong with the first that is missing and has no default."""
+    values: dict[str, str] = {}
+    for name, source in outputs.items():
+        try:
+            text = Path(mounts.local(str(source["path"]))).read_bytes().decode("utf-8", errors="replace")
+            values[name] = text.removesuffix("\n")
+        except OSError as error:
+            if source.get("default") is None:
+                reason = "no such file or directory" if isinstance(error, FileNotFoundError) else str(error.strerror).lower()
+                return values or None, f"open /mainctrfs{source['path']}: {reason}"
+            values[name] = str(source["default"])
+    return values or None, ""
+
+
+async def _remove(place: Path) -> None:
+    """Delete a pod's folders; off the loop, they may be large."""
+    if place.exists():
+        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(place, ignore_errors=True))

@@ -1,0 +1,103 @@
+"""`retryStrategy`: what happens after a failed attempt, in the controller's order (reference 3.7).
+
+Source: Argo `processNodeRetries`: stop or deadline, longest duration, backoff (before anything else is asked), policy, limit, expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.local.errors import WorkflowError
+from workflows.local.quantities import duration_s, integer
+from workflows.local.status import Node, now
+from workflows.local.tags import evaluate_condition
+
+LONGEST_WAIT_S = 292 * 365.25 * 86400  # Go's longest duration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Strategy:
+    """limit: retries after the first attempt, None for any number; waits in seconds; factor 0: every wait is the same."""
+
+    limit: int | None
+    on_failed: bool
+    on_error: bool
+    expression: str
+    wait_s: float | None
+    factor: int
+    cap_s: float | None
+    longest_s: float | None
+
+
+def read(fields: Mapping[str, Any]) -> Strategy:
+    """A strategy from the manifest; raises `WorkflowError`. The policy is Always with an expression, else OnFailure."""
+    expression = fields.get("expression") or ""
+    policy = fields.get("retryPolicy") or ("Always" if expression else "OnFailure")
+    backoff = fields.get("backoff")
+    if backoff is not None and not backoff.get("duration"):
+        raise WorkflowError("no base duration specified for retryStrategy")
+    backoff = backoff or {}
+    return Strategy(
+        limit=None if fields.get("limit") is None else integer(fields["limit"], "retryStrategy.limit"),
+        on_failed=policy in ("Always", "OnFailure"),
+        on_error=policy in ("Always", "OnError"),
+        expression=expression,
+        wait_s=duration_s(backoff["duration"]) if backoff else None,
+        factor=integer(backoff["factor"], "retryStrategy.backoff.factor") if backoff.get("factor") is not None else 0,
+        cap_s=duration_s(backoff["cap"]) if backoff.get("cap") else None,
+        longest_s=duration_s(backoff["maxDuration"]) if backoff.get("maxDuration") else None,
+    )
+
+
+def wait_s(strategy: Strategy, attempts: int) -> float:
+    """Seconds between the end of the last of so many attempts and the next; no wait without a limit, or after the last one."""
+    if strategy.wait_s is None or strategy.limit is None or attempts > strategy.limit:
+        return 0.0
+    return _backoff_s(strategy, attempts)
+
+
+def out_of_time(strategy: Strategy, attempts: list[Node]) -> str | None:
+    """Why the longest duration forbids another attempt, if it does."""
+    if strategy.longest_s is None:
+        return None
+    left_s = strategy.longest_s - (now() - attempts[0].started).total_seconds()
+    if left_s < 0:
+        return "Max duration limit exceeded"
+    since_end_s = (now() - (attempts[-1].finished or now())).total_seconds()
+    return "Backoff would exceed max duration limit" if _backoff_s(strategy, len(attempts)) - since_end_s > left_s else None
+
+
+def _backoff_s(strategy: Strategy, attempts: int) -> float:
+    base_s = strategy.wait_s or 0.0
+    try:
+        waiting_s = base_s * float(strategy.factor) ** (attempts - 1) if strategy.factor > 0 else base_s
+    except OverflowError:
+        waiting_s = LONGEST_WAIT_S
+    return min(waiting_s, LONGEST_WAIT_S if strategy.cap_s is None else strategy.cap_s)
+
+
+def gives_up(strategy: Strategy, attempts: list[Node]) -> str | None:
+    """Why there is no other attempt (the message of the Retry node), or None; raises `TagError` for a broken expression."""
+    last = attempts[-1]
+    if not (strategy.on_error if last.phase == "Error" else strategy.on_failed):
+        return last.message
+    if strategy.limit is not None and len(attempts) > strategy.limit:
+        return "No more retries left"
+    if strategy.expression and not evaluate_condition(strategy.expression, last_retry(attempts, missing_code="-1")):
+        return "retryStrategy.expression evaluated to false"
+    return None
+
+
+def last_retry(attempts: list[Node], *, missing_code: str) -> dict[str, str]:
+    """The tags `retries` and `lastRetry.*` after these attempts; before the first one they have harmless values."""
+    last = attempts[-1] if attempts else None
+    code = None if last is None else last.exit_code
+    return {
+        "retries": str(max(0, len(attempts) - 1)),
+        "lastRetry.exitCode": missing_code if code is None else str(code),
+        "lastRetry.status": "" if last is None else last.phase,
+        "lastRetry.duration": "0" if last is None else f"{last.duration_s:.6f}",
+        "lastRetry.message": "" if last is None else last.message,
+    }

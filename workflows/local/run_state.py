@@ -1,0 +1,108 @@
+"""What all parts of one running workflow share: its status, its limits, how it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workflows.local.manifest import Manifest
+from workflows.local.processes import Processes
+from workflows.local.slots import Limit, Slots
+from workflows.local.status import Node, WorkflowStatus, node_id, now
+
+
+@dataclass(frozen=True)
+class Shutdown:
+    """Why no further pod may run. kind: Stop, Deadline or Terminate (which ends the exit handler, too)."""
+
+    kind: str
+    deadline: datetime.datetime | None = None
+
+    @property
+    def pod_message(self) -> str:
+        """Of a pod that runs or would start now."""
+        return "Step exceeded its deadline" if self.kind == "Deadline" else f"workflow shutdown with strategy:  {self.kind}"
+
+    @property
+    def retry_message(self) -> str:
+        """Of a node that would be tried again."""
+        if self.kind == "Deadline":
+            return f"retry exceeded workflow deadline {self.deadline:%Y-%m-%d %H:%M:%S} +0000 UTC"
+        return f"Stopped with strategy '{self.kind}'"
+
+
+@dataclass
+class State:
+    """One workflow while it runs."""
+
+    manifest: Manifest
+    status: WorkflowStatus
+    globals: dict[str, str]
+    storage: Path
+    scratch: Path
+    logs: Path | None
+    processes: Processes
+    slots: Slots
+    pods: Limit
+    given: list[str]
+    notice: Callable[[str], None]
+    changed: Callable[[], None]
+    spec: Mapping[str, Any]
+    shutdown: Shutdown | None = None
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    killing: asyncio.Event = field(default_factory=asyncio.Event)
+    winding_down: set[asyncio.Task[None]] = field(default_factory=set)
+    said: set[str] = field(default_factory=set)
+    started_s: float = field(default_factory=time.monotonic)
+
+    def stop(self, shutdown: Shutdown) -> None:
+        """No pod may start from now on, and those that run are asked to end; a second call can only make it harder."""
+        if self.shutdown is None or shutdown.kind == "Terminate":
+            self.shutdown = shutdown
+        self.stopping.set()
+        if shutdown.kind == "Terminate":
+            self.killing.set()
+
+    def say_once(self, text: str) -> None:
+        """A notice that is not repeated."""
+        if text not in self.said:
+            self.said.add(text)
+            self.notice(text)
+
+    def values(self) -> dict[str, str]:
+        """The workflow's tags, now."""
+        return self.globals | {"workflow.duration": f"{time.monotonic() - self.started_s:.6f}"}
+
+    def add(self, name: str, kind: str, template: str, phase: str, *, boundary: str = "", message: str = "", display: str = "") -> Node:
+        """A new node; one that has ended is finished at once."""
+        identity = node_id(self.manifest.name, name)
+        node = Node(
+            id=identity, name=name, display_name=display or name.removeprefix(f"{self.status.nodes[boundary].name}." if boundary else ""),
+            type=kind, template=template, phase=phase, boundary=boundary, message=message,
+        )  # fmt: skip
+        if node.ended:
+            node.finished = now()
+        self.status.nodes[identity] = node
+        self.changed()
+        return node
+
+    def mark(self, node: Node, phase: str, message: str | None = None) -> Node:
+        """Change a node's phase."""
+        node.phase = phase
+        node.message = node.message if message is None else message
+        if node.ended and node.finished is None:
+            node.finished = now()
+        self.changed()
+        return node
+
+    def connect(self, parents: list[str], child: Node) -> None:
+        """Make a node the child of others."""
+        for parent in parents:
+            children = self.status.nodes[parent].children
+            if child.id not in children:
+                children.append(child.id)

@@ -1,0 +1,122 @@
+"""CPUs and GPUs of this machine, handed out to pods by what they request.
+
+First come, first served; a pod that fits may pass one that has to wait for something else: evaluations go on while trainings wait for
+a GPU. Memory is not handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What a machine has: processors (cores, may be fractional under a quota) and GPUs by the names that CUDA takes."""
+
+    cpus: float
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass
+class Grant:
+    """What a pod holds; `release` may be called again."""
+
+    slots: Slots
+    cpus: float
+    gpus: tuple[str, ...]
+    held: bool = True
+
+    def release(self) -> None:
+        """Give it back."""
+        if self.held:
+            self.held = False
+            self.slots.give_back(self)
+
+
+@dataclass
+class Slots:
+    """The free part of a capacity and who waits for it."""
+
+    capacity: Capacity
+    waiting: list[tuple[float, int, asyncio.Future[Grant]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.free_cpus, self.free_gpus = self.capacity.cpus, list(self.capacity.gpus)
+
+    def cut(self, cpus: float, gpus: int) -> tuple[float, int]:
+        """A request as far as this machine can ever fulfil it."""
+        return min(cpus, self.capacity.cpus), min(gpus, len(self.capacity.gpus))
+
+    async def acquire(self, cpus: float, gpus: int) -> Grant:
+        """Wait for a (cut) request."""
+        future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
+        self.waiting.append((cpus, gpus, future))
+        self._hand_out()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                future.result().release()
+            raise
+
+    def give_back(self, grant: Grant) -> None:
+        """Called by `Grant.release`."""
+        self.free_cpus += grant.cpus
+        self.free_gpus = [gpu for gpu in self.capacity.gpus if gpu in {*self.free_gpus, *grant.gpus}]
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        self.waiting = [waiter for waiter in self.waiting if not waiter[2].done()]
+        for waiter in list(self.waiting):
+            cpus, gpus, future = waiter
+            if cpus <= self.free_cpus + TOLERANCE and gpus <= len(self.free_gpus):
+                self.waiting.remove(waiter)
+                self.free_cpus -= cpus
+                taken, self.free_gpus = tuple(self.free_gpus[:gpus]), self.free_gpus[gpus:]
+                future.set_result(Grant(self, cpus, taken))
+
+
+@dataclass
+class Limit:
+    """At most `most` at a time; None: any number (`parallelism`)."""
+
+    most: int | None
+
+    def __post_init__(self) -> None:
+        self.semaphore = asyncio.Semaphore(self.most) if self.most else None
+
+    @contextlib.asynccontextmanager
+    async def one(self) -> AsyncIterator[None]:
+        """Hold one place."""
+        if self.semaphore is None:
+            yield
+            return
+        async with self.semaphore:
+            yield
+
+
+def detect() -> Capacity:
+    """This machine's processors (as far as this process may use them) and GPUs (`CUDA_VISIBLE_DEVICES` limits them)."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        gpus = tuple(name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1")
+    else:
+        gpus = tuple(str(index) for index in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
+    return Capacity(min(float(affinity), _quota()), gpus)
+
+
+def _quota() -> float:
+    """The processors that a container's control group allows; infinite where there is no limit."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return float(quota) / float(period) if quota != "max" else float("inf")
+    except (OSError, ValueError):
+        return float("inf")

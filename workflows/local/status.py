@@ -1,0 +1,126 @@
+"""The state of a workflow while it runs and when it has ended, in the shape of Argo's `status`."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any
+
+ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
+
+
+@dataclass(kw_only=True)
+class Node:
+    """One node of the workflow: a DAG, a pod, a retried pod, a loop's group, or what was skipped.
+
+    type: DAG, Pod, Retry, TaskGroup, Skipped; phase: Pending, Running or one of `ENDED`; outputs: parameter -> text (None: no
+    outputs were reported); times are aware, in UTC; boundary: the id of the DAG it belongs to; log: where its output goes.
+    """
+
+    id: str
+    name: str
+    display_name: str
+    type: str
+    template: str
+    phase: str
+    boundary: str = ""
+    message: str = ""
+    started: datetime.datetime = field(default_factory=lambda: now())
+    finished: datetime.datetime | None = None
+    inputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] | None = None
+    exit_code: int | None = None
+    children: list[str] = field(default_factory=list)
+    pod: str = ""
+    retried: bool = False
+    log: str = ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the phase is final."""
+        return self.phase in ENDED
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended badly."""
+        return self.phase in ("Failed", "Error")
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from start to end, or to now."""
+        return ((self.finished or now()) - self.started).total_seconds()
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in Argo's `status.nodes`; empty fields are left out."""
+        outputs: dict[str, Any] = {} if self.exit_code is None else {"exitCode": str(self.exit_code)}
+        if self.outputs:
+            outputs["parameters"] = _parameters(self.outputs)
+        shown = {
+            "id": self.id, "name": self.name, "displayName": self.display_name, "type": self.type, "templateName": self.template,
+            "phase": self.phase, "boundaryID": self.boundary, "message": self.message, "startedAt": timestamp(self.started),
+            "finishedAt": timestamp(self.finished), "inputs": {"parameters": _parameters(self.inputs)} if self.inputs else None,
+            "outputs": outputs, "children": self.children, "podName": self.pod, "logFile": self.log,
+        }  # fmt: skip
+        return {key: value for key, value in shown.items() if value} | ({"children": []} if not self.children else {})
+
+
+@dataclass(kw_only=True)
+class WorkflowStatus:
+    """A whole workflow; phase: Running, Succeeded, Failed or Error. interrupted: a person or a signal asked it to stop."""
+
+    name: str
+    uid: str
+    phase: str = "Running"
+    message: str = ""
+    started: datetime.datetime = field(default_factory=lambda: now())
+    finished: datetime.datetime | None = None
+    nodes: dict[str, Node] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def by_name(self, name: str) -> Node:
+        """The node with this full name (`wf.task`); raises `KeyError`."""
+        for node in self.nodes.values():
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `kubectl get workflow -o json` shows it, as far as it matters: metadata and status."""
+        status = {
+            "phase": self.phase, "message": self.message, "startedAt": timestamp(self.started), "finishedAt": timestamp(self.finished),
+            "nodes": {node.id: node.as_dict() for node in self.nodes.values()},
+        }  # fmt: skip
+        return {"name": self.name, "uid": self.uid, **status}
+
+
+def now() -> datetime.datetime:
+    """The time, in UTC."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+def timestamp(time: datetime.datetime | None) -> str | None:
+    """RFC 3339 with microseconds."""
+    return None if time is None else time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def node_id(workflow: str, name: str) -> str:
+    """Argo's: the workflow's name for its own node, else with the FNV-1a hash of the node's name."""
+    return workflow if name == workflow else f"{workflow}-{fnv32a(name)}"
+
+
+def pod_name(workflow: str, template: str, name: str) -> str:
+    """Argo's: `<workflow>-<template>-<hash>`, the part before the hash cut to 242 characters."""
+    prefix = workflow if name == workflow else f"{workflow}-{template}"[:242]
+    return prefix if name == workflow else f"{prefix}-{fnv32a(name)}"
+
+
+def fnv32a(text: str) -> int:
+    """The 32-bit FNV-1a hash (Fowler, Noll, Vo)."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+def _parameters(values: dict[str, str]) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]

@@ -1,0 +1,185 @@
+"""The parent of every pod's process: starts them, reports their ends, and lets none of them survive the engine.
+
+A program of its own, with the standard library only, run as `python -S supervisor.py <folder>`; the engine talks to it over standard
+input, a socket, one JSON object a line:
+    {"start": id, "arguments": […], "environment": {…}, "folder": path, "log": path or null}   {"signal": id, "number": n}
+and hears `{"started": id, "pid": n}`, `{"refused": id, "error": text}`, `{"ended": id, "status": n}`.
+
+When the engine is gone, however it went, the socket reads end-of-file: everything that descends from this process is killed, then
+`folder` (the pods' empty directories) is removed. On Linux it adopts orphans (PR_SET_CHILD_SUBREAPER), so that a grandchild in a
+session of its own is found, too; and each pod dies with this process (PR_SET_PDEATHSIG), should it be killed itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from typing import Any
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+CHANNEL = 0
+
+
+class Supervisor:
+    """State: the pods that run, by the engine's number of them."""
+
+    def __init__(self) -> None:
+        self.pids: dict[int, int] = {}
+        self.unread = b""
+
+    def serve(self) -> None:
+        """Until the engine is gone."""
+        if LIBC is not None:
+            LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        os.set_blocking(wake_read, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            ready, _, _ = select.select([CHANNEL, wake_read], [], [])
+            if wake_read in ready:
+                with suppress(BlockingIOError):
+                    os.read(wake_read, 4096)
+                self.reap()
+            if CHANNEL in ready and not self.receive():
+                return
+
+    def receive(self) -> bool:
+        """Handle what the engine sent; False at its end."""
+        try:
+            received = os.read(CHANNEL, 1 << 20)
+        except ConnectionError:
+            return False
+        *lines, self.unread = (self.unread + received).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if "start" in message:
+                self.start(message)
+            elif message["signal"] in self.pids:
+                kill_group(self.pids[message["signal"]], message["number"])
+        return bool(received)
+
+    def start(self, message: dict[str, Any]) -> None:
+        """Fork and execute; the error of a failed `exec` comes back through a pipe that a successful one closes."""
+        failed_read, failed_write = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            become(message, failed_write, parent)
+        os.close(failed_write)
+        error = os.read(failed_read, 4096)
+        os.close(failed_read)
+        if error:
+            os.waitpid(pid, 0)
+            send({"refused": message["start"], "error": error.decode()})
+            return
+        self.pids[message["start"]] = pid
+        send({"started": message["start"], "pid": pid})
+
+    def reap(self) -> None:
+        """Report pods that ended; what is left of a pod's group ends with it, as a container's processes do."""
+        by_pid = {pid: number for number, pid in self.pids.items()}
+        for pid, number in by_pid.items():
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                continue
+            kill_group(pid, signal.SIGKILL)  # before the process is collected: its number cannot be another's yet
+            _, status = os.waitpid(pid, 0)
+            del self.pids[number]
+            send({"ended": number, "status": status})
+        with suppress(ChildProcessError):
+            while adopted_ended(by_pid):
+                pass
+
+
+def adopted_ended(pods: dict[int, int]) -> bool:
+    """Collect one adopted orphan that ended; False if there is none."""
+    result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if result is None or result.si_pid in pods:
+        return False
+    os.waitpid(result.si_pid, 0)
+    return True
+
+
+def become(message: dict[str, Any], failed: int, parent: int) -> None:
+    """In the child: the pod's process. Never returns."""
+    try:
+        os.setsid()
+        if LIBC is not None:
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(64)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        if message["log"]:
+            log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+        os.chdir(message["folder"])
+        os.execvpe(message["arguments"][0], message["arguments"], message["environment"])  # noqa: S606 - a pod's command, no shell
+    except BaseException as error:
+        os.write(failed, str(error).encode()[:4000])
+    finally:
+        os._exit(64)
+
+
+def send(message: dict[str, Any]) -> None:
+    """To the engine, if it is still there."""
+    data = json.dumps(message).encode() + b"\n"
+    with suppress(OSError):
+        while data:
+            data = data[os.write(CHANNEL, data) :]
+
+
+def kill_group(pid: int, number: int) -> None:
+    """Signal a pod's process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def kill_all(pids: list[int]) -> None:
+    """Kill the pods' groups, then whatever was adopted, until there is nothing left."""
+    for pid in pids:
+        kill_group(pid, signal.SIGKILL)
+    while True:
+        for pid in children():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            os.wait()
+        except ChildProcessError:
+            return
+
+
+def children() -> list[int]:
+    """The processes whose parent this is, adopted ones included (Linux only; elsewhere the groups have to do)."""
+    found: list[int] = []
+    if LIBC is None:
+        return found
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - names only
+        with suppress(OSError, IndexError):
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow to import
+                if file.read().rpartition(")")[2].split()[1] == str(os.getpid()):
+                    found.append(int(name))
+    return found
+
+
+if __name__ == "__main__":
+    supervisor = Supervisor()
+    try:
+        supervisor.serve()
+    finally:
+        kill_all(list(supervisor.pids.values()))
+        shutil.rmtree(sys.argv[1], ignore_errors=True)

@@ -1,0 +1,172 @@
+"""Runs a template: a DAG, a container, or a container with retries.
+
+Source: Argo `executeTemplate`, `ProcessArgs`, `SubstituteParams`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from workflows.local import retries
+from workflows.local.errors import WorkflowError
+from workflows.local.go_values import to_json
+from workflows.local.pods import Pod, new_node
+from workflows.local.run_state import State
+from workflows.local.scope import Document, inputs_of
+from workflows.local.slots import Limit
+from workflows.local.status import Node, now, pod_name
+from workflows.local.tags import Values, replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One use of a template. name: of the node; task: in the DAG, empty for the entry and the exit handler; limit: the DAG's."""
+
+    name: str
+    template: str
+    arguments: list[Document]
+    boundary: str = ""
+    task: str = ""
+    on_exit: bool = False
+    limit: Limit | None = None
+    display: str = ""
+
+    def place(self) -> AbstractAsyncContextManager[None]:
+        """One of the DAG's `parallelism`."""
+        return nullcontext() if self.limit is None else self.limit.one()
+
+
+async def execute(state: State, call: Call) -> Node:
+    """The ended node of a call; a workflow's error becomes the node's."""
+    from workflows.local.dag import Dag
+
+    try:
+        template = processed(state, call)
+    except WorkflowError as error:
+        return state.add(
+            call.name, "Skipped", call.template, "Error", boundary=call.boundary, display=call.display, message=_of_task(call, error)
+        )
+    if template.get("dag") is not None:
+        async with call.place():
+            return await Dag(state, template, call).run()
+    if template.get("retryStrategy") is None:
+        node = new_node(state, call.name, template, boundary=call.boundary, retried=False, display=call.display)
+        return await _attempt(state, call, node, template, None)
+    return await _with_retries(state, call, template)
+
+
+def _of_task(call: Call, error: WorkflowError) -> str:
+    return f"task '{call.name}' errored: {error}" if call.task else str(error)
+
+
+def processed(state: State, call: Call) -> Document:
+    """The template with its inputs' values and all tags that are known; raises `WorkflowError`."""
+    template = dict(state.manifest.templates[call.template])
+    inputs = inputs_of(template, call.arguments)
+    if inputs:
+        template["inputs"] = {"parameters": inputs}
+    local = {"node.name": call.name, "tasks.name": call.task} if call.task else {"node.name": call.name}
+    if template.get("container") is not None and template.get("retryStrategy") is None:
+        local["pod.name"] = pod_name(state.manifest.name, call.template, call.name)
+    return substitute(template, state.values() | local)
+
+
+def substitute(template: Document, values: Values) -> Document:
+    """Two passes: the workflow's tags, which may stand in inputs, then the inputs."""
+    template = dict(replace(template, values))
+    inputs = (template.get("inputs") or {}).get("parameters") or []
+    of_inputs = {f"inputs.parameters.{parameter['name']}": str(parameter["value"]) for parameter in inputs}
+    outputs = (template.get("outputs") or {}).get("parameters") or []
+    paths = {output["name"]: (output.get("valueFrom") or {}).get("path") for output in outputs}
+    of_outputs = {f"outputs.parameters.{name}.path": str(path) for name, path in paths.items() if path}
+    return dict(replace(template, {**values, **of_inputs, **of_outputs, "inputs.parameters": to_json(inputs)}))
+
+
+async def _attempt(state: State, call: Call, node: Node, template: Mapping[str, Any], longest_s: float | None) -> Node:
+    pod = Pod(state, node, template, call.on_exit, retried=node.retried, longest_s=longest_s)
+    async with call.place(), state.pods.one():
+        try:
+            await pod.run()
+        except WorkflowError as error:
+            state.mark(node, "Error", _of_task(call, error))
+    return node
+
+
+async def _with_retries(state: State, call: Call, template: Document) -> Node:
+    parent = state.add(call.name, "Retry", call.template, "Running", boundary=call.boundary, display=call.display)
+    parent.inputs = {parameter["name"]: str(parameter["value"]) for parameter in (template.get("inputs") or {}).get("parameters") or []}
+    attempts: list[Node] = []
+    try:
+        strategy = retries.read(template["retryStrategy"])
+        while True:
+            attempts.append(await _next_attempt(state, call, template, parent, attempts, strategy))
+            ending = await _ending(state, call, parent, strategy, attempts)
+            if ending is not None:
+                return _end(state, parent, attempts[-1], ending)
+    except WorkflowError as error:
+        return state.mark(parent, "Error", _of_task(call, error))
+
+
+def _end(state: State, parent: Node, last: Node, message: str) -> Node:
+    parent.outputs, parent.exit_code = last.outputs, last.exit_code
+    return state.mark(parent, last.phase, message)
+
+
+async def _next_attempt(
+    state: State, call: Call, template: Document, parent: Node, attempts: list[Node], strategy: retries.Strategy
+) -> Node:  # fmt: skip
+    name = f"{call.name}({len(attempts)})"
+    node = new_node(state, name, template, boundary=call.boundary, retried=True, display=f"{parent.display_name}({len(attempts)})")
+    state.connect([parent.id], node)
+    local = retries.last_retry(attempts, missing_code="0") | {"retries": str(len(attempts)), "pod.name": node.pod}
+    try:
+        attempt = substitute(template, state.values() | local)
+    except WorkflowError as error:
+        return state.mark(node, "Error", str(error))
+    longest_s = None
+    if strategy.longest_s is not None and attempts:
+        longest_s = strategy.longest_s - (now() - attempts[0].started).total_seconds()
+    return await _attempt(state, call, node, attempt, longest_s)
+
+
+async def _ending(state: State, call: Call, parent: Node, strategy: retries.Strategy, attempts: list[Node]) -> str | None:
+    """The message of a Retry node that ends now; None for another attempt, after its backoff."""
+    if not attempts[-1].failed:
+        return ""
+    if (message := _stopped(state, call)) is not None:
+        return message
+    if (message := retries.out_of_time(strategy, attempts)) is not None:
+        return message
+    waiting_s = retries.wait_s(strategy, len(attempts))
+    if waiting_s > 0:
+        state.mark(parent, "Running", f"Backoff for {_humanised(waiting_s)}")
+        await _sleep(state, call, waiting_s - (now() - (attempts[-1].finished or now())).total_seconds())
+        state.mark(parent, "Running", "")
+        if (message := _stopped(state, call)) is not None:
+            return message
+    return retries.gives_up(strategy, attempts)
+
+
+def _stopped(state: State, call: Call) -> str | None:
+    shutdown = state.shutdown
+    return shutdown.retry_message if shutdown is not None and (not call.on_exit or shutdown.kind == "Terminate") else None
+
+
+async def _sleep(state: State, call: Call, seconds: float) -> None:
+    event = state.killing if call.on_exit else state.stopping
+    try:
+        await asyncio.wait_for(event.wait(), max(0.0, seconds))
+    except TimeoutError:
+        return
+
+
+def _humanised(seconds: float) -> str:
+    """`1 minute 10 seconds`."""
+    whole = round(seconds)
+    parts = [(whole // 3600, "hour"), (whole // 60 % 60, "minute"), (whole % 60, "second")]
+    shown = [f"{count} {unit}{'s' if count != 1 else ''}" for count, unit in parts if count]
+    return " ".join(shown) or f"{seconds:.3g} seconds"
