@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from config.errors import BadInput, NoUsableState, WrongDirectory
 from steps.directory.differences import difference
 from steps.directory.files import fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
 from steps.directory.layout import RunDirectory
+from steps.directory.status import read_status
 
 if TYPE_CHECKING:
     from config.resolve import Resolved
@@ -35,6 +37,7 @@ STATE_LIMIT_BYTES = 64 * 2**20
 TENSORS_LIMIT_BYTES = 64 * 2**30
 HEADER_LIMIT_BYTES = 8 * 2**20
 TENSOR_KEY = "$tensor"
+LAG_S = 5.0
 
 State = dict[str, Any]
 
@@ -123,12 +126,22 @@ def load_newest(run: RunDirectory, identity: Mapping[str, Any] | None = None, *,
 
 
 def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
-    """The checkpoint of the finished training; raises `BadInput` if the training has not reached its last epoch."""
-    checkpoint = load_newest(run, resolved.identity())
-    reached = 0 if checkpoint is None else checkpoint.epoch
-    if checkpoint is None or reached < resolved.epochs:
-        raise BadInput(f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it")
-    return checkpoint
+    """The checkpoint of the finished training; raises `BadInput` if the training has not reached its last epoch.
+
+    When the training's status says that it has, another machine's view of the directory may lag behind (NFS): looked at again
+    for up to `LAG_S`.
+    """
+    status = read_status(run.status / "train.json")
+    lag_s = LAG_S if status is not None and status.state == "succeeded" else 0.0
+    end = time.monotonic() + lag_s
+    while True:
+        checkpoint = load_newest(run, resolved.identity())
+        if checkpoint is not None and checkpoint.epoch >= resolved.epochs:
+            return checkpoint
+        if time.monotonic() >= end:
+            reached = 0 if checkpoint is None else checkpoint.epoch
+            raise BadInput(f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it")
+        time.sleep(lag_s / 20)
 
 
 def load(path: Path) -> Checkpoint:

@@ -148,7 +148,12 @@ def remove(path: Path) -> None:
 def fault(point: str, path: Path) -> None:
     """Die here if `EXPERIMENT_FAULT` says so (tests only)."""
     if will_fault(point, path):
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
+
+
+def die() -> None:
+    """As the kernel or a vanished node would end us."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def will_fault(point: str, path: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import NoUsableState
-from steps.directory.files import fault, full_disk_explained, read_bytes, will_fault, write_all
+from steps.directory.files import die, full_disk_explained, read_bytes, will_fault, write_all
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,8 +63,7 @@ class Table:
         content = line.encode()
         if will_fault("mid_row", self.path):
             write_all(self._descriptor, content[: len(content) // 2])
-            os.environ["EXPERIMENT_FAULT"] = "mid_row"
-            fault("mid_row", self.path)
+            die()
         with full_disk_explained(self.path, len(content)):
             write_all(self._descriptor, content)
         self.offset += len(content)

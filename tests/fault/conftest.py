@@ -1,0 +1,136 @@
+"""Steps as real processes that can be killed: a fork server that has torch imported starts one in a tenth of a second."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CLEAN = (
+    "STORAGE",
+    "OUTPUTS",
+    "EXPERIMENT_OWNER",
+    "EXPERIMENT_WORKFLOW",
+    "EXPERIMENT_OWNER_PROCESS",
+    "EXPERIMENT_IMAGE",
+    "EXPERIMENT_FAULT",
+)
+TINY = {
+    "game": "cartpole",
+    "epochs": "60",
+    "num_envs": "4",
+    "rollout_length": "32",
+    "update_epochs": "2",
+    "checkpoint_interval": "5",
+    "log_interval": "3",
+}
+
+
+def _child(module: str, argv: list[str], environment: dict[str, str], output: str, file_size: int | None) -> None:
+    os.setsid()
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    for name in CLEAN:
+        os.environ.pop(name, None)
+    os.environ.update(environment)
+    if file_size is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+    import importlib
+
+    code = importlib.import_module(module).main(argv)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+@dataclass
+class Step:
+    """A started step."""
+
+    process: BaseProcess
+    output: Path
+
+    def wait_for(self, found: Callable[[], object], timeout_s: float = 60) -> None:
+        """Until something is seen; fails if the step ends before."""
+        end = time.monotonic() + timeout_s
+        while not found():
+            assert self.process.is_alive(), f"ended with {self.process.exitcode}: {self.text}"
+            assert time.monotonic() < end, f"not seen in {timeout_s} s: {self.text}"
+            time.sleep(0.002)
+
+    def wait_for_text(self, text: str) -> None:
+        """Until the step has printed something."""
+        self.wait_for(lambda: text in self.text)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send a signal to the whole process group, as Argo does."""
+        self.wait_for(lambda: self.output.exists())  # it leads a process group of its own from then on
+        assert self.process.pid is not None
+        os.killpg(self.process.pid, number)
+
+    def end(self, timeout_s: float = 120) -> int:
+        """The exit code; negative for a signal."""
+        self.process.join(timeout_s)
+        assert self.process.exitcode is not None, f"still running: {self.text}"
+        return self.process.exitcode
+
+    @property
+    def text(self) -> str:
+        """What it has printed."""
+        return self.output.read_text() if self.output.exists() else ""
+
+
+Start = Callable[..., Step]
+
+
+@pytest.fixture(scope="session")
+def server() -> multiprocessing.context.ForkServerContext:
+    """The fork server."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.fault.preload"])
+    return context
+
+
+@pytest.fixture
+def start(server: multiprocessing.context.ForkServerContext, tmp_path: Path) -> Iterator[Start]:
+    """`start("steps.train", ["--outdir", …], {"EXPERIMENT_OWNER": …})` -> Step; whatever still runs at the end is killed."""
+    started: list[Step] = []
+
+    def start_one(module: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, file_size: int | None = None) -> Step:
+        output = tmp_path / f"output-{len(started)}.txt"
+        process = server.Process(target=_child, args=(module, list(argv), dict(environment or {}), str(output), file_size))
+        process.start()
+        started.append(Step(process, output))
+        return started[-1]
+
+    yield start_one
+    for step in started:
+        if step.process.is_alive():
+            step.process.kill()
+        step.process.join()
+        step.process.close()
+
+
+def assignments(outdir: Path, **changed: object) -> list[str]:
+    """Arguments of prepare for a tiny CartPole training."""
+    parameters = TINY | {"outdir": str(outdir)} | {name: str(value) for name, value in changed.items()}
+    return ["--algorithm", "ppo", *(word for name, value in parameters.items() for word in ("-p", f"{name}={value}"))]
+
+
+def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Path -> (inode, time of modification, content) of every file."""
+    files = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    return {str(path.relative_to(directory)): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes()) for path in files}

@@ -1,0 +1,259 @@
+"""Faults 1–7, 10, 12, 15 and 30: a training that is killed anywhere goes on and ends with the bytes of an undisturbed one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.status import read_status
+from tests.fault.conftest import CLEAN, ROOT, Start, assignments, snapshot
+
+pytestmark = pytest.mark.timeout(600)
+Oracle = tuple[bytes, bytes, str]
+
+
+def products(run: RunDirectory) -> Oracle:
+    """What must be equal: train.csv, the final weights, and the rest of the trainer's state."""
+    final = run.checkpoint(run.checkpoint_steps()[-1])
+    state = json.loads((final / "state.json").read_bytes())["state"]
+    return run.train_csv.read_bytes(), (final / "tensors.safetensors").read_bytes(), json.dumps(state)
+
+
+def prepare(start: Start, outdir: Path, **changed: object) -> RunDirectory:
+    step = start("steps.prepare", assignments(outdir, **changed))
+    assert step.end() == 0, step.text
+    return ExperimentDirectory(outdir).run(0)
+
+
+def train(outdir: Path) -> tuple[str, list[str]]:
+    return "steps.train", ["--outdir", str(outdir), "--run", "0"]
+
+
+@pytest.fixture
+def oracle(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+    if not _ORACLE:
+        outdir = tmp_path_factory.mktemp("undisturbed") / "x"
+        run = prepare(start, outdir)
+        assert start(*train(outdir)).end() == 0
+        _ORACLE.append(products(run))
+    return _ORACLE[0]
+
+
+_ORACLE: list[Oracle] = []
+
+
+def kill_at_random(start: Start, outdir: Path, run: RunDirectory, kills: int, oracle: Oracle) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    generator = random.Random(seed)
+    for _ in range(kills):
+        before = [0, *run.checkpoint_steps()][-1]
+        step = start(*train(outdir))
+        step.wait_for_text("training 60 epochs")
+        time.sleep(generator.uniform(0, 0.3))
+        step.kill()
+        if step.end() == 0:
+            break
+        assert [0, *run.checkpoint_steps()][-1] >= before
+        status = read_status(run.status / "train.json")
+        assert status is not None and status.state == "running"
+    step = start(*train(outdir))
+    assert step.end() == 0, step.text
+    assert products(run) == oracle
+    assert len(run.checkpoint_steps()) == 2
+
+
+def test_killed_at_random_moments(start: Start, tmp_path: Path, oracle: Oracle) -> None:
+    kill_at_random(start, tmp_path / "x", prepare(start, tmp_path / "x"), 6, oracle)
+
+
+@pytest.mark.slow
+def test_killed_at_forty_random_moments(start: Start, tmp_path: Path, oracle: Oracle) -> None:
+    for trial in range(5):
+        outdir = tmp_path / f"x{trial}"
+        kill_at_random(start, outdir, prepare(start, outdir), 8, oracle)
+
+
+@pytest.mark.parametrize("signals", [1, 3])
+def test_sigterm_saves_nothing_and_loses_nothing(start: Start, tmp_path: Path, oracle: Oracle, signals: int) -> None:
+    run = prepare(start, tmp_path / "x")
+    step = start(*train(tmp_path / "x"))
+    step.wait_for(run.checkpoint_steps)
+    asked = time.monotonic()
+    for number in range(signals):
+        step.kill(signal.SIGTERM)
+        if number < signals - 1:
+            time.sleep(0.03)
+    assert step.end() == 75, step.text
+    assert time.monotonic() - asked < 10
+    status = read_status(run.status / "train.json")
+    assert status is not None and (status.state, status.exit_code) == ("preempted", 75)
+    newest = run.checkpoint_steps()[-1]
+    assert status.reason is not None and status.reason.endswith(f", continues from {newest}")
+    assert newest % (5 * 4 * 32) == 0, "only scheduled checkpoints"
+    assert f"preempted at step {status.reason.split()[3].rstrip(',')}" in (run.logs / "train.log").read_text()
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 0, again.text
+    assert f"from step {newest}" in again.text
+    assert products(run) == oracle
+
+
+@pytest.mark.parametrize(
+    ("fault", "left"),
+    [
+        ("mid_row:9:train.csv", "torn row"),
+        ("mid_save:2:checkpoints", "temporary"),
+        ("before_rename:3:checkpoints", "temporary"),
+        ("after_rename:3:checkpoints", "three checkpoints"),
+    ],
+)
+def test_killed_at_a_chosen_place(start: Start, tmp_path: Path, oracle: Oracle, fault: str, left: str) -> None:
+    run = prepare(start, tmp_path / "x")
+    step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": fault})
+    assert step.end() == -signal.SIGKILL, step.text
+    torn = not run.train_csv.read_bytes().endswith(b"\n")
+    temporaries = [path for path in run.checkpoints.iterdir() if path.name.endswith(".tmp")] if run.checkpoints.exists() else []
+    assert (torn, bool(temporaries), len(run.checkpoint_steps()) == 3) == (
+        left == "torn row",
+        left == "temporary",
+        left == "three checkpoints",
+    )
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 0, again.text
+    assert products(run) == oracle
+    assert not [path for path in run.checkpoints.iterdir() if path.name.endswith(".tmp")]
+    assert len(run.checkpoint_steps()) == 2
+
+
+def test_damaged_newest_checkpoint_costs_one_interval(start: Start, tmp_path: Path, oracle: Oracle) -> None:
+    run = prepare(start, tmp_path / "x")
+    assert start(*train(tmp_path / "x")).end() == 0
+    newest = run.checkpoint(run.checkpoint_steps()[-1]) / "tensors.safetensors"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 0, again.text
+    assert "damaged checkpoints skipped" in again.text
+    assert str(newest.parent) in again.text
+    assert products(run) == oracle
+
+
+def test_all_checkpoints_damaged(start: Start, tmp_path: Path) -> None:
+    run = prepare(start, tmp_path / "x", epochs=14)
+    assert start(*train(tmp_path / "x")).end() == 0
+    for step in run.checkpoint_steps():
+        (run.checkpoint(step) / "manifest.json").write_text("{}")
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 4, again.text
+    assert f"delete {run.root} to start this run again" in again.text
+    assert len(run.checkpoint_steps()) == 2
+
+
+def test_full_disk_while_saving(start: Start, tmp_path: Path, oracle: Oracle) -> None:
+    run = prepare(start, tmp_path / "x")
+    step = start(*train(tmp_path / "x"))
+    step.wait_for(lambda: len(run.checkpoint_steps()) == 2)
+    step.kill(signal.SIGTERM)
+    assert step.end() == 75, step.text
+    before = snapshot(run.checkpoints)
+    full = start(*train(tmp_path / "x"), file_size=20_000)
+    assert full.end() == 1, full.text
+    assert "bytes needed" in full.text
+    assert "bytes free" in full.text
+    assert snapshot(run.checkpoints) == before, "old checkpoints untouched, the temporary removed"
+    status = read_status(run.status / "train.json")
+    assert status is not None and (status.state, status.exit_code) == ("failed", 1)
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 0, again.text
+    assert products(run) == oracle
+
+
+def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
+    run = prepare(start, tmp_path / "x", game="tests.fault.breaking:BreaksAtStep50")
+    first = start(*train(tmp_path / "x"))
+    assert first.end() == 1, first.text
+    assert "RuntimeError: the game broke" in first.text
+    step = start(*train(tmp_path / "x"))
+    step.kill()
+    assert step.end() == -signal.SIGKILL
+    second = start(*train(tmp_path / "x"))
+    assert second.end() == 3, second.text
+    assert "Traceback" in second.text
+    status = read_status(run.status / "train.json")
+    assert status is not None and status.reason is not None
+    assert "no progress: step 128 was reached twice" in status.reason
+    third = start(*train(tmp_path / "x"))
+    assert third.end() == 1, "a person asked again after exit 3: one more honest try"
+
+
+def test_preemptions_in_a_row_are_no_lack_of_progress(start: Start, tmp_path: Path) -> None:
+    run = prepare(start, tmp_path / "x", epochs=1000, checkpoint_interval=1000)
+    for _ in range(3):
+        step = start(*train(tmp_path / "x"))
+        step.wait_for_text("epoch 1 of 1000")
+        step.kill(signal.SIGTERM)
+        assert step.end() == 75, step.text
+    for number in range(5):
+        step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": "mid_row:3:train.csv"})
+        assert step.end() == (-signal.SIGKILL), f"{number}: {step.text}"
+    refused = start(*train(tmp_path / "x"))
+    assert refused.end() == 3, refused.text
+    assert "killed 5 times" in refused.text
+    assert "bytes of memory" in refused.text
+
+
+def python(module: str, *arguments: str, options: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+    """A step as a pod starts it."""
+    kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
+    return subprocess.Popen(
+        [sys.executable, *options, "-m", module, *arguments],
+        cwd=ROOT,
+        env=kept | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_sigterm_during_the_start(start: Start, tmp_path: Path) -> None:
+    run = prepare(start, tmp_path / "x")
+    process = python("steps.train", "--outdir", str(tmp_path / "x"), "--run", "0")
+    end = time.monotonic() + 60
+    while not (run.status / "train.json").exists():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    for _ in range(3):
+        os.killpg(process.pid, signal.SIGTERM)
+        time.sleep(0.05)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 75, out + err
+    assert not run.checkpoints.exists()
+    assert not run.train_csv.exists()
+
+
+def test_finished_training_repeats_at_once(start: Start, tmp_path: Path) -> None:
+    run = prepare(start, tmp_path / "x", epochs=14)
+    assert start(*train(tmp_path / "x")).end() == 0
+    before = snapshot(tmp_path / "x")
+    process = python(
+        "steps.train", "--outdir", str(tmp_path / "x"), "--run", "0", options=("-X", "importtime"), OUTPUTS=str(tmp_path / "outputs")
+    )
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    imported = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
+    assert not imported & {"torch", "numpy", "pandas", "gymnasium", "matplotlib"}
+    assert snapshot(tmp_path / "x") == before
+    assert (tmp_path / "outputs" / "evaluate").read_text() == "true"
+    assert "nothing to do" in out
+    assert run.train_csv.exists()
