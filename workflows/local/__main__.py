@@ -45,9 +45,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m workflows.local", description="Run an Argo Workflow manifest on this machine, without a cluster."
-    )
+    description = "Run an Argo Workflow manifest on this machine, without a cluster."
+    parser = argparse.ArgumentParser(prog="python -m workflows.local", description=description)
     parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the workflow")
     parser.add_argument(
         "-p", dest="parameters", action="append", default=[], metavar="NAME=VALUE", help="a workflow parameter; may be repeated"

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from workflows.local.depends import dependencies_of, is_satisfied, logic_of, results_of
-from workflows.local.errors import ConditionError, MissingTag, WorkflowError
+from workflows.local.errors import ConditionError, MissingTagError, WorkflowError
 from workflows.local.govaluate import should_execute
 from workflows.local.loops import expand_task, is_loop
 from workflows.local.run_state import State
@@ -62,7 +62,7 @@ class Dag:
                 return self._skipped(name, task, "Omitted", "omitted: depends condition not met")
             resolved = self._resolved(task)
             expanded = expand_task(resolved, self._values(task))
-        except MissingTag as error:
+        except MissingTagError as error:
             return self._skipped(name, task, "Error", self._would_hang(task, error))
         except WorkflowError as error:
             return self._skipped(name, task, "Error", str(error))
@@ -72,7 +72,7 @@ class Dag:
             return self._skipped(name, task, "Skipped", "Skipped, empty params")
         return await self._group(name, task, expanded)
 
-    def _would_hang(self, task: Document, error: MissingTag) -> str:
+    def _would_hang(self, task: Document, error: MissingTagError) -> str:
         producer = error.tag.strip().split(".")[1] if "." in error.tag else error.tag
         node = self.nodes.get(producer)
         state = f"task {producer!r} is {node.phase} and has no such value" if node else "there is no such value"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import signal
 import tempfile
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflows.local.errors import InvalidSpec, WorkflowError
+from workflows.local.errors import InvalidSpecError, WorkflowError
 from workflows.local.go_values import quote, to_json
 from workflows.local.manifest import Manifest, prepare
 from workflows.local.pod_spec import read_patch
@@ -86,7 +87,7 @@ class _Engine:
         """Check, run, always clean up."""
         try:
             check(self.manifest)
-        except InvalidSpec as error:
+        except InvalidSpecError as error:
             self.status.phase, self.status.message, self.status.finished = "Failed", str(error), now()
             self._announce()
             return self.status
@@ -161,7 +162,7 @@ class _Engine:
     def _signals(self, stop: Callable[[Callable[[], None]], None] | None) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         if stop is not None:
-            stop(lambda: loop.call_soon_threadsafe(self._stop))
+            stop(functools.partial(_call_soon, loop, self._stop))
         numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] if threading.current_thread() is threading.main_thread() else []
         before = {number: signal.getsignal(number) for number in numbers}
         for number in numbers:
@@ -195,3 +196,9 @@ class _Engine:
         self.announced = False
         if self.on_change is not None:
             self.on_change(self.status)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """From another thread; too late is no error."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)

@@ -1,13 +1,12 @@
 """What the local engine's parts raise at each other.
 
-BadInput (config.errors)
-└── Refused            the manifest uses something that this engine does not have: named, never ignored
-WorkflowError          an error of the workflow, in Argo's words: it becomes a node's or the workflow's message
-├── InvalidSpec        found before anything runs
-├── TagError           a tag or expression that cannot be evaluated
-│   └── MissingTag     a tag that must have a value and has none: Argo's controller would wait for it for ever
-├── ConditionError     a `when` or `depends` that cannot be evaluated
-└── PodError           a pod that cannot be built
+Refused (a `BadInput` of config.errors): the manifest uses something that this engine does not have; it is named, never ignored.
+WorkflowError: an error of the workflow, in Argo's words; it becomes a node's or the workflow's message.
+├── InvalidSpecError      found before anything runs
+├── TagError              a tag or expression that cannot be evaluated
+│   └── MissingTagError   a tag that must have a value and has none: Argo's controller would wait for it for ever
+├── ConditionError        a `when` or `depends` that cannot be evaluated
+└── PodError              a pod that cannot be built
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class WorkflowError(Exception):
     """An error in the workflow itself."""
 
 
-class InvalidSpec(WorkflowError):
+class InvalidSpecError(WorkflowError):
     """The manifest contradicts itself."""
 
 
@@ -31,7 +30,7 @@ class TagError(WorkflowError):
     """A tag cannot be replaced."""
 
 
-class MissingTag(TagError):
+class MissingTagError(TagError):
     """A tag has no value here; `tag` is its name."""
 
     def __init__(self, tag: str, message: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """Which fields of a manifest this engine has. Every other field is refused by name; nothing is ignored silently.
 
-A table maps a field to `REQUIRED_TEXT`-like leaves, to another table, or to a list of one table. `Accepted` marks fields that have a
+A table maps a field to the kind of its value, to another table, or to a list of one table. `Accepted` marks fields that have a
 meaning on a cluster only: they change nothing here, and one line says so.
 """
 

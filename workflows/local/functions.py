@@ -99,7 +99,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sprig.trimPrefix": lambda prefix, text: text.removeprefix(prefix), "sprig.trimSuffix": lambda suffix, text: text.removesuffix(suffix),
     "sprig.replace": lambda old, new, text: text.replace(old, new), "sprig.contains": lambda part, text: part in text,
     "sprig.hasPrefix": lambda prefix, text: text.startswith(prefix), "sprig.hasSuffix": lambda suffix, text: text.endswith(suffix),
-    "sprig.default": _default, "sprig.toString": display, "sprig.toJson": to_json_text, "sprig.join": lambda separator, items: separator.join(items),
+    "sprig.default": _default, "sprig.toString": display, "sprig.toJson": to_json_text,
+    "sprig.join": lambda separator, items: separator.join(items),
     "sprig.quote": lambda text: f'"{text}"', "sprig.int": as_int, "sprig.add": lambda *numbers: sum(map(as_int, numbers)),
 }  # fmt: skip
 """A name is called with its evaluated arguments; a `TypeError` is reported as a wrong call."""

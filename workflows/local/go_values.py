@@ -67,7 +67,7 @@ def display(value: Any) -> str:
 
 
 def quote(text: str) -> str:
-    """`strconv.Quote` without the quotes. A control character becomes `\\x01`, which is no JSON: Argo fails on it as well."""
+    r"""`strconv.Quote` without the quotes. A control character becomes `\x01`, which is no JSON: Argo fails on it as well."""
     return "".join(ESCAPES.get(character) or _escaped(character) for character in text)
 
 

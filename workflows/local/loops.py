@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.local.errors import ConditionError, WorkflowError
-from workflows.local.go_values import display, parameter_text, to_json
+from workflows.local.go_values import parameter_text, to_json
 from workflows.local.govaluate import should_execute
 from workflows.local.tags import STRICT_ALL, Values, replace
 

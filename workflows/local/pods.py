@@ -88,7 +88,8 @@ class Pod:
         """Wait for a future, a stop that concerns this pod, or a time."""
         stop = asyncio.ensure_future((self.state.killing if self.on_exit else self.state.stopping).wait())
         try:
-            await asyncio.wait({future, stop}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            waited: set[asyncio.Future[Any]] = {future, stop}
+            await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
 
@@ -143,7 +144,8 @@ class Pod:
         """SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
         process.signal(signal.SIGTERM)
         insist = asyncio.ensure_future(self.state.killing.wait())
-        await asyncio.wait({ended, insist}, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+        waited: set[asyncio.Future[Any]] = {ended, insist}
+        await asyncio.wait(waited, timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
         insist.cancel()
         if not ended.done():
             process.signal(signal.SIGKILL)

@@ -50,7 +50,7 @@ class Processes:
         with theirs:
             self._supervisor = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(PROGRAM), str(self._folder)],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 start_new_session=True,
                 env={"LC_ALL": "C.UTF-8"},
             )

@@ -103,7 +103,7 @@ class Limit:
 
 
 def detect() -> Capacity:
-    """This machine's processors (as far as this process may use them) and GPUs (`CUDA_VISIBLE_DEVICES` limits them)."""
+    """Count this machine's processors (as far as this process may use them) and GPUs (`CUDA_VISIBLE_DEVICES` limits them)."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:

@@ -169,10 +169,9 @@ def children() -> list[int]:
     if LIBC is None:
         return found
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - names only
-        with suppress(OSError, IndexError):
-            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - pathlib is slow to import
-                if file.read().rpartition(")")[2].split()[1] == str(os.getpid()):
-                    found.append(int(name))
+        with suppress(OSError, IndexError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            if file.read().rpartition(")")[2].split()[1] == str(os.getpid()):
+                found.append(int(name))
     return found
 
 

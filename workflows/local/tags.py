@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from workflows.local.errors import MissingTag, TagError
+from workflows.local.errors import MissingTagError, TagError
 from workflows.local.expression import evaluate, expand, unguarded_names
 from workflows.local.expression_parser import ExpressionError
 from workflows.local.functions import FUNCTIONS, PREDICATES
@@ -37,7 +37,7 @@ STRICT_ALL = re.compile("")
 def replace(document: Any, values: Values, *, strict: re.Pattern[str] | None = None) -> Any:
     """A copy of `document` (JSON values) with its tags replaced; tags that are unknown stay, unless `strict` matches their names.
 
-    Raises `MissingTag` for a strict tag without a value and `TagError` for everything else that cannot be replaced.
+    Raises `MissingTagError` for a strict tag without a value and `TagError` for everything else that cannot be replaced.
     """
     text = json.dumps(document, ensure_ascii=False)
     if "{{" not in text:
@@ -100,7 +100,7 @@ def _simple(tag: str, values: Values, strict: re.Pattern[str] | None) -> str:
             raise TagError(f'unable to substitute nested tag {{{{{tag}}}}}: "{inner}" is an absent optional')
         return "{{" + outer + quote(value)
     if strict is not None and strict.match(name):
-        raise MissingTag(tag)
+        raise MissingTagError(tag)
     return "{{" + tag + "}}"
 
 
@@ -113,7 +113,7 @@ def _expression(escaped: str, variables: dict[str, Any], strict: re.Pattern[str]
     missing = _missing(source, variables)
     for name in missing:
         if strict is not None and strict.match(name):
-            raise MissingTag(name, f"failed to evaluate expression: {name} is missing")
+            raise MissingTagError(name, f"failed to evaluate expression: {name} is missing")
     lenient = bool(missing) or strict is None
     if lenient and any(name in LATE for name in missing):
         return unchanged

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.local.depends import dependencies_of, unknown_results
-from workflows.local.errors import InvalidSpec, TagError
+from workflows.local.errors import InvalidSpecError, TagError
 from workflows.local.loops import is_loop
 from workflows.local.manifest import Document, Manifest
 from workflows.local.tags import tags
@@ -31,13 +31,13 @@ OF_EVERY_TASK = ("id", "startedAt", "finishedAt", "hostNodeName", "status")
 
 
 def check(manifest: Manifest) -> None:
-    """Raises `InvalidSpec` with the controller's message."""
+    """Raises `InvalidSpecError` with the controller's message."""
     try:
         _Validation(manifest).check()
     except TagError as error:
-        raise InvalidSpec(f"invalid spec: {error}") from None
-    except InvalidSpec as error:
-        raise InvalidSpec(f"invalid spec: {error}") from None
+        raise InvalidSpecError(f"invalid spec: {error}") from None
+    except InvalidSpecError as error:
+        raise InvalidSpecError(f"invalid spec: {error}") from None
 
 
 class _Validation:
@@ -51,12 +51,14 @@ class _Validation:
         _unique(names, "spec.templates")
         for index, parameter in enumerate(self.manifest.parameters):
             if not parameter.get("name"):
-                raise InvalidSpec(f"spec.arguments.parameters[{index}].name is required")
+                raise InvalidSpecError(f"spec.arguments.parameters[{index}].name is required")
             if "value" not in parameter:
-                raise InvalidSpec(f"spec.arguments.{parameter['name']}.value or spec.arguments.{parameter['name']}.valueFrom is required")
+                raise InvalidSpecError(
+                    f"spec.arguments.{parameter['name']}.value or spec.arguments.{parameter['name']}.valueFrom is required"
+                )
         entrypoint = self.manifest.spec.get("entrypoint")
         if not entrypoint:
-            raise InvalidSpec("spec.entrypoint is required")
+            raise InvalidSpecError("spec.entrypoint is required")
         self._holder(str(entrypoint), set(self.manifest.values), set())
         if self.manifest.spec.get("onExit"):
             self._holder(str(self.manifest.spec["onExit"]), set(), {"workflow.status", "workflow.failures"})
@@ -64,15 +66,15 @@ class _Validation:
     def _holder(self, name: str, supplied: set[str] | None, extra: set[str]) -> Document:
         """Check that a template exists, has its inputs, and is right itself; supplied is None before arguments are known."""
         if "{{" in name:
-            raise InvalidSpec(f"template name {name!r}: tags in template names are not supported")
+            raise InvalidSpecError(f"template name {name!r}: tags in template names are not supported")
         template = self.manifest.templates.get(name)
         if template is None:
-            raise InvalidSpec(f"template name '{name}' undefined")
+            raise InvalidSpecError(f"template name '{name}' undefined")
         inputs = (template.get("inputs") or {}).get("parameters") or []
         for parameter in inputs if supplied is not None else []:
             known = supplied is not None and parameter.get("name") in supplied
             if not known and parameter.get("value") is None and parameter.get("default") is None:
-                raise InvalidSpec(f"templates.{name} inputs.parameters.{parameter.get('name')} was not supplied")
+                raise InvalidSpecError(f"templates.{name} inputs.parameters.{parameter.get('name')} was not supplied")
         if name not in self.checked:
             self.checked.add(name)
             self._template(template, extra)
@@ -89,14 +91,14 @@ class _Validation:
         body = {key: value for key, value in template.items() if key not in ("inputs", "outputs")}
         try:
             self._resolve(body, scope | set(POD_TAGS))
-        except InvalidSpec as error:
-            raise InvalidSpec(f"templates.{name}: {error}") from None
+        except InvalidSpecError as error:
+            raise InvalidSpecError(f"templates.{name}: {error}") from None
         self._outputs(template, scope, needs="path")
 
     def _dag(self, template: Document, scope: set[str]) -> None:
         name, tasks = template["name"], template["dag"].get("tasks") or []
         if not tasks:
-            raise InvalidSpec(f"templates.{name} must have at least one task")
+            raise InvalidSpecError(f"templates.{name} must have at least one task")
         _unique([task.get("name") for task in tasks], f"templates.{name}.tasks")
         by_name = {task["name"]: task for task in tasks}
         for task in tasks:
@@ -109,53 +111,54 @@ class _Validation:
     def _task(self, task: Document, template: Document, tasks: Mapping[str, Document]) -> None:
         where = f"templates.{template['name']}.tasks.{task['name']}"
         if not TASK_NAME.fullmatch(task["name"]):
-            raise InvalidSpec(f"templates.{template['name']}.tasks[{list(tasks).index(task['name'])}].name: '{task['name']}' is invalid")
+            raise InvalidSpecError(
+                f"templates.{template['name']}.tasks[{list(tasks).index(task['name'])}].name: '{task['name']}' is invalid"
+            )
         if task["name"][0].isdigit() and (task.get("depends") or task.get("dependencies")):
-            raise InvalidSpec(f"{where} name cannot begin with a digit when using either 'depends' or 'dependencies'")
+            raise InvalidSpecError(f"{where} name cannot begin with a digit when using either 'depends' or 'dependencies'")
         uses_depends = any(other.get("depends") for other in tasks.values())
         if uses_depends and task.get("dependencies"):
-            raise InvalidSpec(f"templates.{template['name']} cannot use both 'depends' and 'dependencies' in the same DAG template")
+            raise InvalidSpecError(f"templates.{template['name']} cannot use both 'depends' and 'dependencies' in the same DAG template")
         if uses_depends and task.get("continueOn"):
-            raise InvalidSpec(
-                f"templates.{template['name']} cannot use 'continueOn' when using 'depends'. Instead use 'dep-task.Failed'/'dep-task.Errored'"
-            )
+            instead = "Instead use 'dep-task.Failed'/'dep-task.Errored'"
+            raise InvalidSpecError(f"templates.{template['name']} cannot use 'continueOn' when using 'depends'. {instead}")
         for dependency in dependencies_of(task):
             if dependency not in tasks:
-                raise InvalidSpec(f"{where} dependency '{dependency}' not defined")
+                raise InvalidSpecError(f"{where} dependency '{dependency}' not defined")
         for other, result in unknown_results(task):
-            raise InvalidSpec(f"{where} task result '{result}' for task '{other}' is invalid")
+            raise InvalidSpecError(f"{where} task result '{result}' for task '{other}' is invalid")
         if not task.get("template"):
-            raise InvalidSpec(f"{where} template name is required")
+            raise InvalidSpecError(f"{where} template name is required")
         self._ancestors(task["name"], tasks, (), template["name"])
         self._nested(where, str(task["template"]), None)
 
     def _nested(self, where: str, template: str, supplied: set[str] | None) -> None:
         try:
             self._holder(template, supplied, set())
-        except InvalidSpec as error:
-            raise InvalidSpec(f"{where} {error}") from None
+        except InvalidSpecError as error:
+            raise InvalidSpecError(f"{where} {error}") from None
 
     def _task_scope(self, task: Document, template: Document, tasks: Mapping[str, Document], scope: set[str]) -> None:
         where = f"templates.{template['name']}.tasks.{task['name']}"
         loops = [loop for loop in ("withItems", "withParam", "withSequence") if task.get(loop)]
         if len(loops) > 1:
-            raise InvalidSpec(f"{where} only one of withItems, withParam, withSequence can be specified")
+            raise InvalidSpecError(f"{where} only one of withItems, withParam, withSequence can be specified")
         sequence = task.get("withSequence") or {}
         if sequence.get("count") is not None and sequence.get("end") is not None:
-            raise InvalidSpec(f"{where} only one of count or end can be defined in withSequence")
+            raise InvalidSpecError(f"{where} only one of count or end can be defined in withSequence")
         known = set(scope)
         for ancestor in self._ancestors(task["name"], tasks, (), template["name"]):
             known |= self._tags_of(tasks[ancestor])
         try:
             self._resolve(task, known, items=_item_tags(task))
-        except InvalidSpec as error:
-            raise InvalidSpec(f"{where} {error}") from None
+        except InvalidSpecError as error:
+            raise InvalidSpecError(f"{where} {error}") from None
         given = (task.get("arguments") or {}).get("parameters") or []
         _unique([parameter.get("name") for parameter in given], f"{where}.arguments.parameters")
         for parameter in given:
             if parameter.get("value") is None:
                 name = parameter.get("name")
-                raise InvalidSpec(f"{where}.arguments.{name}.value or {where}.arguments.{name}.valueFrom is required")
+                raise InvalidSpecError(f"{where}.arguments.{name}.value or {where}.arguments.{name}.valueFrom is required")
         self._nested(where, str(task["template"]), {parameter["name"] for parameter in given})
 
     def _tags_of(self, task: Document) -> set[str]:
@@ -170,7 +173,7 @@ class _Validation:
     def _ancestors(self, name: str, tasks: Mapping[str, Document], path: tuple[str, ...], template: str) -> set[str]:
         if name in path:
             cycle = "->".join([*path[path.index(name) :], name])
-            raise InvalidSpec(f"templates.{template}.tasks dependency cycle detected: {cycle}")
+            raise InvalidSpecError(f"templates.{template}.tasks dependency cycle detected: {cycle}")
         found: set[str] = set()
         for dependency in dependencies_of(tasks[name]):
             if dependency in tasks and dependency not in found:
@@ -181,9 +184,9 @@ class _Validation:
         for tag in tags(document):
             if not tag.startswith(CHECKED_PREFIXES) or tag in scope or tag in self.globals or tag.startswith(LATE_TAGS):
                 continue
-            if items is not None and tag in items or (items is not None and "item.*" in items and tag.startswith("item")):
+            if (items is not None and tag in items) or (items is not None and "item.*" in items and tag.startswith("item")):
                 continue
-            raise InvalidSpec(f"failed to resolve {{{{{tag}}}}}")
+            raise InvalidSpecError(f"failed to resolve {{{{{tag}}}}}")
 
     def _outputs(self, template: Document, scope: set[str], *, needs: str) -> None:
         outputs = (template.get("outputs") or {}).get("parameters") or []
@@ -191,13 +194,12 @@ class _Validation:
         _unique([output.get("name") for output in outputs], f"{where}.parameters")
         for output in outputs:
             if not (output.get("valueFrom") or {}).get(needs):
-                raise InvalidSpec(
-                    f"{where}.parameters.{output.get('name')}.{needs} must be specified for {'DAG' if needs == 'parameter' else 'Container'} templates"
-                )
+                kind = "DAG" if needs == "parameter" else "Container"
+                raise InvalidSpecError(f"{where}.parameters.{output.get('name')}.{needs} must be specified for {kind} templates")
         try:
             self._resolve(outputs, scope)
-        except InvalidSpec as error:
-            raise InvalidSpec(f"{where} {error}") from None
+        except InvalidSpecError as error:
+            raise InvalidSpecError(f"{where} {error}") from None
 
 
 def _item_tags(task: Document) -> set[str]:
@@ -214,6 +216,6 @@ def _item_tags(task: Document) -> set[str]:
 def _unique(names: list[Any], where: str) -> None:
     for index, name in enumerate(names):
         if not name:
-            raise InvalidSpec(f"{where}[{index}].name is required")
+            raise InvalidSpecError(f"{where}[{index}].name is required")
         if name in names[:index]:
-            raise InvalidSpec(f"{where}[{index}].name '{name}' is not unique")
+            raise InvalidSpecError(f"{where}[{index}].name '{name}' is not unique")
