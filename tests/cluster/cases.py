@@ -82,11 +82,10 @@ def inputs_of(*names: str) -> Json:
 
 
 def substitution() -> list[Json]:
-    words = " ".join(f"{{{{workflow.{key}}}}}" for key in ("name", "namespace", "serviceAccountName", "mainEntrypoint"))
+    words = " ".join(f"{{{{workflow.{key}}}}}" for key in ("name", "serviceAccountName", "mainEntrypoint"))
     return [
         workflow("globals", dag("main", task("a", "echo", arguments={"v": words})), echo()),
         workflow("nopriority", dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})), echo()),
-        workflow("priority", dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})), echo(), priority=7),
         workflow(
             "labels",
             dag("main", task("a", "echo", arguments={"v": "{{workflow.labels.team}} {{workflow.annotations.example.org/note}}"})),

@@ -63,7 +63,7 @@ def summary(status: Mapping[str, Any]) -> Json:
             "message": _words(node.get("message")),
             "exitCode": outputs.get("exitCode"),
             "result": outputs.get("result"),
-            "outputs": {p["name"]: p.get("value") for p in outputs.get("parameters", [])},
+            "outputs": {p["name"]: p["value"] for p in outputs.get("parameters", []) if p.get("value") is not None},
         }
     return {"phase": status.get("phase"), "message": _words(status.get("message")), "nodes": nodes}
 

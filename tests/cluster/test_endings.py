@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -66,9 +67,7 @@ def test_a_run_that_fails_for_good(images: Images, restricted: str, manifest: Pa
     """A file in the way of run 1's directory: its training can never start, the others go on."""
     submit(manifest, "t-failing", outdir, images, **SHORT | {"runs": "3"})
     k.wait_for("the directory", lambda: (outdir / "experiment.yaml").exists(), timeout_s=120, poll_s=0.2)
-    blocked = outdir / "runs" / "1" / "checkpoints"
-    blocked.parent.mkdir(parents=True, exist_ok=True)
-    _damage(blocked)
+    _damage(outdir / "runs" / "1" / "checkpoints")
     status = k.ended("t-failing")
     assert status["phase"] == "Failed"
     assert k.phases(status, "runs(1:1)") == ["Failed"]
@@ -83,8 +82,8 @@ def _damage(checkpoints: Path) -> None:
     newest = checkpoints / f"{10**9:012d}"
     newest.mkdir(parents=True)
     (newest / "manifest.json").write_text("{}")
-    for path in (checkpoints.parent, checkpoints, newest):
-        path.chmod(0o777)
+    for path in (checkpoints.parents[1], checkpoints.parent, checkpoints, newest, newest / "manifest.json"):
+        os.chown(path, 1000, 1000)
 
 
 def test_a_threshold_that_is_not_reached(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
