@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from workflows import local
 from workflows.ending import INTERRUPTED, end
@@ -13,16 +15,23 @@ from workflows.submission import Submission
 
 def run(submission: Submission) -> int:
     """Run to the end; the exit code. Interrupting it stops the experiment as `argo stop` does: the report is still made."""
-    place = submission.place
+    place, name = submission.place, submission.name
     if place is None:
         raise ValueError("a submission for this machine has a place")
     print(f"Running {submission} on this machine; results in {place.directory}", flush=True)
     started_s = time.monotonic()
-    view = ProgressView(
-        workflow=submission.name, layout=submission.layout, resolved=submission.resolved, directory=place.directory, out=sys.stdout
-    )
-    with view:
-        status = local.run(submission.manifest, parameters={}, name=submission.name, storage=place.storage, on_change=view.update)
-    view.update(status)
-    code = end(view.tasks, time.monotonic() - started_s, place.directory, submission.resolved.experiment.outdir)
-    return code if code else INTERRUPTED
+    view = ProgressView(workflow=name, layout=submission.layout, resolved=submission.resolved, directory=place.directory, out=sys.stdout)
+    # What the pods print is kept until the end, for the reasons of failures; what a step logs for good is in the directory.
+    with tempfile.TemporaryDirectory(prefix=f"{name}-logs-") as logs:
+        with view:
+            status = local.run(
+                submission.manifest,
+                name=name,
+                storage=place.storage,
+                logs=Path(logs),
+                on_change=lambda status: view.update(status.as_dict()),
+                notice=view.say,
+            )
+            view.update(status.as_dict())
+        code = end(view.tasks, time.monotonic() - started_s, place.directory, submission.resolved.experiment.outdir)
+    return INTERRUPTED if status.interrupted else code

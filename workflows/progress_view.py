@@ -6,6 +6,7 @@ line, and a training speaks at most once in ten percent and ten seconds. Numbers
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -30,6 +31,8 @@ MARKS: Mapping[State, tuple[str, str]] = {
     "skipped": ("–", "2"),
     "omitted": ("–", "2"),
 }
+COMMON = ("", "PodInitializing", "ContainerCreating")
+"""Why a pod waits for a moment in every workflow: not worth a line."""
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 NOTABLE = ("running", "pending", "failed")
 BAR_CELLS = 14
@@ -48,14 +51,16 @@ class ProgressView:
         self._directory = None if directory is None else ExperimentDirectory(directory)
         self._painter: _Terminal | _Lines = (_Terminal if out.isatty() else _Lines)(out, self._progress)
         self._period_s = TERMINAL_PERIOD_S if out.isatty() else LINES_PERIOD_S
-        self._status: Mapping[str, Any] = {}
+        self._tasks = read_tasks({}, workflow, layout, self._runs)
+        self._running_since_s: dict[tuple[int | None, str], float] = {}
+        self._took_s: dict[tuple[int | None, str], float] = {}
         self._changed, self._closed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._keep_drawing, name="progress view", daemon=True)
 
     def update(self, status: Mapping[str, Any]) -> None:
         """Show this status from now on."""
-        self._status = status
+        self._tasks = self._timed(read_tasks(status, self._workflow, self._layout, self._runs))
         self._changed.set()
 
     def say(self, text: str) -> None:
@@ -67,7 +72,27 @@ class ProgressView:
     @property
     def tasks(self) -> Experiment:
         """The table as it is now."""
-        return read_tasks(self._status, self._workflow, self._layout, self._resolved.experiment.runs if self._resolved else 0)
+        return self._tasks
+
+    @property
+    def _runs(self) -> int:
+        return self._resolved.experiment.runs if self._resolved else 0
+
+    def _timed(self, tasks: Experiment) -> Experiment:
+        """With the time that a task was seen to run, where its start was seen: the node's own time includes waiting for room."""
+        return dataclasses.replace(
+            tasks,
+            outside={name: self._with_time(None, task) for name, task in tasks.outside.items()},
+            runs={run: {name: self._with_time(run, task) for name, task in of_run.items()} for run, of_run in tasks.runs.items()},
+        )
+
+    def _with_time(self, run: int | None, task: Task) -> Task:
+        key, now_s = (run, task.name), time.monotonic()
+        if task.state == "running":
+            self._running_since_s.setdefault(key, now_s)
+        elif key in self._running_since_s:
+            self._took_s[key] = now_s - self._running_since_s.pop(key)
+        return dataclasses.replace(task, duration_s=self._took_s.get(key, task.duration_s))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -112,7 +137,7 @@ class _Lines:
             before, now = self._states.get((run, task.name), ("waiting", 1)), (task.state, task.attempt)
             if before != now:
                 self._states[run, task.name] = now
-                if task.state != "omitted":
+                if task.state != "omitted" and not (task.state == "pending" and task.message in COMMON):
                     self._say_of(run, f"{task.name} {_in_words(task)}")
             if task.name == "train" and task.state == "running" and run is not None:
                 self._say_progress(run)
@@ -216,7 +241,9 @@ def clock(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`4 s`, `2 min 5 s`, `3 h 12 min`."""
+    """`4.2 s`, `40 s`, `2 min 5 s`, `3 h 12 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

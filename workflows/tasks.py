@@ -53,13 +53,17 @@ class Layout:
 
 @dataclass(frozen=True)
 class Task:
-    """One task: attempt counts from 1; message: why it waits, or how it ended; duration_s: None before it started."""
+    """One task: attempt counts from 1; message: why it waits, or how it ended; duration_s: None before it ended.
+
+    log: the file with what its last attempt printed, where the local engine kept it.
+    """
 
     name: str
     state: State = "waiting"
     message: str = ""
     attempt: int = 1
     duration_s: float | None = None
+    log: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,11 +123,10 @@ def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
     _, whole = min(nodes, key=lambda pair: pair[0])
     number, last = max(nodes, key=lambda pair: pair[0])
     state = STATES.get(whole.get("phase") or "", "waiting")
-    if state == "running" and last is not whole:
-        last_state = STATES.get(last.get("phase") or "", "waiting")
-        state = last_state if last_state in ("pending", "running") else "pending"
+    if state == "running" and last is not whole and STATES.get(last.get("phase") or "") in ("pending", "failed"):
+        state = "pending"
     message = last.get("message") or whole.get("message") or ""  # the attempt says what happened, the whole that it was not repeated
-    return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole))
+    return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole), last.get("logFile") or "")
 
 
 def _duration_s(node: Mapping[str, Any]) -> float | None:

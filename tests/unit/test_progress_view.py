@@ -112,12 +112,26 @@ def test_narrow_and_low_terminals(layout: Layout, directory: Path, monkeypatch: 
 def test_elsewhere_one_line_for_each_change(layout: Layout, resolved: Resolved, directory: Path) -> None:
     first, second = status(prepare="Succeeded", train_0="Running"), status(prepare="Succeeded", train_0="Succeeded")
     written = show(io.StringIO(), layout, resolved, directory, first, first, first, second)
-    assert [line.split("  ", 1)[1] for line in written.splitlines()] == [
-        "prepare succeeded",
-        "run 0  train started",
-        "run 0  train succeeded",
-    ]
+    said = [line.split("  ", 1)[1] for line in written.splitlines()]
+    assert said == ["prepare succeeded", "run 0  train started", "run 0  train succeeded in 0.0 s"]
     assert "\x1b" not in written
+
+
+def test_waiting_is_said_only_with_an_uncommon_reason(layout: Layout, resolved: Resolved) -> None:
+    waiting, stuck = status(train_0="Pending"), status(train_0="Pending")
+    waiting["nodes"]["train_0"]["message"] = "ContainerCreating"
+    stuck["nodes"]["train_0"]["message"] = "Unschedulable: insufficient nvidia.com/gpu"
+    assert show(io.StringIO(), layout, resolved, None, waiting) == ""
+    assert "run 0  train is waiting: Unschedulable: insufficient nvidia.com/gpu" in show(io.StringIO(), layout, resolved, None, stuck)
+
+
+def test_time_in_a_queue_is_not_time_at_work(layout: Layout, resolved: Resolved) -> None:
+    """The node's own times span both; what was seen to run counts."""
+    done = status(train_0="Succeeded")
+    done["nodes"]["train_0"]["finishedAt"] = "2026-11-21T13:00:00Z"
+    waited = show(io.StringIO(), layout, resolved, None, status(train_0="Pending"), status(train_0="Running"), done)
+    assert "train succeeded in 0.0 s" in waited
+    assert "train succeeded in 1 h 0 min" in show(io.StringIO(), layout, resolved, None, done), "its start was not seen"
 
 
 def test_elsewhere_a_training_does_not_flood(layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +170,8 @@ def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (11520, "3 h 12 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.2, "4.2 s"), (9.96, "10 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (11520, "3 h 12 min")]
+)
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
