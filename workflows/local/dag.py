@@ -7,8 +7,10 @@ the others' ends. An output that will never exist makes the controller wait for 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+from workflows.local.call import Call
 from workflows.local.depends import dependencies_of, is_satisfied, logic_of, results_of
 from workflows.local.errors import ConditionError, MissingTagError, WorkflowError
 from workflows.local.govaluate import should_execute
@@ -18,14 +20,13 @@ from workflows.local.scope import Document, dag_outputs, exported, mark_absent, 
 from workflows.local.slots import Limit
 from workflows.local.status import Node
 from workflows.local.tags import STRICT_TASKS, Values, replace
-from workflows.local.templates import Call, execute
 
 
 class Dag:
-    """One execution of a DAG template whose tags are replaced."""
+    """One execution of a DAG template whose tags are replaced; `execute` runs a task's template."""
 
-    def __init__(self, state: State, template: Document, call: Call) -> None:
-        self.state, self.template, self.call = state, template, call
+    def __init__(self, state: State, template: Document, call: Call, execute: Callable[[State, Call], Awaitable[Node]]) -> None:
+        self.state, self.template, self.call, self.execute = state, template, call, execute
         self.tasks: dict[str, Document] = {task["name"]: task for task in template["dag"]["tasks"]}
         self.ended = {name: asyncio.Event() for name in self.tasks}
         self.nodes: dict[str, Node] = {}
@@ -38,7 +39,7 @@ class Dag:
     async def run(self) -> Node:
         """The DAG's ended node."""
         call, state = self.call, self.state
-        self.node = state.add(call.name, "DAG", call.template, "Running", boundary=call.boundary, display=call.display)
+        self.node = call.add(state, "DAG", "Running")
         self.node.inputs = {name.removeprefix("inputs.parameters."): value for name, value in self.inputs.items()}
         async with asyncio.TaskGroup() as group:
             for name in self.tasks:
@@ -129,8 +130,8 @@ class Dag:
         return of_node(name, node, last, template, loop)
 
     async def _group(self, name: str, task: Document, expanded: list[Document]) -> Node:
-        group = self.state.add(f"{self.node.name}.{name}", "TaskGroup", task["template"], "Running", boundary=self.node.id)
-        self.state.connect(self._parents(task), group)
+        full_name, parents = f"{self.node.name}.{name}", self._parents(task)
+        group = self.state.add(full_name, "TaskGroup", task["template"], "Running", boundary=self.node.id, parents=parents)
         async with asyncio.TaskGroup() as running:
             items = [running.create_task(self._one(item, task, [group.id])) for item in expanded]
         failed = [item.result().phase for item in items if item.result().failed]
@@ -146,27 +147,14 @@ class Dag:
             return self._skipped(task["name"], original, "Error", str(error), parents)
         call = Call(
             name=name, template=original["template"], arguments=(task.get("arguments") or {}).get("parameters") or [], task=task["name"],
-            boundary=self.node.id, on_exit=self.call.on_exit, limit=self.limit,
+            boundary=self.node.id, parents=tuple(parents), on_exit=self.call.on_exit, limit=self.limit, depth=self.call.depth + 1,
         )  # fmt: skip
-        running = asyncio.ensure_future(execute(self.state, call))
-        running.add_done_callback(lambda _: None)
-        return await self._connected(running, name, parents)
-
-    async def _connected(self, running: asyncio.Future[Node], name: str, parents: list[str]) -> Node:
-        """Wait for a node; it is made at once, and its parents are connected when it is there."""
-        await asyncio.sleep(0)
-        for node in self.state.status.nodes.values():
-            if node.name == name:
-                self.state.connect(parents, node)
-                return await running
-        node = await running
-        self.state.connect(parents, node)
-        return node
+        return await self.execute(self.state, call)
 
     def _skipped(self, name: str, task: Document, phase: str, message: str, parents: list[str] | None = None) -> Node:
-        node = self.state.add(f"{self.node.name}.{name}", "Skipped", task["template"], phase, boundary=self.node.id, message=message)
-        self.state.connect(self._parents(task) if parents is None else parents, node)
-        return node
+        parents = self._parents(task) if parents is None else parents
+        full_name = f"{self.node.name}.{name}"
+        return self.state.add(full_name, "Skipped", task["template"], phase, boundary=self.node.id, message=message, parents=parents)
 
     def _parents(self, task: Document) -> list[str]:
         """The DAG itself, or the last nodes of the tasks before."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from workflows.local.call import Call
 from workflows.local.errors import InvalidSpecError, WorkflowError
 from workflows.local.go_values import quote, to_json
 from workflows.local.manifest import Manifest, prepare
@@ -23,11 +24,12 @@ from workflows.local.run_state import Shutdown, State
 from workflows.local.slots import Capacity, Limit, Slots, detect
 from workflows.local.status import WorkflowStatus, now
 from workflows.local.tags import replace
-from workflows.local.templates import Call, execute
+from workflows.local.templates import execute
 from workflows.local.validation import check
 
 REPEATED_WITHIN_S = 2.0
 """Signals that come this soon after the first are the same wish: schedulers and terminals send several."""
+BETWEEN_ANNOUNCEMENTS_S = 0.05
 OnChange = Callable[[WorkflowStatus], None]
 
 
@@ -81,7 +83,7 @@ class _Engine:
         declared = manifest.spec.get("activeDeadlineSeconds")
         self.deadline_s = float(declared) if deadline is None and declared is not None else deadline
         self.first_signal_s: float | None = None
-        self.announced = False
+        self.announced, self.announced_s = False, 0.0
 
     async def run(self, stop: Callable[[Callable[[], None]], None] | None) -> WorkflowStatus:
         """Check, run, always clean up."""
@@ -187,13 +189,14 @@ class _Engine:
             self.state.stop(Shutdown("Terminate"))
 
     def _changed(self) -> None:
-        """One announcement for all changes of one turn of the loop."""
+        """One announcement for changes that come together."""
         if self.on_change is not None and not self.announced:
             self.announced = True
-            asyncio.get_running_loop().call_soon(self._announce)
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(loop.time(), self.announced_s + BETWEEN_ANNOUNCEMENTS_S), self._announce)
 
     def _announce(self) -> None:
-        self.announced = False
+        self.announced, self.announced_s = False, asyncio.get_running_loop().time()
         if self.on_change is not None:
             self.on_change(self.status)
 

@@ -21,15 +21,9 @@ class Accepted:
     group: str
 
 
-TEXT, SCALAR, INTEGER, BOOLEAN, TEXTS, ITEMS, TEXT_MAP = (
-    "text",
-    "text, number or boolean",
-    "integer",
-    "true or false",
-    "list of text",
-    "list",
-    "map",
-)
+TEXT, SCALAR, BOOLEAN = "text", "text, number or boolean", "true or false"
+INTEGER, POSITIVE = "integer of at least 0", "integer of at least 1"
+TEXTS, ITEMS, TEXT_MAP = "list of text", "list", "map"
 IMAGE, PLACEMENT = Accepted("images"), Accepted("tolerations, node selectors, affinity")
 IDENTITY, CLEANUP = Accepted("service account"), Accepted("clean-up (podGC, ttlStrategy)")
 SECURITY, LABELS = Accepted("security contexts"), Accepted("labels and annotations")
@@ -65,11 +59,11 @@ ON_CLUSTER = {
 }  # fmt: skip
 TEMPLATE = {
     "name": TEXT, "inputs": {"parameters": [PARAMETER]}, "outputs": {"parameters": [OUTPUT]}, "container": CONTAINER,
-    "dag": {"tasks": [TASK]}, "retryStrategy": RETRY, "activeDeadlineSeconds": SCALAR, "timeout": TEXT, "parallelism": INTEGER,
+    "dag": {"tasks": [TASK]}, "retryStrategy": RETRY, "activeDeadlineSeconds": SCALAR, "timeout": TEXT, "parallelism": POSITIVE,
     "podSpecPatch": TEXT, "volumes": VOLUMES, "metadata": LABELS, **ON_CLUSTER,
 }  # fmt: skip
 SPEC = {
-    "entrypoint": TEXT, "onExit": TEXT, "arguments": ARGUMENTS, "templates": [TEMPLATE], "volumes": VOLUMES, "parallelism": INTEGER,
+    "entrypoint": TEXT, "onExit": TEXT, "arguments": ARGUMENTS, "templates": [TEMPLATE], "volumes": VOLUMES, "parallelism": POSITIVE,
     "activeDeadlineSeconds": INTEGER, "podSpecPatch": TEXT, "podGC": CLEANUP, "ttlStrategy": CLEANUP, "podMetadata": LABELS,
     "workflowMetadata": LABELS, "imagePullSecrets": IMAGE, **ON_CLUSTER,
 }  # fmt: skip
@@ -129,6 +123,7 @@ def _check_leaf(value: Any, kind: str, path: str) -> None:
         TEXT: isinstance(value, str),
         SCALAR: isinstance(value, str | int | float | bool),
         INTEGER: isinstance(value, int) and not isinstance(value, bool) and value >= 0,
+        POSITIVE: isinstance(value, int) and not isinstance(value, bool) and value >= 1,
         BOOLEAN: isinstance(value, bool),
         TEXTS: isinstance(value, list) and all(isinstance(item, str) for item in value),
         ITEMS: isinstance(value, list),

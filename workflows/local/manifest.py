@@ -120,7 +120,8 @@ def _parameters(spec: Document, given: dict[str, str]) -> list[Document]:
     parameters: list[Document] = []
     for parameter in declared:
         entry = {key: value for key, value in parameter.items() if key not in ("value", "default")}
-        value = given.get(parameter["name"], parameter.get("value", parameter.get("default")))
+        own = parameter.get("value") if parameter.get("value") is not None else parameter.get("default")
+        value = given.get(parameter["name"], own)
         if parameter["name"] in given:
             entry = {"name": parameter["name"]}
         parameters.append(entry if value is None else entry | {"value": parameter_text(value)})
@@ -177,6 +178,8 @@ def _check_dag(template: Document, where: str) -> None:
 def _check_claims(spec: Document, templates: dict[str, Document]) -> None:
     volumes = [*(spec.get("volumes") or []), *(volume for template in templates.values() for volume in template.get("volumes") or [])]
     for volume in volumes:
+        if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(volume.get("name"))):
+            raise Refused(f"volume {volume.get('name')!r}: a name of a-z, 0-9 and '-' is expected")
         if (volume.get("emptyDir") is None) == (volume.get("persistentVolumeClaim") is None):
             raise Refused(f"volume {volume.get('name')!r}: exactly one of emptyDir and persistentVolumeClaim is supported")
     claims = {volume["persistentVolumeClaim"].get("claimName") for volume in volumes if volume.get("persistentVolumeClaim") is not None}

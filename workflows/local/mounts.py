@@ -49,7 +49,9 @@ def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, 
         volume = sources.get(mount.get("name"))
         if volume is None:
             raise PodError(f"volume {mount.get('name')!r} is mounted but not declared")
-        path = "/" + str(mount.get("mountPath")).strip("/")
+        path = str(mount.get("mountPath")).rstrip("/")
+        if not path.startswith("/") or ".." in Path(path).parts:
+            raise PodError(f"mountPath {mount.get('mountPath')!r}: an absolute path below / is expected")
         is_claim = volume.get("persistentVolumeClaim") is not None
         folder = storage if is_claim else pod / mount["name"]
         folder = folder / _relative(str(mount.get("subPath") or "."))

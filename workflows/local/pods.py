@@ -7,6 +7,7 @@ How ends are reported follows reference 3.8: Argo's emissary signals the process
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import shutil
 import signal
@@ -17,15 +18,18 @@ from typing import Any
 
 from steps.directory.processes import identity
 from workflows.local.errors import PodError
+from workflows.local.go_values import parameter_text
 from workflows.local.mounts import Mounts, make
 from workflows.local.pod_spec import PodSpec, build, command, declared_variables, environment, folder
 from workflows.local.processes import Process
 from workflows.local.run_state import State
 from workflows.local.scope import exported
 from workflows.local.slots import Grant
-from workflows.local.status import Node, pod_name
+from workflows.local.status import Node, now, pod_name
 
 CANNOT_EXECUTE = 64
+LARGEST_OUTPUT_BYTES = 1024**2
+"""What an etcd object holds at most: parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 UNSAFE = re.compile(r"[^\w.\-]")
 
@@ -77,9 +81,11 @@ class Pod:
         waiting = asyncio.ensure_future(self.state.slots.acquire(cpus, gpus))
         timeout_s = None if self.retried else spec.timeout_s
         await self._first_of(waiting, timeout_s)
-        if waiting.done():
+        if waiting.done() and not self._refused():
             return waiting.result()
         waiting.cancel()
+        if waiting.done():
+            waiting.result().release()
         message = self.state.shutdown.pod_message if self._refused() and self.state.shutdown else "timeout"
         self.state.mark(self.node, "Failed", message)
         return None
@@ -102,9 +108,10 @@ class Pod:
         process = await self._start(spec, mounts, grant)
         if process is None:
             return
+        created, node.started = node.started, now()
         state.mark(node, "Running")
         ended = asyncio.ensure_future(process.wait())
-        timeout_s = None if spec.timeout_s is None else spec.timeout_s - node.duration_s
+        timeout_s = None if spec.timeout_s is None else spec.timeout_s - (now() - created).total_seconds()
         limits = [limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None]
         await self._first_of(ended, max(0.0, min(limits)) if limits else None)
         if not ended.done() and self._refused():
@@ -127,18 +134,15 @@ class Pod:
         values = environment(variables, mounts, engine)
         log = None if state.logs is None else state.logs / f"{UNSAFE.sub('_', node.pod)}.log"
         node.log = "" if log is None else str(log)
-        if shutil.which(arguments[0], path=values.get("PATH")) is None:
-            self._cannot_execute(f'failed to find name in PATH: exec: "{arguments[0]}": executable file not found in $PATH', variables)
-            return None
-        try:
-            return await state.processes.start(arguments, values, folder(spec.container, mounts), log)
-        except PodError as error:
-            self._cannot_execute(str(error), variables)
-            return None
-
-    def _cannot_execute(self, problem: str, variables: Mapping[str, str]) -> None:
-        self.node.exit_code = CANNOT_EXECUTE
-        self.state.mark(self.node, "Failed", f"main: Error (exit code {CANNOT_EXECUTE}): {problem}")
+        problem = f'failed to find name in PATH: exec: "{arguments[0]}": executable file not found in $PATH'
+        if "/" in arguments[0] or shutil.which(arguments[0], path=values.get("PATH")):
+            try:
+                return await state.processes.start(arguments, values, folder(spec.container, mounts), log)
+            except PodError as error:
+                problem = str(error)
+        node.exit_code = CANNOT_EXECUTE
+        state.mark(node, "Failed", f"main: Error (exit code {CANNOT_EXECUTE}): {problem}")
+        return None
 
     async def _terminate(self, process: Process, ended: asyncio.Future[int], grace_s: float) -> None:
         """SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
@@ -171,10 +175,9 @@ class Pod:
             self.state.mark(node, "Succeeded", "")
 
 
-def new_node(state: State, name: str, template: Mapping[str, Any], *, boundary: str, retried: bool, display: str = "") -> Node:
-    """The node of a pod that does not run yet."""
-    node = state.add(name, "Pod", str(template["name"]), "Pending", boundary=boundary, display=display)
-    node.pod, node.retried = pod_name(state.manifest.name, str(template["name"]), name), retried
+def prepare_node(state: State, node: Node, template: Mapping[str, Any], *, retried: bool) -> Node:
+    """Give a new node what is known of its pod."""
+    node.pod, node.retried = pod_name(state.manifest.name, node.template, node.name), retried
     node.inputs = {parameter["name"]: str(parameter["value"]) for parameter in (template.get("inputs") or {}).get("parameters") or []}
     return node
 
@@ -184,14 +187,23 @@ def _read(outputs: Mapping[str, Mapping[str, Any]], mounts: Mounts) -> tuple[dic
     values: dict[str, str] = {}
     for name, source in outputs.items():
         try:
-            text = Path(mounts.local(str(source["path"]))).read_bytes().decode("utf-8", errors="replace")
-            values[name] = text.removesuffix("\n")
+            values[name] = _text(Path(mounts.local(str(source["path"]))))
         except OSError as error:
             if source.get("default") is None:
-                reason = "no such file or directory" if isinstance(error, FileNotFoundError) else str(error.strerror).lower()
-                return values or None, f"open /mainctrfs{source['path']}: {reason}"
-            values[name] = str(source["default"])
+                return values or None, f"open /mainctrfs{source['path']}: {str(error.strerror).lower()}"
+            values[name] = parameter_text(source["default"])
     return values or None, ""
+
+
+def _text(path: Path) -> str:
+    """An output file without its last newline; raises `OSError`. What is no plain file might block for ever."""
+    if path.exists() and not path.is_file():
+        raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+    with path.open("rb") as file:
+        data = file.read(LARGEST_OUTPUT_BYTES + 1)
+    if len(data) > LARGEST_OUTPUT_BYTES:
+        raise OSError(errno.EFBIG, f"larger than {LARGEST_OUTPUT_BYTES} bytes", str(path))
+    return data.decode("utf-8", errors="replace").removesuffix("\n")
 
 
 async def _remove(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ class Process:
     def __init__(self, owner: Processes, number: int) -> None:
         loop = asyncio.get_running_loop()
         self._owner, self._number = owner, number
-        self._started: asyncio.Future[int] = loop.create_future()
+        self._started: asyncio.Future[int] = loop.create_future()  # its pid
         self._ended: asyncio.Future[int] = loop.create_future()
 
     async def wait(self) -> int:
@@ -86,6 +87,9 @@ class Processes:
         except ConnectionError:
             pass
         for process in self._known.values():
+            if process._started.done() and not process._started.exception():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process._started.result(), signal.SIGKILL)  # the supervisor was killed, nobody else is left to do it
             for future in (process._started, process._ended):
                 if not future.done():
                     future.set_exception(PodError("the supervisor of the pods was killed"))

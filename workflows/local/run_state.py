@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,8 +78,11 @@ class State:
         """The workflow's tags, now."""
         return self.globals | {"workflow.duration": f"{time.monotonic() - self.started_s:.6f}"}
 
-    def add(self, name: str, kind: str, template: str, phase: str, *, boundary: str = "", message: str = "", display: str = "") -> Node:
-        """A new node; one that has ended is finished at once."""
+    def add(
+        self, name: str, kind: str, template: str, phase: str, *, boundary: str = "", message: str = "", display: str = "",
+        parents: Sequence[str] = (),
+    ) -> Node:  # fmt: skip
+        """A new node, child of `parents`; one that has ended is finished at once."""
         identity = node_id(self.manifest.name, name)
         node = Node(
             id=identity, name=name, display_name=display or name.removeprefix(f"{self.status.nodes[boundary].name}." if boundary else ""),
@@ -88,6 +91,10 @@ class State:
         if node.ended:
             node.finished = now()
         self.status.nodes[identity] = node
+        for parent in parents:
+            children = self.status.nodes[parent].children
+            if identity not in children:
+                children.append(identity)
         self.changed()
         return node
 
@@ -99,10 +106,3 @@ class State:
             node.finished = now()
         self.changed()
         return node
-
-    def connect(self, parents: list[str], child: Node) -> None:
-        """Make a node the child of others."""
-        for parent in parents:
-            children = self.status.nodes[parent].children
-            if child.id not in children:
-                children.append(child.id)

@@ -79,7 +79,8 @@ def inputs_of(template: Document, arguments: list[Document]) -> list[Document]:
     given = {parameter["name"]: parameter.get("value") for parameter in arguments}
     inputs: list[Document] = []
     for parameter in (template.get("inputs") or {}).get("parameters") or []:
-        name, own = parameter["name"], parameter.get("default", parameter.get("value"))
+        name = parameter["name"]
+        own = parameter.get("value") if parameter.get("value") is not None else parameter.get("default")
         value = given.get(name)
         if value == ABSENT:
             if own is None:

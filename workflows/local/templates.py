@@ -7,54 +7,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from workflows.local import retries
+from workflows.local.call import Call
+from workflows.local.dag import Dag
 from workflows.local.errors import WorkflowError
 from workflows.local.go_values import to_json
-from workflows.local.pods import Pod, new_node
+from workflows.local.pods import Pod, prepare_node
 from workflows.local.run_state import State
 from workflows.local.scope import Document, inputs_of
-from workflows.local.slots import Limit
 from workflows.local.status import Node, now, pod_name
 from workflows.local.tags import Values, replace
 
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One use of a template. name: of the node; task: in the DAG, empty for the entry and the exit handler; limit: the DAG's."""
-
-    name: str
-    template: str
-    arguments: list[Document]
-    boundary: str = ""
-    task: str = ""
-    on_exit: bool = False
-    limit: Limit | None = None
-    display: str = ""
-
-    def place(self) -> AbstractAsyncContextManager[None]:
-        """One of the DAG's `parallelism`."""
-        return nullcontext() if self.limit is None else self.limit.one()
+DEEPEST = 100
+"""Argo's limit for templates that call themselves."""
 
 
 async def execute(state: State, call: Call) -> Node:
     """The ended node of a call; a workflow's error becomes the node's."""
-    from workflows.local.dag import Dag
-
     try:
+        if call.depth >= DEEPEST:
+            raise WorkflowError(f"Maximum recursion depth exceeded: templates call each other more than {DEEPEST} levels deep")
         template = processed(state, call)
     except WorkflowError as error:
-        return state.add(
-            call.name, "Skipped", call.template, "Error", boundary=call.boundary, display=call.display, message=_of_task(call, error)
-        )
+        return call.add(state, "Skipped", "Error", _of_task(call, error))
     if template.get("dag") is not None:
         async with call.place():
-            return await Dag(state, template, call).run()
+            return await Dag(state, template, call, execute).run()
     if template.get("retryStrategy") is None:
-        node = new_node(state, call.name, template, boundary=call.boundary, retried=False, display=call.display)
+        node = prepare_node(state, call.add(state, "Pod", "Pending"), template, retried=False)
         return await _attempt(state, call, node, template, None)
     return await _with_retries(state, call, template)
 
@@ -92,12 +74,14 @@ async def _attempt(state: State, call: Call, node: Node, template: Mapping[str, 
         try:
             await pod.run()
         except WorkflowError as error:
-            state.mark(node, "Error", _of_task(call, error))
+            state.mark(node, "Error", str(error) if node.retried else _of_task(call, error))
+        except OSError as error:  # a full or unwritable disk ends this pod, not the engine
+            state.mark(node, "Error", f"{error.strerror}: {error.filename}")
     return node
 
 
 async def _with_retries(state: State, call: Call, template: Document) -> Node:
-    parent = state.add(call.name, "Retry", call.template, "Running", boundary=call.boundary, display=call.display)
+    parent = call.add(state, "Retry", "Running")
     parent.inputs = {parameter["name"]: str(parameter["value"]) for parameter in (template.get("inputs") or {}).get("parameters") or []}
     attempts: list[Node] = []
     try:
@@ -120,8 +104,9 @@ async def _next_attempt(
     state: State, call: Call, template: Document, parent: Node, attempts: list[Node], strategy: retries.Strategy
 ) -> Node:  # fmt: skip
     name = f"{call.name}({len(attempts)})"
-    node = new_node(state, name, template, boundary=call.boundary, retried=True, display=f"{parent.display_name}({len(attempts)})")
-    state.connect([parent.id], node)
+    display = f"{parent.display_name}({len(attempts)})"
+    node = state.add(name, "Pod", call.template, "Pending", boundary=call.boundary, display=display, parents=[parent.id])
+    prepare_node(state, node, template, retried=True)
     local = retries.last_retry(attempts, missing_code="0") | {"retries": str(len(attempts)), "pod.name": node.pod}
     try:
         attempt = substitute(template, state.values() | local)

@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.local.depends import dependencies_of, unknown_results
+from workflows.local.depends import dependencies_of
 from workflows.local.errors import InvalidSpecError, TagError
 from workflows.local.loops import is_loop
 from workflows.local.manifest import Document, Manifest
 from workflows.local.tags import tags
 
+PARAMETER_NAME = re.compile(r"[-a-zA-Z0-9_]+")
 TASK_NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]{0,127}")
 CHECKED_PREFIXES = ("item.", "steps.", "inputs.", "outputs.", "pod.", "workflow.", "tasks.")
 LATE_TAGS = (
@@ -48,7 +49,7 @@ class _Validation:
 
     def check(self) -> None:
         names = [template["name"] for template in self.manifest.spec.get("templates") or []]
-        _unique(names, "spec.templates")
+        _unique(names, "spec.templates", TASK_NAME)
         for index, parameter in enumerate(self.manifest.parameters):
             if not parameter.get("name"):
                 raise InvalidSpecError(f"spec.arguments.parameters[{index}].name is required")
@@ -99,7 +100,7 @@ class _Validation:
         name, tasks = template["name"], template["dag"].get("tasks") or []
         if not tasks:
             raise InvalidSpecError(f"templates.{name} must have at least one task")
-        _unique([task.get("name") for task in tasks], f"templates.{name}.tasks")
+        _unique([task.get("name") for task in tasks], f"templates.{name}.tasks", TASK_NAME)
         by_name = {task["name"]: task for task in tasks}
         for task in tasks:
             self._task(task, template, by_name)
@@ -110,23 +111,6 @@ class _Validation:
 
     def _task(self, task: Document, template: Document, tasks: Mapping[str, Document]) -> None:
         where = f"templates.{template['name']}.tasks.{task['name']}"
-        if not TASK_NAME.fullmatch(task["name"]):
-            raise InvalidSpecError(
-                f"templates.{template['name']}.tasks[{list(tasks).index(task['name'])}].name: '{task['name']}' is invalid"
-            )
-        if task["name"][0].isdigit() and (task.get("depends") or task.get("dependencies")):
-            raise InvalidSpecError(f"{where} name cannot begin with a digit when using either 'depends' or 'dependencies'")
-        uses_depends = any(other.get("depends") for other in tasks.values())
-        if uses_depends and task.get("dependencies"):
-            raise InvalidSpecError(f"templates.{template['name']} cannot use both 'depends' and 'dependencies' in the same DAG template")
-        if uses_depends and task.get("continueOn"):
-            instead = "Instead use 'dep-task.Failed'/'dep-task.Errored'"
-            raise InvalidSpecError(f"templates.{template['name']} cannot use 'continueOn' when using 'depends'. {instead}")
-        for dependency in dependencies_of(task):
-            if dependency not in tasks:
-                raise InvalidSpecError(f"{where} dependency '{dependency}' not defined")
-        for other, result in unknown_results(task):
-            raise InvalidSpecError(f"{where} task result '{result}' for task '{other}' is invalid")
         if not task.get("template"):
             raise InvalidSpecError(f"{where} template name is required")
         self._ancestors(task["name"], tasks, (), template["name"])
@@ -213,9 +197,11 @@ def _item_tags(task: Document) -> set[str]:
     return found
 
 
-def _unique(names: list[Any], where: str) -> None:
+def _unique(names: list[Any], where: str, allowed: re.Pattern[str] = PARAMETER_NAME) -> None:
     for index, name in enumerate(names):
         if not name:
             raise InvalidSpecError(f"{where}[{index}].name is required")
+        if not allowed.fullmatch(str(name)):
+            raise InvalidSpecError(f"{where}[{index}].name: '{name}' is invalid: it must match {allowed.pattern}")
         if name in names[:index]:
             raise InvalidSpecError(f"{where}[{index}].name '{name}' is not unique")
