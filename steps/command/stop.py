@@ -7,6 +7,7 @@ every file survives a kill at any moment.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import time
 from types import FrameType
@@ -24,9 +25,14 @@ class StopRequest:
         self.cause: ExperimentError | None = None
 
     def install(self) -> None:
-        """Catch the signals from now on; call it before anything slow is imported."""
+        """Catch the signals from now on; call it before anything slow is imported.
+
+        Python gives handlers back while it shuts down, and the third SIGTERM then turned an exit 75 into a death by signal (seen):
+        so the signals are ignored from the beginning of the shutdown.
+        """
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGINT, self._on_signal)
+        atexit.register(_ignore)
 
     def because(self, cause: ExperimentError) -> None:
         """Stop for another reason than a signal."""
@@ -55,3 +61,8 @@ class StopRequest:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.requested_at is None:
             self.requested_at = time.monotonic()
+
+
+def _ignore() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

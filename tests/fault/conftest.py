@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -35,7 +36,7 @@ TINY = {
 }
 
 
-def _child(module: str, argv: list[str], environment: dict[str, str], output: str, file_size: int | None) -> None:
+def _child(module: str, argv: list[str], environment: dict[str, str], output: str, file_size: int | None, unprivileged: bool) -> None:
     os.setsid()
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
@@ -47,12 +48,24 @@ def _child(module: str, argv: list[str], environment: dict[str, str], output: st
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+    if unprivileged:
+        _respect_modes()
     import importlib
 
     code = importlib.import_module(module).main(argv)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _respect_modes() -> None:
+    """Give up CAP_DAC_OVERRIDE: root writes into every directory otherwise."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable of the capabilities 0-31, then of 32-63
+    assert libc.capget(header, sets) == 0, os.strerror(ctypes.get_errno())
+    sets[0] &= ~2
+    assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
 
 
 @dataclass
@@ -109,9 +122,17 @@ def start(server: multiprocessing.context.ForkServerContext, tmp_path: Path) -> 
     """`start("steps.train", ["--outdir", …], {"EXPERIMENT_OWNER": …})` -> Step; whatever still runs at the end is killed."""
     started: list[Step] = []
 
-    def start_one(module: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, file_size: int | None = None) -> Step:
+    def start_one(
+        module: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        file_size: int | None = None,
+        unprivileged: bool = False,
+    ) -> Step:
         output = tmp_path / f"output-{len(started)}.txt"
-        process = server.Process(target=_child, args=(module, list(argv), dict(environment or {}), str(output), file_size))
+        arguments = (module, list(argv), dict(environment or {}), str(output), file_size, unprivileged)
+        process = server.Process(target=_child, args=arguments)
         process.start()
         started.append(Step(process, output))
         return started[-1]

@@ -1,0 +1,162 @@
+"""Fault 59 and the recipe "Ownership": one workflow at a time writes into a directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from steps.directory import owner, processes
+from steps.directory.owner import Owner
+from tests.fault.conftest import Start, assignments, snapshot
+
+ALIVE = processes.identity()
+
+
+def environment(uid: str, process: str | None = ALIVE) -> dict[str, str]:
+    named = {"EXPERIMENT_OWNER": uid, "EXPERIMENT_WORKFLOW": f"ppo-{uid}"}
+    return named if process is None else named | {"EXPERIMENT_OWNER_PROCESS": process}
+
+
+@pytest.fixture
+def dead() -> str:
+    """The identity of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    name = processes.identity(process.pid)
+    process.communicate(b"\n")
+    return name
+
+
+@pytest.fixture
+def claimed(start: Start, tmp_path: Path) -> Callable[..., Path]:
+    """A directory that workflow `first` has prepared."""
+
+    def claim(process: str | None = ALIVE, **parameters: object) -> Path:
+        step = start("steps.prepare", assignments(tmp_path / "x", **parameters), environment("first", process))
+        assert step.end() == 0, step.text
+        return tmp_path / "x"
+
+    return claim
+
+
+def test_second_live_owner_is_refused_and_named(start: Start, claimed: Callable[..., Path]) -> None:
+    outdir = claimed()
+    before = snapshot(outdir)
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    assert second.end() == 4, second.text
+    assert "belongs to workflow ppo-first (uid first" in second.text
+    train = start("steps.train", ["--outdir", str(outdir), "--run", "0"], environment("second"))
+    assert train.end() == 4, train.text
+    by_hand = start("steps.train", ["--outdir", str(outdir), "--run", "0"])
+    assert by_hand.end() == 4, by_hand.text
+    assert snapshot(outdir) == before
+
+
+def test_dead_process_of_this_machine_is_taken_over_at_once(start: Start, claimed: Callable[..., Path], dead: str) -> None:
+    outdir = claimed(dead)
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    assert second.end() == 0, second.text
+    assert "watching" not in second.text
+    assert json.loads((outdir / "owner.json").read_text())["uid"] == "second"
+    displaced = start("steps.train", ["--outdir", str(outdir), "--run", "0"], environment("first"))
+    assert displaced.end() == 4, displaced.text
+
+
+def test_released_owner_is_replaced(start: Start, claimed: Callable[..., Path]) -> None:
+    outdir = claimed()
+    owner.release(outdir / "owner.json", "first")
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    assert second.end() == 0, second.text
+
+
+def test_same_workflow_again_changes_nothing(start: Start, claimed: Callable[..., Path]) -> None:
+    outdir = claimed()
+    before = snapshot(outdir)
+    again = start("steps.prepare", assignments(outdir), environment("first") | {"OUTPUTS": str(outdir.parent / "outputs")})
+    assert again.end() == 0, again.text
+    assert snapshot(outdir) == before
+    assert json.loads((outdir.parent / "outputs" / "runs").read_text()) == [0]
+
+
+def elsewhere(outdir: Path, lease_s: float) -> Path:
+    """Pretend that the owner runs on another machine, with a short lease."""
+    path = outdir / "owner.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"process": None, "lease_s": lease_s}))
+    return path
+
+
+@pytest.fixture
+def touching() -> Iterator[Callable[[Path], None]]:
+    """Renew a lease in the background."""
+    ended = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def begin(path: Path) -> None:
+        def touch() -> None:
+            while not ended.wait(0.05):
+                os.utime(path)
+
+        threads.append(threading.Thread(target=touch))
+        threads[-1].start()
+
+    yield begin
+    ended.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_silent_lease_elsewhere_is_taken_over(start: Start, claimed: Callable[..., Path]) -> None:
+    outdir = claimed()
+    elsewhere(outdir, lease_s=0.5)
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    assert second.end() == 0, second.text
+    assert "watching its lease for 0.5 s" in second.text
+
+
+def test_renewed_lease_elsewhere_is_respected(start: Start, claimed: Callable[..., Path], touching: Callable[[Path], None]) -> None:
+    outdir = claimed()
+    touching(elsewhere(outdir, lease_s=20))
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    assert second.end() == 4, second.text
+    assert "ppo-first" in second.text
+
+
+def test_sigterm_while_watching_a_lease(start: Start, claimed: Callable[..., Path]) -> None:
+    outdir = claimed()
+    elsewhere(outdir, lease_s=600)
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    second.wait_for_text("watching its lease")
+    second.kill(signal.SIGTERM)
+    assert second.end() == 75, second.text
+    assert json.loads((outdir / "owner.json").read_text())["uid"] == "first"
+
+
+def test_running_step_renews_the_lease_and_ends_when_displaced(start: Start, claimed: Callable[..., Path]) -> None:
+    outdir = claimed(epochs=100000, checkpoint_interval=20)
+    path = elsewhere(outdir, lease_s=1.5)
+    first_seen = path.stat().st_mtime_ns
+    train = start("steps.train", ["--outdir", str(outdir), "--run", "0"], environment("first"))
+    train.wait_for(lambda: path.stat().st_mtime_ns != first_seen)
+    train.wait_for_text("epoch 1 of")
+    path.write_text(json.dumps(vars(Owner(uid="second", workflow="ppo-second"))))
+    assert train.end() == 4, train.text
+    assert "ppo-second" in train.text
+    assert json.loads((outdir / "runs" / "0" / "status" / "train.json").read_text())["state"] == "running", "not ours to write"
+
+
+def test_one_process_per_step(start: Start, tmp_path: Path) -> None:
+    assert start("steps.prepare", assignments(tmp_path / "x", epochs=100000)).end() == 0
+    first = start("steps.train", ["--outdir", str(tmp_path / "x"), "--run", "0"])
+    first.wait_for_text("epoch 1 of")
+    second = start("steps.train", ["--outdir", str(tmp_path / "x"), "--run", "0"])
+    assert second.end() == 4, second.text
+    assert "train of run 0 is running already, in process" in second.text
+    first.kill(signal.SIGTERM)
+    assert first.end() == 75, first.text
