@@ -110,8 +110,9 @@ def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: flo
     writer = FFMPEG_VideoWriter(str(path), (width, height), frames_per_second, codec="libx264", preset="veryfast", ffmpeg_params=encoding)
     count = 0
     with writer:
-        for count, frame in enumerate(itertools.chain([first], frames), start=1):
+        for frame in itertools.chain([first], frames):
             writer.write_frame(frame)
+            count += 1
     decoded = count_frames(path)
     if decoded != count:
         raise ExperimentError(f"{path.name} holds {decoded} of the {count} frames that were filmed")

@@ -11,8 +11,22 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from steps.figures.numbers import number
 from steps.figures.run import RESOURCES, Columns, mark_solved, metric_names, resource_axis, window_of
-from steps.figures.style import ABSENT, BLUE, GREY, INK, RUN_COLOURS, arrange, legend, panels, small_multiple, steps_axis, visible
+from steps.figures.style import (
+    ABSENT,
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    RUN_COLOURS,
+    arrange,
+    legend,
+    panels,
+    small_multiple,
+    steps_axis,
+    visible,
+)
 from steps.statistics.curves import Curve, hold, trailing_mean
 from steps.statistics.rule import WIDE_ENOUGH_FROM, Aggregate
 from steps.statistics.scores import Floats, iqm, mean
@@ -50,7 +64,7 @@ def training_curve(
     _excluded_runs(axes, excluded)
     if 1 < averaged.n < WIDE_ENOUGH_FROM:
         for index, one in enumerate(used.values()):
-            axes.step(*_points(one), where="post", color=BLUE, alpha=0.33, linewidth=0.8, label="single runs" if index == 0 else None)
+            axes.plot(*_points(one), color=BLUE, alpha=0.35, linewidth=0.7, label="single runs" if index == 0 else None)
     centre, low, high, name, band = shown(averaged)
     if low is not None and high is not None:
         axes.fill_between(grid, low, high, color=BLUE, alpha=0.17, linewidth=0, label=f"95 % {band}")
@@ -67,9 +81,8 @@ def training_curve(
     legend(axes, centre)
     arrange(
         figure,
-        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} Smoothing: the strong line only, in each run a trailing "
-        f"mean of {window} rows.",
-        f"On {len(grid)} common steps, from the latest first to the earliest last episode of the runs.{clipped}",
+        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} Smoothing: the strong line only, a trailing mean of "
+        f"{window} rows in each run. Averaged on {len(grid)} common steps, up to the end of the shortest run.{clipped}",
     )
     return figure
 
@@ -77,7 +90,7 @@ def training_curve(
 def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve]) -> None:
     for index, (run, one) in enumerate(excluded.items()):
         label = f"not averaged: run {', '.join(map(str, excluded))}" if index == 0 else None
-        axes.step(*_points(one), where="post", color=ABSENT, linewidth=1.1, linestyle=(0, (1, 1.4)), label=label)
+        axes.plot(*_points(one), color=ABSENT, linewidth=0.8, linestyle=(0, (4, 1.2)), label=label)
         end = (float(one.steps[-1]), float(one.values[-1]))
         axes.annotate(f"run {run}", end, xytext=(4, 0), textcoords="offset points", fontsize=7.5, color=GREY, va="center")
 
@@ -155,10 +168,10 @@ def evaluation(
     labels = [f"run {run}" if len(places) <= 10 else str(run) for run in places][::every]
     axes.set_xticks([*range(0, len(places), every), at], [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"])
     axes.set_xlim(-0.6, at + 0.55)
-    mark_solved(axes, solved)
     axes.set_ylabel("return of an episode")
     if solved is not None:
-        axes.legend(loc="lower left")
+        mark_solved(axes, solved)
+        axes.text(-0.55, solved, f"solved: {number(solved)}", color=GREEN, fontsize=8, va="bottom")
     arrange(
         figure,
         f"{heading.sample}; unit: the run. Dots: fresh episodes of the final policy ({policy}); diamonds: means. "

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from steps.figures.numbers import number, short
 from steps.figures.style import (
     BLUE,
     GREEN,
@@ -18,9 +19,7 @@ from steps.figures.style import (
     VERMILION,
     arrange,
     legend,
-    number,
     panels,
-    short,
     small_multiple,
     steps_axis,
     visible,
@@ -115,7 +114,7 @@ def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
 def resource_axis(axes: Axes, label: str, *, last: bool) -> None:
     """Wall time below, from zero up: a speed that is cut off at the bottom looks unsteady."""
     axes.set_xlabel("wall time, s")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     small_multiple(axes, label, last=last)
 
@@ -139,7 +138,7 @@ def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: s
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.tick_params(axis="x", pad=9)
     axes.spines["bottom"].set_color(GREY)
-    axes.legend(loc="upper left" if centre > (edges[0] + edges[-1]) / 2 else "upper right")
+    figure.legend(*axes.get_legend_handles_labels(), loc="upper right", ncols=2, handlelength=1.2, columnspacing=1.2)
     arrange(
         figure,
         f"n = {len(values)} fresh, seeded episodes of the final policy ({policy}) of one run; marks: single episodes.",

@@ -23,6 +23,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from config.resolve import Resolved
 from steps.directory.files import write_atomically
+from steps.figures.numbers import number, short
 from steps.statistics.scores import Floats
 
 INK, GREY, RULE = "#1c2733", "#5f6b7a", "#d5dbe3"
@@ -36,7 +37,7 @@ PNG_COMPRESSION = 3
 """Half of the time of level 6 for a tenth more bytes."""
 MOST_POINTS = 1600
 """More points than pixels only make files large."""
-CAPTION_CHARACTERS = 124
+CAPTION_CHARACTERS = 114
 
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -83,7 +84,7 @@ def look() -> Iterator[None]:
         yield
 
 
-def panels(count: int, *, title: str, subtitle: str, columns: int = 1, height_in: float = 3.7) -> tuple[Figure, list[Axes]]:
+def panels(count: int, *, title: str, subtitle: str, columns: int = 1, height_in: float = 3.8) -> tuple[Figure, list[Axes]]:
     """A figure with `count` axes in rows of `columns`; `title` bold above it and `subtitle` grey below the title."""
     rows = -(-count // columns)
     figure = Figure(figsize=(WIDTH_IN, height_in if rows == 1 else 0.6 + 1.75 * rows))
@@ -129,23 +130,6 @@ def small_multiple(axes: Axes, title: str, *, last: bool) -> None:
     if not last:
         axes.set_xlabel("")
         axes.tick_params(labelbottom=False)
-
-
-def short(value: float) -> str:
-    """12000 -> 12k, 2500000 -> 2.5M, 0.00025 -> 2.5e−4; minus signs are those of typography."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.6g}{letter}".replace("-", "−")
-    if 0 < abs(value) < 1e-3:
-        mantissa, exponent = f"{value:.3e}".split("e")
-        return f"{float(mantissa):g}e{int(exponent)}".replace("-", "−")
-    return f"{value:.6g}".replace("-", "−")
-
-
-def number(value: float) -> str:
-    """Four significant digits, as a table shows a return: 487.3, −92.15, 12 340."""
-    text = f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 10_000 else f"{value:.4g}"
-    return text.replace("-", "−")
 
 
 def experiment_line(resolved: Resolved) -> str:

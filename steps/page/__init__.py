@@ -1,0 +1,7 @@
+"""The page that shows an experiment: one HTML file that needs no server and no network.
+
+facts.py      what the directory says, as plain values: runs, tasks, parameters, durations
+verdict.py    whether the experiment is complete, and what is missing; what the headline may claim
+media.py      plots as data URIs that follow a dark page, films as relative links
+render.py     facts -> HTML, with everything escaped and a policy that forbids the network
+"""

@@ -1,0 +1,238 @@
+"""What an experiment's directory says, read once and as plain values. Needs neither numpy nor a plot library."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.errors import BadInput
+from config.parameters import declared, to_text
+from config.resolve import Resolved, resolve
+from steps.directory.experiment import ExperimentRecord
+from steps.directory.files import read_bytes
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.progress import read_progress
+from steps.directory.status import Status, read_status
+from steps.directory.usable import Episode, Usable, evaluation_episodes, usability
+from steps.figures.numbers import number
+
+RUN_TASKS = ("train", "evaluate", "play", "plot-training", "plot-evaluation")
+SHARED_TASKS = ("prepare", "average", "plot-average")
+RUN_FILES = ("train.csv", "evaluation.csv", "resources.csv", "checkpoints", "tensorboard", "videos", "plots", "logs", "status")
+SHARED_FILES = ("experiment.yaml", "average/train.csv", "average/evaluation.csv", "average/summary.json", "logs", "status")
+TAIL_LINES, TAIL_BYTES = 14, 8192
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One step of the pipeline and how it ended; status is None before its first start. log: relative link, empty without one."""
+
+    name: str
+    run: int | None
+    status: Status | None
+    log: str
+    tail: str
+
+    @property
+    def title(self) -> str:
+        """`play of run 1`."""
+        return self.name if self.run is None else f"{self.name} of run {self.run}"
+
+    @property
+    def state(self) -> str:
+        """Its state, or that there is none."""
+        return self.status.state if self.status else "not started"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.state in {"succeeded", "skipped"}
+
+    @property
+    def reason(self) -> str:
+        """Why it ended as it did, in one line."""
+        return (self.status.reason or "") if self.status else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One planned run. step of total_steps; training_return: mean of its last 100 training episodes."""
+
+    index: int
+    directory: RunDirectory
+    usable: Usable
+    tasks: Mapping[str, Task]
+    episodes: tuple[Episode, ...]
+    step: int
+    total_steps: int
+    training_return: float | None
+    device: str
+    films: tuple[str, ...]
+    files: tuple[str, ...]
+
+    @property
+    def score(self) -> float | None:
+        """Mean return over the evaluation's episodes."""
+        return statistics.fmean(one.return_ for one in self.episodes) if self.episodes else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation over the episodes."""
+        return statistics.stdev(one.return_ for one in self.episodes) if len(self.episodes) > 1 else None
+
+    def film_note(self, name: str) -> str:
+        """What play said about a film: its length, and whether it was cut."""
+        status = self.tasks["play"].status
+        noted = status.details.get("videos", []) if status else []
+        for one in noted if isinstance(noted, list) else []:
+            if isinstance(one, Mapping) and one.get("file") == name:
+                return f"{one.get('seconds', '?')} s" + (", cut there" if one.get("cut") else "")
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One parameter. preset: the value without `-p`, empty where it is the same."""
+
+    name: str
+    value: str
+    unit: str
+    help: str
+    preset: str
+    is_changed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything that the page shows."""
+
+    directory: ExperimentDirectory
+    record: ExperimentRecord
+    runs: tuple[Run, ...]
+    tasks: Mapping[str, Task]
+    summary: Mapping[str, Any] | None
+    files: tuple[str, ...]
+    workflow_status: str
+
+    @property
+    def resolved(self) -> Resolved:
+        """The parameters."""
+        return self.record.resolved
+
+    @property
+    def all_tasks(self) -> list[Task]:
+        """Of the experiment and of every run, in the order of the pipeline."""
+        return [
+            self.tasks["prepare"],
+            *(task for run in self.runs for task in run.tasks.values()),
+            *(self.tasks[name] for name in SHARED_TASKS[1:]),
+        ]
+
+
+def read_facts(directory: ExperimentDirectory, record: ExperimentRecord, workflow_status: str) -> Facts:
+    """Read the directory; a missing or damaged file is a fact, not an error."""
+    resolved = record.resolved
+    return Facts(
+        directory=directory,
+        record=record,
+        runs=tuple(_read_run(directory.run(index), resolved) for index in range(resolved.experiment.runs)),
+        tasks={name: _task(name, None, directory) for name in SHARED_TASKS},
+        summary=_summary(directory),
+        files=tuple(name for name in SHARED_FILES if (directory.root / name).exists()),
+        workflow_status=workflow_status,
+    )
+
+
+def settings(resolved: Resolved) -> dict[str, list[Setting]]:
+    """Section -> its parameters, each with the value that the game's preset has."""
+    try:
+        preset: Resolved | None = resolve(resolved.algorithm, {"game": resolved.experiment.game})
+    except BadInput:
+        preset = None
+    sections: dict[str, list[Setting]] = {}
+    for title, attribute in (("Experiment", "experiment"), (resolved.algorithm.upper(), "hyperparameters")):
+        values = getattr(resolved, attribute)
+        rows = []
+        for name, one in declared(type(values)).items():
+            value = to_text(getattr(values, name))
+            default = value if preset is None else to_text(getattr(getattr(preset, attribute), name))
+            is_changed = value != default and name not in {"game", "outdir"}
+            rows.append(Setting(name=name, value=value, unit=one.unit, help=one.help, preset=default, is_changed=is_changed))
+        sections[title] = rows
+    return sections
+
+
+def derived(resolved: Resolved) -> dict[str, str]:
+    """What follows from the parameters."""
+    frames = resolved.game.frames_per_step
+    return {
+        "steps of one training": number(resolved.total_steps)
+        + (f" ({number(resolved.total_steps * frames)} frames)" if frames > 1 else ""),
+        "steps of one epoch": number(resolved.steps_per_epoch),
+        "epochs between checkpoints": str(resolved.checkpoint_interval),
+        "usable runs needed": str(resolved.min_runs),
+        "environment": resolved.game.id,
+    }
+
+
+def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
+    usable = usability(run, resolved)
+    train = read_status(run.status / "train.json")
+    details = train.details if train else {}
+    reached = details.get("training_return")
+    return Run(
+        index=run.index,
+        directory=run,
+        usable=usable,
+        tasks={name: _task(name, run.index, run) for name in RUN_TASKS},
+        episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
+        step=resolved.total_steps if usable else min(read_progress(run, resolved).step, resolved.total_steps),
+        total_steps=resolved.total_steps,
+        training_return=float(reached) if isinstance(reached, int | float) else None,
+        device=" ".join(str(details[name]) for name in ("device", "precision") if details.get(name)),
+        films=_films(run.videos),
+        files=tuple(name for name in RUN_FILES if (run.root / name).exists()),
+    )
+
+
+def _films(folder: Path) -> tuple[str, ...]:
+    """File names of the films, episode 10 after episode 2; temporaries and empty files are none."""
+    try:
+        names = [path.name for path in folder.iterdir() if re.fullmatch(r"episode-[0-9]{1,6}\.mp4", path.name) and path.stat().st_size]
+    except OSError:
+        return ()
+    return tuple(sorted(names, key=lambda name: (len(name), name)))
+
+
+def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -> Task:
+    status = read_status(own.status / f"{name}.json")
+    log = own.logs / f"{name}.log"
+    prefix = "" if run is None else f"runs/{run}/"
+    tail = _tail(log) if status is not None and status.state not in {"succeeded", "skipped"} else ""
+    return Task(name=name, run=run, status=status, log=f"{prefix}logs/{name}.log" if log.is_file() else "", tail=tail)
+
+
+def _tail(path: Path) -> str:
+    """The last lines of a log, without colours and control characters."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            content = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(CONTROL.sub("", line)[:400] for line in content.splitlines()[-TAIL_LINES:])
+
+
+def _summary(directory: ExperimentDirectory) -> Mapping[str, Any] | None:
+    try:
+        content = json.loads(read_bytes(directory.average / "summary.json"))
+    except (OSError, ValueError, BadInput):
+        return None
+    return content if isinstance(content, dict) else None

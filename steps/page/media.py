@@ -1,0 +1,65 @@
+"""Plots inside of the page, films beside it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+INLINE_BUDGET_BYTES = 24 * 2**20
+"""Of plots in one page; what goes beyond is linked by its relative path, which opens from a file just as well."""
+
+DARK = {
+    "fill: #1c2733": "fill:#e6ebf1",
+    "fill: #5f6b7a": "fill:#9aa7b5",
+    "stroke: #5f6b7a": "stroke:#9aa7b5",
+    "stroke: #1c2733": "stroke:#e6ebf1",
+    "stroke: #d5dbe3": "stroke:#2b3541",
+    "fill: #ffffff": "fill:none",
+    "fill: #0072b2": "fill:#56b4e9",
+    "stroke: #0072b2": "stroke:#56b4e9",
+}
+"""The colours of `steps/figures/style.py` as written by matplotlib -> those on a dark page. Both blues are Okabe and Ito's."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """One plot: what the page shows, and relative links to its files (empty where there is none)."""
+
+    name: str
+    source: str
+    png: str
+    svg: str
+
+
+class Plots:
+    """Hands out plots until the budget is spent; afterwards links."""
+
+    def __init__(self, root: Path, budget_bytes: int = INLINE_BUDGET_BYTES) -> None:
+        self._root, self._left = root, budget_bytes
+
+    def get(self, folder: str, name: str) -> Plot | None:
+        """The plot `folder`/plots/`name`, None if it was not made."""
+        stem = f"{folder}/plots/{name}"
+        links = {kind: f"{stem}.{kind}" for kind in ("png", "svg") if (self._root / f"{stem}.{kind}").is_file()}
+        if not links:
+            return None
+        source = self._inline(links["svg"]) if "svg" in links else ""
+        return Plot(name, source or links.get("svg") or links["png"], links.get("png", ""), links.get("svg", ""))
+
+    def _inline(self, link: str) -> str:
+        try:
+            content = (self._root / link).read_text()
+        except (OSError, UnicodeDecodeError):
+            return ""
+        encoded = base64.b64encode(on_dark_pages(content).encode()).decode()
+        if len(encoded) > self._left:
+            return ""
+        self._left -= len(encoded)
+        return f"data:image/svg+xml;base64,{encoded}"
+
+
+def on_dark_pages(svg: str) -> str:
+    """The drawing with its colours exchanged where the reader's system is dark; the file on the disk stays as it is."""
+    rules = "".join(f'[style*="{before}"]{{{after}!important}}' for before, after in DARK.items())
+    return svg.replace("</style>", f"@media (prefers-color-scheme: dark){{{rules}}}</style>", 1)

@@ -1,0 +1,77 @@
+"""Facts to HTML. Everything that comes from outside is escaped, and the page's own policy forbids the network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from steps.figures.numbers import duration, number
+from steps.page.facts import RUN_TASKS, SHARED_TASKS, Facts, Run, derived, settings
+from steps.page.media import Plot, Plots
+from steps.page.verdict import headline
+
+FOLDER = Path(__file__).parent
+AVERAGE_PLOTS = ("training", "evaluation", "losses", "resources")
+RUN_PLOTS = ("training", "evaluation", "losses", "resources")
+OPEN_RUNS = 4
+"""So many runs are shown unfolded; of more, a reader picks."""
+
+
+def render(facts: Facts, missing: list[str]) -> str:
+    """The whole page. missing: the shortcomings; the same facts give the same bytes."""
+    style, script = (FOLDER / "report.css").read_text(), (FOLDER / "report.js").read_text()
+    plots = Plots(facts.directory.root)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": number, "duration": duration}
+    return environment.get_template("report.html").render(
+        facts=facts,
+        missing=missing,
+        headline=headline(facts),
+        problems=[task for task in facts.all_tasks if task.state not in {"succeeded", "skipped", "not started"}],
+        skipped=[task for task in facts.all_tasks if task.state == "skipped"],
+        averages={name: plot for name in AVERAGE_PLOTS if (plot := plots.get("average", name))},
+        plots={run.index: _plots(plots, run) for run in facts.runs},
+        longest=_longest(facts),
+        open_runs=OPEN_RUNS,
+        sections=settings(facts.resolved),
+        derived=derived(facts.resolved),
+        run_tasks=RUN_TASKS,
+        shared_tasks=SHARED_TASKS,
+        style=_trusted(style),
+        script=_trusted(script),
+        policy=_policy(script),
+    )
+
+
+def _plots(plots: Plots, run: Run) -> dict[str, Plot]:
+    return {name: plot for name in RUN_PLOTS if (plot := plots.get(f"runs/{run.index}", name))}
+
+
+def _longest(facts: Facts) -> Mapping[str, float]:
+    """Task -> its longest duration over the runs, in seconds: the scale of the bars."""
+    durations: dict[str, Any] = {
+        name: [run.tasks[name].status.duration_s for run in facts.runs if run.tasks[name].status]  # type: ignore[union-attr]
+        for name in RUN_TASKS
+    }
+    return {name: max((value for value in values if value), default=1.0) for name, values in durations.items()}
+
+
+def _trusted(own: str) -> Any:
+    """Text of this package, which is not escaped."""
+    from markupsafe import Markup
+
+    return Markup(own)  # noqa: S704
+
+
+def _policy(script: str) -> str:
+    """A content security policy: this very script, inline style, plots and films of this directory, and nothing else."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    own = "'self' file:"
+    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: {own}; media-src {own}"

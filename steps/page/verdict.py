@@ -1,0 +1,82 @@
+"""Whether an experiment is complete, and what its headline may claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from steps.figures.numbers import number
+from steps.page.facts import Facts, Run
+
+PRODUCTS = ("play", "plot-training", "plot-evaluation")
+SHARED_PRODUCTS = ("average", "plot-average")
+
+
+@dataclass(frozen=True)
+class Headline:
+    """value: the number, empty where none may be claimed; name: what it is; interval and note: how sure, and of what sample."""
+
+    value: str
+    name: str
+    interval: str
+    note: str
+
+
+def shortcomings(facts: Facts) -> list[str]:
+    """What makes the experiment incomplete; empty when nothing is missing.
+
+    Fewer usable runs than `min_runs`; of the usable ones, every film and plot; the averages.
+    """
+    usable = [run for run in facts.runs if run.usable]
+    needed = facts.resolved.min_runs
+    missing = []
+    if len(usable) < needed:
+        missing.append(f"{len(usable)} of {len(facts.runs)} runs usable, at least {needed} needed")
+    for run in usable:
+        expected = ("plot-training",) if run.usable.state == "skipped" else PRODUCTS
+        missing += [_missing(facts, name, run) for name in expected if not run.tasks[name].is_done]
+    if usable:
+        missing += [_missing(facts, name, None) for name in SHARED_PRODUCTS if not facts.tasks[name].is_done]
+        if not missing and not _is_current(facts):
+            missing.append("the averages are older than the runs")
+    return missing
+
+
+def _missing(facts: Facts, name: str, run: Run | None) -> str:
+    task = facts.tasks[name] if run is None else run.tasks[name]
+    return f"{task.title}: {task.reason or task.state}"
+
+
+def _is_current(facts: Facts) -> bool:
+    """Whether the averages were made from just the runs that are usable now."""
+    return facts.summary is not None and facts.summary.get("used") == [run.index for run in facts.runs if run.usable]
+
+
+def headline(facts: Facts) -> Headline:
+    """The one number, with the interval that the number of runs allows."""
+    usable = [run for run in facts.runs if run.usable]
+    scores: dict[str, Any] = (facts.summary or {}).get("evaluation", {})
+    experiment = facts.resolved.experiment
+    if not usable:
+        return Headline("", "no usable run", "", "nothing is averaged and nothing is claimed")
+    if not _is_current(facts):
+        return Headline("", "not averaged", "", f"{len(usable)} of {len(facts.runs)} runs usable; average has not run over them")
+    skipped = [run for run in usable if run.usable.state == "skipped"]
+    count = scores.get("n") or 0
+    if not count:
+        return Headline("", "no run evaluated", "", f"no training return reached evaluate_above = {experiment.evaluate_above}")
+    kind = "runs above the threshold" if skipped else "runs"
+    episodes = f"{experiment.evaluation_episodes} fresh episodes each, {experiment.evaluation_policy} policy"
+    note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
+    if count == 1:
+        return Headline(number(scores["mean"]), "return of the final policy", "n = 1, no interval", note)
+    mean = f"95 % t interval of the mean {_interval(scores['t_interval'])}"
+    if scores.get("iqm") is None:
+        return Headline(number(scores["mean"]), "mean return of the final policies", mean, note)
+    remark = f" ({scores['remark']})" if scores.get("remark") else ""
+    interval = f"95 % bootstrap interval {_interval(scores['iqm_interval'])}{remark}; mean {number(scores['mean'])}, {mean}"
+    return Headline(number(scores["iqm"]), "interquartile mean return of the final policies", interval, note)
+
+
+def _interval(ends: list[float]) -> str:
+    return f"{number(ends[0])} to {number(ends[1])}"

@@ -1,0 +1,120 @@
+"""The last step of every experiment: `python -m steps.report --outdir results/cartpole`.
+
+Writes report.html, one page that opens from the file system: results, runs, films, parameters, and what failed. As the exit handler
+of the workflow it runs after success, failures, a stop and a deadline alike: it waits a bounded time for steps that are still saving,
+shows what there is, and ends with 5 if the experiment is incomplete. Then it lets go of the directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from config.errors import Incomplete
+from steps.command.context import StepContext
+from steps.command.main import run_step
+from steps.directory import owner, processes
+from steps.directory.files import write_if_changed
+from steps.directory.status import read_status
+from steps.page.facts import RUN_TASKS, SHARED_TASKS
+
+WAIT_S = 150.0
+"""Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing is saved any more."""
+POLL_S = 0.25
+UNKNOWN_STATUS = "unknown: made by hand"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the step; the directory is released however it ends."""
+    started: list[StepContext] = []
+
+    def inputs(context: StepContext) -> Mapping[str, Any]:
+        started.append(context)
+        return page_inputs(context)
+
+    try:
+        return run_step("report", report, in_run=False, inputs=inputs, complete=_is_written, arguments=_arguments, argv=argv)
+    finally:
+        for context in started:
+            if context.owner_uid is not None:
+                owner.release(context.directory.owner_json, context.owner_uid)
+
+
+def report(context: StepContext) -> dict[str, Any]:
+    """Write report.html over whatever the experiment has left, and say whether it is complete."""
+    wait_for_running(context)
+    context.inputs = json.loads(json.dumps(page_inputs(context)))
+    from steps.page.facts import read_facts
+    from steps.page.render import render
+    from steps.page.verdict import shortcomings
+
+    facts = read_facts(context.directory, context.record, context.arguments.workflow_status or UNKNOWN_STATUS)
+    missing = shortcomings(facts)
+    write_if_changed(context.directory.report_html, render(facts, missing))
+    print(f"wrote {context.directory.report_html}")
+    if missing:
+        raise Incomplete(f"the experiment is incomplete: {'; '.join(missing)}")
+    return {"usable": [run.index for run in facts.runs if run.usable], "planned": len(facts.runs)}
+
+
+def page_inputs(context: StepContext) -> Mapping[str, Any]:
+    """What the page shows: the content of small files, the size and time of large ones; nothing of report itself."""
+    whole = hashlib.sha256()
+    for path in _shown(context):
+        content = path.read_bytes() if path.suffix in {".json", ".yaml", ".csv"} else b""
+        stat = path.stat()
+        line = (path.relative_to(context.directory.root).as_posix(), stat.st_size, 0 if content else stat.st_mtime_ns)
+        whole.update(repr(line).encode() + content)
+    return {"workflow_status": context.arguments.workflow_status, "files": whole.hexdigest()}
+
+
+def _shown(context: StepContext) -> Iterator[Path]:
+    directory = context.directory
+    folders = [directory.average, directory.average / "plots"]
+    statuses = [directory.status / f"{name}.json" for name in SHARED_TASKS]
+    for index in range(context.resolved.experiment.runs):
+        run = directory.run(index)
+        folders += [run.root, run.plots, run.videos]
+        statuses += [run.status / f"{name}.json" for name in RUN_TASKS]
+    files = (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    yield from (path for path in (directory.experiment_yaml, *statuses, *files) if path.is_file())
+
+
+def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
+    """Wait until no step says that it is running; of one on this machine it is known whether its process lives."""
+    end = time.monotonic() + wait_s
+    said = ""
+    while (running := _running(context)) and time.monotonic() < end:
+        context.check_stop()
+        line = f"waiting for {', '.join(running)}"
+        if line != said:
+            print(said := line, flush=True)
+        time.sleep(POLL_S)
+    if running:
+        print(f"gave up after {wait_s:g} s: {', '.join(running)}")
+
+
+def _running(context: StepContext) -> list[str]:
+    directory, runs = context.directory, range(context.resolved.experiment.runs)
+    places = [(name, directory.status / f"{name}.json") for name in SHARED_TASKS]
+    places += [(f"{name} of run {index}", directory.run(index).status / f"{name}.json") for index in runs for name in RUN_TASKS]
+    found = ((name, read_status(path)) for name, path in places)
+    return [name for name, one in found if one is not None and one.state == "running" and processes.is_alive(one.process) is not False]
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workflow-status", default="", metavar="STATUS", help="how the workflow ended before: {{workflow.status}}")
+
+
+def _is_written(context: StepContext) -> bool:
+    return context.directory.report_html.is_file()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

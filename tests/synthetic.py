@@ -1,0 +1,147 @@
+"""Experiment directories as the steps leave them, without any training: for the tests of what reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from config.resolve import Resolved, resolve
+from steps.directory.experiment import ExperimentRecord, write_experiment
+from steps.directory.files import write_atomically
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.status import Status, write_status
+from steps.directory.tables import format_table
+
+METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "explained_variance")
+EPOCHS = 196
+
+
+def experiment(
+    root: Path, states: Sequence[str] = ("complete",) * 3, *, renders: str | None = None, prepared: str = "succeeded", **given: Any
+) -> ExperimentDirectory:
+    """A directory with one run per state: complete, skipped, unfinished, failed, unevaluated or absent."""
+    parameters = {"game": "cartpole", "runs": str(len(states)), "epochs": str(EPOCHS), "evaluation_episodes": "20"}
+    parameters |= {name: str(value) for name, value in given.items()} | {"outdir": str(root)}
+    resolved = resolve("ppo", parameters)
+    directory = ExperimentDirectory(root)
+    record = ExperimentRecord(
+        resolved=resolved,
+        identity=resolved.identity(),
+        identity_hash=resolved.identity_hash,
+        versions={"python": "3.11.2", "torch": "2.15.0", "numpy": "2.4.0", "gymnasium": "1.4.0"},
+        source={"commit": "0123456789abcdef0123456789abcdef01234567", "changed": False},
+        image=None,
+        started="2026-11-21T12:00:00+00:00",
+        workflow="ppo-cartpole-7x2kq",
+        renders=renders,
+    )
+    write_experiment(directory, record)
+    status(directory.status / "prepare.json", state=prepared, duration_s=1.2)
+    for index, state in enumerate(states):
+        run(directory.run(index), resolved, state)
+    return directory
+
+
+def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
+    """One run in one of the states."""
+    if state == "absent":
+        return
+    generator = np.random.default_rng(directory.index)
+    share = {"unfinished": 0.5, "failed": 0.3}.get(state, 1.0)
+    rows = max(1, int(resolved.epochs * share))
+    write_atomically(directory.train_csv, training_table(generator, rows, resolved))
+    write_atomically(directory.resources_csv, resources_table(generator, resolved))
+    directory.checkpoint(rows * resolved.steps_per_epoch).mkdir(parents=True)
+    write_atomically(directory.logs / "train.log", f"epoch {rows} of {resolved.epochs}\n")
+    reached = float(np.round(460 + 30 * generator.random(), 3))
+    details = {"training_return": reached, "evaluate": state != "skipped", "step": rows * resolved.steps_per_epoch, "device": "cpu"}
+    endings = {
+        "unfinished": {"state": "preempted", "exit_code": 75, "reason": f"preempted at step {rows * resolved.steps_per_epoch}"},
+        "failed": {"state": "failed", "exit_code": 3, "reason": "non-finite loss at epoch 58"},
+    }
+    status(directory.status / "train.json", **({"details": details, "duration_s": 18.25 + directory.index} | endings.get(state, {})))
+    if state == "complete":
+        returns = np.minimum(500, np.round(generator.normal(492, 14, resolved.experiment.evaluation_episodes)))
+        evaluated(directory, returns.tolist())
+
+
+def evaluated(directory: RunDirectory, returns: Sequence[float]) -> None:
+    """An evaluation with these returns."""
+    rows = [{"episode": i, "seed": 1000 + i, "return": float(value), "length": int(abs(value))} for i, value in enumerate(returns)]
+    write_atomically(directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows))
+    status(directory.status / "evaluate.json", details={"return_mean": math.fsum(returns) / len(returns)}, duration_s=2.5)
+
+
+def status(path: Path, *, state: str = "succeeded", exit_code: int = 0, **fields: Any) -> None:
+    """A status file of a task that ended."""
+    written = {"started": "2026-11-21T12:00:01+00:00", "ended": "2026-11-21T12:00:21+00:00", **fields}
+    write_status(path, Status(task=path.stem, state=state, exit_code=exit_code, **written))  # type: ignore[arg-type]
+
+
+def training_table(generator: np.random.Generator, rows: int, resolved: Resolved) -> str:
+    """A learning curve with rows in which no episode ended."""
+    scale = 6_000 + 6_000 * generator.random()
+
+    def row(epoch: int) -> dict[str, Any]:
+        step = epoch * resolved.steps_per_epoch - int(generator.integers(0, 3))
+        centre = 20 + 480 * (1 - math.exp(-step / scale))
+        episodes = int(generator.integers(0, 5)) if epoch > 1 else 0
+        value = min(500.0, centre * generator.uniform(0.8, 1.1)) if episodes else None
+        fixed = {"epoch": epoch, "step": step, "frame": step * resolved.game.frames_per_step, "episodes": episodes, "return_mean": value}
+        spread = {name: value and value * factor for name, factor in (("return_min", 0.8), ("return_max", 1.1), ("length_mean", 1.0))}
+        return fixed | spread | {name: float(generator.normal() * math.exp(-step / 3e4)) for name in METRICS}
+
+    content = [row(epoch) for epoch in range(1, rows + 1)]
+    return format_table(list(content[0]), content)
+
+
+def resources_table(generator: np.random.Generator, resolved: Resolved) -> str:
+    """Seconds with a steady speed, and no GPU."""
+    rows = [
+        {
+            "wall_s": 2.0 * i,
+            "step": 5600 * i,
+            "steps_per_second": float(2800 + 60 * generator.normal()),
+            "cpu_percent": float(99 + generator.normal()),
+            "memory_bytes": int(6e8 + 1e6 * i),
+            "gpu_percent": None,
+            "gpu_memory_bytes": None,
+        }
+        for i in range(1, 10)
+    ]
+    return format_table(list(rows[0]), rows)
+
+
+def frames(count: int = 60, height: int = 120, width: int = 180) -> Iterator[np.ndarray]:
+    """A square that moves: uint8 [H, W, 3]."""
+    for i in range(count):
+        frame = np.full((height, width, 3), 245, np.uint8)
+        frame[40:80, (3 * i) % (width - 40) : (3 * i) % (width - 40) + 40] = (0, 114, 178)
+        yield frame
+
+
+def finish(directory: ExperimentDirectory, *, films: bool = False, steps: Mapping[str, Callable[..., int]] | None = None) -> None:
+    """Make the plots and the averages with the real steps; with films, a real mp4 for each complete run."""
+    from steps import average, plot_average, plot_evaluation, plot_training
+    from steps.play import write_video
+
+    outdir = f"--outdir={directory.root}"
+    for path in sorted(directory.runs.iterdir()):
+        one = directory.run(int(path.name))
+        if not one.status.is_dir() or json.loads((one.status / "train.json").read_text())["state"] != "succeeded":
+            continue
+        assert plot_training.main([outdir, f"--run={one.index}"]) == 0
+        if one.evaluation_csv.is_file():
+            assert plot_evaluation.main([outdir, f"--run={one.index}"]) == 0
+            if films:
+                one.videos.mkdir()
+                write_video(one.videos / "episode-0.mp4", frames(), 30)
+            film = {"file": "episode-0.mp4", "frames": 60, "seconds": 2.0, "cut": False}
+            status(one.status / "play.json", duration_s=3.5, details={"videos": [film] if films else []})
+    assert average.main([outdir]) == 0
+    assert plot_average.main([outdir]) == 0
