@@ -27,23 +27,25 @@ from steps.page.facts import RUN_TASKS, SHARED_TASKS
 WAIT_S = 150.0
 """Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing is saved any more."""
 POLL_S = 0.25
+NEVER_REPEATED = {0, 2, 3, 4, 5}
+"""Exit codes after which Argo starts no further attempt (`workflows/pods.py`)."""
 UNKNOWN_STATUS = "unknown: made by hand"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step; the directory is released however it ends."""
+    """The exit code of the step; the directory is released unless Argo starts the step again, which must find it owned."""
     started: list[StepContext] = []
 
     def inputs(context: StepContext) -> Mapping[str, Any]:
         started.append(context)
         return page_inputs(context)
 
-    try:
-        return run_step("report", report, in_run=False, inputs=inputs, complete=_is_written, arguments=_arguments, argv=argv)
-    finally:
+    code = run_step("report", report, in_run=False, inputs=inputs, complete=_is_written, arguments=_arguments, argv=argv)
+    if code in NEVER_REPEATED:
         for context in started:
             if context.owner_uid is not None:
                 owner.release(context.directory.owner_json, context.owner_uid)
+    return code
 
 
 def report(context: StepContext) -> dict[str, Any]:
