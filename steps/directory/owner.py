@@ -12,13 +12,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.errors import WrongDirectory
+from config.errors import BadInput, WrongDirectory
 from steps.directory import processes
 from steps.directory.files import read_bytes, sync_directory, write_and_sync, write_atomically
 
@@ -68,7 +69,7 @@ def read_owner(path: Path) -> Owner | None:
         float(owner.lease_s)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, RecursionError) as error:
+    except (BadInput, ValueError, TypeError, RecursionError) as error:
         raise WrongDirectory(f"{path} cannot be read ({error}); delete it if no workflow writes into this directory") from error
     return owner
 
@@ -150,7 +151,7 @@ def _lease(path: Path) -> tuple[int, bytes] | None:
 
 def _create(path: Path, owner: Owner) -> bool:
     """Create the file if there is none. `os.link` fails if the name exists, on NFS too, and the content is never half written."""
-    temporary = path.parent / f".{path.name}.{socket.gethostname()}.{os.getpid()}.tmp"
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"  # pods of two machines may have the same pid
     write_and_sync(temporary, _dump(owner).encode())
     try:
         os.link(temporary, path)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from config.errors import BadInput
 from steps.directory.files import read_bytes, write_atomically
 
 State = Literal["running", "succeeded", "failed", "skipped", "preempted"]
@@ -43,7 +44,7 @@ def read_status(path: Path) -> Status | None:
     try:
         fields = json.loads(read_bytes(path, STATUS_LIMIT_BYTES))
         return Status(**{name: fields[name] for name in _NAMES if name in fields})
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, BadInput, ValueError, TypeError, RecursionError):
         return None
 
 

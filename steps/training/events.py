@@ -1,6 +1,6 @@
 """TensorBoard event files, written row by row without TensorFlow and without a thread.
 
-One file per attempt. A session start at the resumed step tells TensorBoard to drop what a killed attempt wrote after it.
+One file per attempt. A session start tells TensorBoard to drop what killed attempts wrote from that step on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 class EventFile:
-    """The event file of one attempt. purge_step: the environment step from which this attempt goes on."""
+    """The event file of one attempt. purge_step: the first step that earlier attempts may have written in vain."""
 
     def __init__(self, directory: Path, *, purge_step: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -25,8 +25,7 @@ class EventFile:
         self._file = (directory / name).open("wb")
         self._records = RecordWriter(self._file)
         self._write(Event(file_version="brain.Event:2"))
-        if purge_step:
-            self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+        self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """One event with all values of a row; they reach the file at the next `flush`."""

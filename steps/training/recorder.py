@@ -55,7 +55,7 @@ class Recorder:
     def __init__(self, run: RunDirectory, resolved: Resolved, *, step: int, saved: Mapping[str, Any] | None) -> None:
         self._resolved = resolved
         self.table = Table(run.train_csv, offset=0 if saved is None else saved["offset"])
-        self._events = EventFile(run.tensorboard, purge_step=step)
+        self._events = EventFile(run.tensorboard, purge_step=0 if saved is None else step + 1)
         self._recent: deque[float] = deque(() if saved is None else saved["recent"], maxlen=RECENT_EPISODES)
         self._interval = Interval() if saved is None else Interval(**saved["interval"])
 

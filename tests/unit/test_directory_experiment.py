@@ -1,0 +1,114 @@
+"""`experiment.yaml`: read back exactly, continued by the same identity, refused for another one, and not believed when forged."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from config.errors import BadInput, WrongDirectory
+from config.resolve import resolve
+from steps.directory.differences import difference
+from steps.directory.experiment import ExperimentRecord, continued, read_experiment, write_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.progress import read_progress
+from steps.directory.tables import Table
+
+
+def record(started: str = "2026-01-01T00:00:00+00:00", image: str | None = None, **parameters: str) -> ExperimentRecord:
+    resolved = resolve("ppo", {"outdir": "/storage/x", "epochs": "10", "hidden_sizes": "32,32", **parameters})
+    return ExperimentRecord(
+        resolved=resolved,
+        identity=resolved.identity(),
+        identity_hash=resolved.identity_hash,
+        versions={"python": "3.11.1"},
+        source={"commit": "0123", "changed": False},
+        image=image,
+        started=started,
+        workflow="ppo-1",
+        renders=None,
+    )
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ExperimentDirectory:
+    return ExperimentDirectory(tmp_path)
+
+
+def test_round_trip(directory: ExperimentDirectory) -> None:
+    assert write_experiment(directory, record())
+    assert read_experiment(directory) == record()
+    assert not write_experiment(directory, record())
+
+
+def test_the_same_again_changes_nothing() -> None:
+    assert continued(record(), record(started="2026-02-02T00:00:00+00:00", outdir="/storage/../storage/x".replace("/..", ""))) == record()
+
+
+def test_what_may_change_is_recorded(directory: ExperimentDirectory) -> None:
+    later = continued(record(), record(started="later", runs="5", image="rl:2"))
+    assert (later.started, later.resolved.experiment.runs, later.image) == (record().started, 5, "rl:2")
+    assert later.history == (
+        {"time": "later", "workflow": "ppo-1", "changed": {"parameters.experiment.runs": [1, 5], "image": [None, "rl:2"]}},
+    )
+    write_experiment(directory, later)
+    assert read_experiment(directory) == later
+    assert continued(later, record(started="last", runs="5", image="rl:2")) == later
+
+
+def test_another_identity_is_refused_with_every_difference() -> None:
+    with pytest.raises(WrongDirectory) as caught:
+        continued(record(), record(seed="7", game="acrobot"))
+    for words in ("game.id: 'CartPole-v1' in the directory, 'Acrobot-v1' now", "experiment.seed: 0 in the directory, 7 now"):
+        assert words in str(caught.value)
+
+
+def test_a_missing_file_names_the_step_that_makes_it(directory: ExperimentDirectory) -> None:
+    with pytest.raises(BadInput, match=r"no file .*experiment.yaml: prepare makes it"):
+        read_experiment(directory)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "[1]",
+        lambda text: text.replace("format: 1", "format: 2"),
+        lambda text: text.replace("clip: 0.2", "clip: 0.3"),
+        lambda text: text.replace("started:", "begun:"),
+        lambda text: text.replace("identity_hash: ", "identity_hash: 0"),
+        lambda text: text + "started: again\n",
+        lambda text: "a: &a [1]\nb: *a\n",
+        lambda text: "!!python/object/apply:os.system [id]",
+        lambda text: "[" * 100_000,
+        lambda text: text + "#" * 10**6,
+    ],
+)
+def test_a_file_that_prepare_did_not_write(directory: ExperimentDirectory, change) -> None:  # type: ignore[no-untyped-def]
+    write_experiment(directory, record())
+    text = directory.experiment_yaml.read_text()
+    directory.experiment_yaml.write_text(change(text))
+    with pytest.raises(WrongDirectory, match=r"experiment\.yaml"):
+        read_experiment(directory)
+
+
+def test_differences_are_named_by_their_path() -> None:
+    assert difference({"a": {"b": 1, "c": [1]}}, {"a": {"b": 2, "c": [1]}, "d": None}) == "a.b: 1 there, 2 here; d: absent there, None here"
+    assert difference({"a": True}, {"a": 1}) == "a: True there, 1 here"
+    assert difference({"a": {"b": 1}}, {"a": {"b": 1}}) == ""
+
+
+def test_progress_is_read_from_the_ends_of_the_files(directory: ExperimentDirectory) -> None:
+    resolved = dataclasses.replace(record()).resolved
+    run = directory.run(0)
+    nothing = read_progress(run, resolved)
+    assert (nothing.step, nothing.epoch, nothing.return_mean, nothing.steps_per_second, nothing.fraction) == (0, 0, None, None, 0.0)
+    train, resources = Table(run.train_csv), Table(run.resources_csv)
+    train.append({"epoch": 4, "step": 1000, "return_mean": 20.0})
+    train.append({"epoch": 5, "step": 1250, "return_mean": None})
+    resources.append({"step": 1000, "steps_per_second": 321.5})
+    resources.append({"step": 1000, "steps_per_second": None})
+    found = read_progress(run, resolved)
+    assert (found.step, found.epoch, found.epochs, found.fraction) == (1250, 5, 10, 0.5)
+    assert (found.return_mean, found.steps_per_second, found.total_steps) == (20.0, 321.5, resolved.total_steps)

@@ -1,0 +1,222 @@
+"""Whole files, tables and status: what a reader sees at any moment."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.errors import BadInput, ExperimentError, NoUsableState
+from steps.directory import files, processes
+from steps.directory.files import read_bytes, remove_temporaries, write_atomically, write_if_changed
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.outputs import write_outputs
+from steps.directory.status import Status, read_status, write_status
+from steps.directory.tables import Table, format_table, last_row, read_columns, read_rows, whole_lines_bytes
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "x.json"
+    write_atomically(path, "one")
+    inode = path.stat().st_ino
+    write_atomically(path, b"two")
+    assert path.read_text() == "two"
+    assert path.stat().st_ino != inode
+    assert [path.name for path in path.parent.iterdir()] == ["x.json"]
+
+
+def test_an_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    assert write_if_changed(path, "one")
+    os.utime(path, ns=(1, 1))
+    assert not write_if_changed(path, "one")
+    assert path.stat().st_mtime_ns == 1
+    assert write_if_changed(path, "two")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_explained_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    path = tmp_path / "x"
+    write_atomically(path, "old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(ExperimentError, match=r"no space for .*x: 3 bytes needed, \d+ bytes free"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_kill_between_write_and_rename_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_atomically(path, "old")
+    program = f"from pathlib import Path; from steps.directory.files import write_atomically as w; w(Path({str(path)!r}), 'new')"
+    for point, content in (("after_temporary", "old"), ("before_rename", "old"), ("after_rename", "new")):
+        killed = subprocess.run([sys.executable, "-c", program], env=os.environ | {"EXPERIMENT_FAULT": point}, check=False)
+        assert killed.returncode == -9
+        assert path.read_text() == content
+    remove_temporaries(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_sizes_are_limited_before_reading(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(BadInput, match="1099511627776 bytes; at most"):
+        read_bytes(path)
+
+
+def test_a_stale_handle_is_opened_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"content")
+    original, failures = Path.open, [1]
+
+    def stale(self: Path, *arguments: object, **options: object) -> object:
+        if failures and failures.pop():
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return original(self, *arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", stale)
+    assert read_bytes(path) == b"content"
+    failures[:] = [1, 1]
+    with pytest.raises(OSError, match="Stale"):
+        read_bytes(path)
+
+
+ROWS = [{"step": 1, "loss": 0.1, "return_mean": None}, {"step": 2, "loss": 1 / 3, "return_mean": 5.0}]
+
+
+def test_rows_read_back_exactly(tmp_path: Path) -> None:
+    table = Table(tmp_path / "x.csv")
+    for row in ROWS:
+        table.append(row)
+    assert table.offset == (tmp_path / "x.csv").stat().st_size
+    assert (tmp_path / "x.csv").read_text() == format_table(("step", "loss", "return_mean"), ROWS)
+    columns = read_columns(tmp_path / "x.csv")
+    assert columns["loss"].tolist() == [0.1, 1 / 3]
+    assert math.isnan(columns["return_mean"][0])
+    assert last_row(tmp_path / "x.csv") == {"step": "2", "loss": repr(1 / 3), "return_mean": "5.0"}
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=20))
+def test_every_float_reads_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[float]) -> None:
+    path = tmp_path_factory.mktemp("table") / "x.csv"
+    table = Table(path)
+    for number in numbers:
+        table.append({"x": number})
+    table.close()
+    assert repr(read_columns(path)["x"].tolist()) == repr(numbers)
+
+
+def test_resume_cuts_back_and_each_row_appears_once(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    table = Table(path)
+    table.append(ROWS[0])
+    saved = table.offset
+    table.append(ROWS[1])
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(b"3,torn")
+    resumed = Table(path, offset=saved)
+    resumed.append(ROWS[1])
+    assert path.read_bytes() == whole
+    uncut = Table(path, offset=path.stat().st_size)  # the negative twin: without the cut the row stands twice
+    uncut.append(ROWS[1])
+    assert path.read_bytes() != whole
+    assert [row["step"] for row in read_rows(path)] == ["1", "2", "2"]
+
+
+def test_a_table_shorter_than_its_checkpoint_is_no_state(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("step\n1\n")
+    with pytest.raises(NoUsableState, match="7 bytes, the checkpoint was taken at 100; delete"):
+        Table(tmp_path / "x.csv", offset=100)
+
+
+def test_other_columns_are_refused(tmp_path: Path) -> None:
+    table = Table(tmp_path / "x.csv")
+    table.append(ROWS[0])
+    with pytest.raises(ValueError, match="has the columns"):
+        table.append({"step": 1})
+    resumed = Table(tmp_path / "x.csv", offset=table.offset)
+    with pytest.raises(ValueError, match="has the columns"):
+        resumed.append({"other": 1})
+
+
+def test_a_growing_table_is_read_up_to_the_last_newline(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("step,x\n1,2\n2,3\n3,")
+    assert [row["step"] for row in read_rows(path)] == ["1", "2"]
+    assert [row["step"] for row in read_rows(path, until_step=1)] == ["1"]
+    assert whole_lines_bytes(path) == len("step,x\n1,2\n2,3\n")
+    assert last_row(path) == {"step": "2", "x": "3"}
+    path.write_text("step")
+    assert (read_rows(path), last_row(path), last_row(tmp_path / "none.csv")) == ([], None, None)
+
+
+def test_the_last_row_of_a_long_table(tmp_path: Path) -> None:
+    table = Table(tmp_path / "x.csv")
+    for number in range(20_000):
+        table.append({"step": number, "return_mean": 7.0 if number == 19_000 else None})
+    assert last_row(tmp_path / "x.csv") == {"step": "19999", "return_mean": ""}
+    assert last_row(tmp_path / "x.csv", having="return_mean") == {"step": "19000", "return_mean": "7.0"}
+
+
+def test_status_round_trip_and_what_is_no_status(tmp_path: Path) -> None:
+    path = tmp_path / "status" / "train.json"
+    assert read_status(path) is None
+    status = Status(task="train", state="failed", started="now", exit_code=3, reason="diverged", details={"step": 3})
+    write_status(path, status)
+    assert read_status(path) == status
+    written = json.loads(path.read_text())
+    path.write_text(json.dumps(written | {"from_a_newer_version": 1}))
+    assert read_status(path) == status
+    for content in ("", "[]", "{}", "[" * 100_000, "{" * 2_000_000):
+        path.write_text(content)
+        assert read_status(path) is None
+
+
+def test_outputs_are_files_and_only_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OUTPUTS", raising=False)
+    write_outputs({"runs": "[0]"})
+    monkeypatch.setenv("OUTPUTS", str(tmp_path))
+    write_outputs({"runs": "[0]"})
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("runs", "[0]")]
+
+
+def test_checkpoint_names_sort_as_their_steps(tmp_path: Path) -> None:
+    run = ExperimentDirectory(tmp_path).run(3)
+    assert run.checkpoint_steps() == []
+    for name in ("000000012000", "000000000500", ".000000099000.17.tmp", "99", "latest", ".nfs0001", "000000012000.pkl"):
+        (run.checkpoints / name).mkdir(parents=True)
+    assert run.checkpoint_steps() == [500, 12000]
+    assert run.checkpoint(12000).name == "000000012000"
+
+
+def test_processes_are_told_apart() -> None:
+    mine = processes.identity()
+    host, pid, start = mine.rsplit(":", 2)
+    assert int(pid) == os.getpid()
+    assert processes.is_alive(mine) is True
+    assert processes.is_alive(f"{host}:{pid}:{int(start) + 1}") is False
+    assert processes.is_alive(f"another-{host}:{pid}:{start}") is None
+    assert processes.is_alive("nonsense") is None
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    name = processes.identity(child.pid)
+    assert processes.is_alive(name) is True
+    assert child.stdin is not None
+    child.stdin.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert processes.is_alive(name) is False, "a zombie has ended"
+    child.wait()
+    assert processes.is_alive(name) is False

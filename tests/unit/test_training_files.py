@@ -1,0 +1,163 @@
+"""train.csv, TensorBoard and resources.csv from the progress of a training."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from agents.interfaces import Progress
+from config.errors import ExperimentError
+from config.resolve import Resolved, resolve
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.tables import read_rows
+from steps.training.recorder import Recorder
+from steps.training.resources import ResourceSampler
+from steps.training.saver import Saver
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return ExperimentDirectory(tmp_path).run(0)
+
+
+@pytest.fixture
+def resolved() -> Resolved:
+    return resolve("ppo", {"epochs": "8", "log_interval": "3", "outdir": "/x"})
+
+
+def progress(epoch: int) -> Progress:
+    returns = [float(epoch), float(epoch + 10)] if epoch % 2 else []
+    return Progress(
+        epoch=epoch,
+        step=epoch * 10,
+        frame=epoch * 40,
+        returns=returns,
+        lengths=[5] * len(returns),
+        metrics={"loss": 1 / epoch, "entropy": 0.5},
+    )
+
+
+def record(run: RunDirectory, resolved: Resolved, first: int, last: int, saved: str | None) -> str:
+    document = None if saved is None else json.loads(saved)
+    recorder = Recorder(run, resolved, step=(first - 1) * 10, saved=document)
+    for epoch in range(first, last + 1):
+        recorder.add(progress(epoch))
+    state = json.dumps(recorder.state())
+    recorder.close()
+    return state
+
+
+def test_a_row_covers_its_interval_and_the_last_epoch_ends_one(run: RunDirectory, resolved: Resolved) -> None:
+    record(run, resolved, 1, 8, None)
+    rows = read_rows(run.train_csv)
+    assert list(rows[0]) == [
+        "epoch",
+        "step",
+        "frame",
+        "episodes",
+        "return_mean",
+        "return_min",
+        "return_max",
+        "length_mean",
+        "loss",
+        "entropy",
+    ]
+    assert [row["epoch"] for row in rows] == ["3", "6", "8"]
+    assert (rows[0]["episodes"], rows[0]["return_mean"], rows[0]["return_min"], rows[0]["return_max"]) == ("4", "7.0", "1.0", "13.0")
+    assert float(rows[0]["loss"]) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert (rows[0]["frame"], rows[0]["length_mean"]) == ("120", "5.0")
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_a_resumed_recorder_writes_the_same_bytes(tmp_path: Path, resolved: Resolved, cut: int) -> None:
+    undisturbed, resumed = ExperimentDirectory(tmp_path / "a").run(0), ExperimentDirectory(tmp_path / "b").run(0)
+    whole = record(undisturbed, resolved, 1, 8, None)
+    saved = record(resumed, resolved, 1, cut, None)
+    record(resumed, resolved, cut + 1, 8, saved)  # killed after it wrote everything
+    assert record(resumed, resolved, cut + 1, 8, saved) == whole
+    assert resumed.train_csv.read_bytes() == undisturbed.train_csv.read_bytes()
+
+
+def test_rows_without_an_episode_are_empty(run: RunDirectory) -> None:
+    resolved = resolve("ppo", {"epochs": "2", "outdir": "/x"})
+    recorder = Recorder(run, resolved, step=0, saved=None)
+    assert recorder.training_return is None
+    recorder.add(progress(2))
+    assert read_rows(run.train_csv)[0]["return_mean"] == ""
+    assert recorder.training_return is None
+    for _ in range(60):
+        recorder.add(progress(1))
+    recorder.add(progress(7))
+    assert recorder.training_return == pytest.approx((49 * 1 + 49 * 11 + 7 + 17) / 100)
+    recorder.close()
+
+
+def test_tensorboard_drops_what_a_killed_attempt_wrote(run: RunDirectory, resolved: Resolved) -> None:
+    saved = record(run, resolved, 1, 3, None)
+    record(run, resolved, 4, 8, saved)
+    time.sleep(1.1)  # TensorBoard orders event files by the second in their names
+    record(run, resolved, 4, 8, saved)
+    events = EventAccumulator(str(run.tensorboard)).Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == [30, 60, 80]
+    assert events.Scalars("train/return_mean")[0].value == 7.0
+
+
+def test_resources_are_sampled_and_continued(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steps.training.resources.PERIOD_S", 0.05)
+    path = run.resources_csv
+    sampler = ResourceSampler(path, offset=0, wall_s=0.0, step=0, gpu=lambda: (50.0, 1024))
+    sampler.at(100)
+    end = time.monotonic() + 10
+    while sampler.offset < 150 and time.monotonic() < end:
+        time.sleep(0.01)
+    offset, wall_s = sampler.offset, sampler.wall_s
+    sampler.close()
+    rows = read_rows(path)
+    assert list(rows[0]) == ["wall_s", "step", "steps_per_second", "cpu_percent", "memory_bytes", "gpu_percent", "gpu_memory_bytes"]
+    assert (rows[0]["step"], rows[0]["gpu_percent"], rows[0]["gpu_memory_bytes"]) == ("100", "50.0", "1024")
+    assert float(rows[0]["steps_per_second"]) > 0
+    assert rows[1]["steps_per_second"] == "", "no epoch ended since"
+    with path.open("a") as file:
+        file.write("torn")
+    resumed = ResourceSampler(path, offset=offset + 1000, wall_s=wall_s, step=100, gpu=None)
+    resumed.close()
+    walls = [float(row["wall_s"]) for row in read_rows(path)]
+    assert walls == sorted(walls)
+    assert read_rows(path)[-1]["gpu_percent"] == ""
+
+
+def test_what_stops_the_sampling_stops_the_training(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steps.training.resources.PERIOD_S", 0.01)
+
+    def gpu() -> tuple[float | None, int | None]:
+        raise ExperimentError("no space")
+
+    sampler = ResourceSampler(run.resources_csv, offset=0, wall_s=0.0, step=0, gpu=gpu)
+    sampler._thread.join()
+    with pytest.raises(ExperimentError, match="no space"):
+        sampler.at(1)
+    sampler.close()
+
+
+def test_the_saver_works_beside_the_training_and_does_not_swallow_errors() -> None:
+    saver, begun, go = Saver(), threading.Event(), threading.Event()
+
+    def write() -> None:
+        begun.set()
+        go.wait(10)
+        raise ExperimentError("no space")
+
+    saver.wait()
+    saver.start(write)
+    assert begun.wait(10)
+    go.set()
+    with pytest.raises(ExperimentError, match="no space"):
+        saver.wait()
+    saver.start(lambda: None)
+    saver.wait()
+    saver.close()
