@@ -5,6 +5,7 @@ One file per attempt. A session start tells TensorBoard to drop what killed atte
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import time
@@ -21,8 +22,9 @@ class EventFile:
 
     def __init__(self, directory: Path, *, purge_step: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-        self._file = (directory / name).open("wb")
+        first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        name = next(name for name in (f"{first}.{number}" for number in itertools.count()) if not (directory / name).exists())
+        self._file = (directory / name).open("xb")
         self._records = RecordWriter(self._file)
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
