@@ -1,0 +1,65 @@
+"""A step for the tests of `steps.command`: does what `--do` says, as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+from config import errors
+from steps.command.context import Skipped, StepContext
+from steps.command.main import run_step
+from steps.directory.status import Status
+
+
+def step(context: StepContext) -> dict[str, Any] | Skipped | None:
+    """Do one of several things."""
+    what = context.arguments.do
+    print(f"doing {what}", flush=True)
+    if what == "print":
+        os.write(2, b"from a descriptor\n")
+        ctypes.CDLL(None).puts(b"from C")
+        ctypes.CDLL(None).fflush(None)
+        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+    if what == "sleep":
+        while True:
+            context.check_stop()
+            time.sleep(0.01)
+    if what == "ignore":
+        time.sleep(600)
+    if what == "crash":
+        os.abort()
+    if what == "bug":
+        raise ZeroDivisionError("two\nlines")
+    if what == "skip":
+        return Skipped("nothing to do", {"why": 1})
+    if hasattr(errors, what):
+        raise getattr(errors, what)(f"message of {what}")
+    return {"product": context.arguments.input}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--do", default="nothing")
+    parser.add_argument("--input", default="1")
+
+
+def _outputs(status: Status) -> dict[str, str]:
+    return {"state": status.state}
+
+
+if __name__ == "__main__":
+    sys.exit(
+        run_step(
+            "average",
+            step,
+            in_run=False,
+            inputs=lambda context: {"input": context.arguments.input, "list": (1, 2)},
+            complete=lambda context: not (context.directory.root / "incomplete").exists(),
+            outputs=_outputs,
+            arguments=_arguments,
+        )
+    )
