@@ -124,7 +124,7 @@ def _evaluation(context: StepContext) -> Figure | None:
     states = {run.index: usability(run, context.resolved).state for run in _runs(context)}
     returns = {index: [one.return_ for one in evaluation_episodes(context.directory.run(index))] for index in states}
     return evaluation(
-        _heading(context, "Evaluation", scores["n"]),
+        _heading(context, "Evaluation", scores["n"], "runs: those above the threshold" if "skipped" in states.values() else "runs"),
         {index: returns[index] for index, state in states.items() if state == "complete"},
         {index: "below the threshold" if state == "skipped" else state for index, state in states.items() if state != "complete"},
         _aggregate(scores["n"], numbers),
@@ -133,12 +133,13 @@ def _evaluation(context: StepContext) -> Figure | None:
     )
 
 
-def _heading(context: StepContext, title: str, used: int) -> Heading:
+def _heading(context: StepContext, title: str, used: int, kind: str = "runs") -> Heading:
+    """kind: of which runs the sample consists, where those were selected by their results."""
     from steps.figures.average import Heading
     from steps.figures.style import experiment_line
 
-    planned = context.resolved.experiment.runs
-    return Heading(title=title, subtitle=f"{experiment_line(context.resolved)} a run", used=used, planned=planned)
+    sample = f"n = {used} of {context.resolved.experiment.runs} {kind}"
+    return Heading(title=title, subtitle=f"{experiment_line(context.resolved)} a run", sample=sample)
 
 
 def _runs(context: StepContext) -> list[RunDirectory]:

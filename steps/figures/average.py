@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from steps.figures.numbers import number
-from steps.figures.run import RESOURCES, Columns, mark_solved, metric_names, resource_axis, window_of
+from steps.figures.run import RESOURCES, Columns, mark_solved, metric_names, resource_axis, smoothing_caption, window_of
 from steps.figures.style import (
     ABSENT,
     BLUE,
@@ -36,17 +35,11 @@ LEGEND_UP_TO = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """What stands above a plot and what every caption says: the sample."""
+    """What stands above a plot; sample: how many of which runs, as every caption says it."""
 
     title: str
     subtitle: str
-    used: int
-    planned: int
-
-    @property
-    def sample(self) -> str:
-        """`n = 4 of 5 runs`."""
-        return f"n = {self.used} of {self.planned} run{'s' if self.planned > 1 else ''}"
+    sample: str
 
 
 def training_curve(
@@ -59,7 +52,7 @@ def training_curve(
     frames_per_step: int,
     solved: float | None,
 ) -> Figure:
-    """Averaged return with its band; single runs thin beneath it; excluded runs dotted, in no average."""
+    """Averaged return with its band; single runs thin beneath it; excluded runs dashed, in no average."""
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
     _excluded_runs(axes, excluded)
     if 1 < averaged.n < WIDE_ENOUGH_FROM:
@@ -71,9 +64,8 @@ def training_curve(
     else:
         axes.plot(grid, centre, color=BLUE, alpha=0.3, linewidth=0.8)
     window = window_of(min(len(one) for one in used.values()))
-    axes.plot(
-        grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=f"{name}, trailing mean of {window} rows"
-    )
+    label = f"{name}, trailing mean of {window} rows" if window > 1 else name
+    axes.plot(grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=label)
     clipped = _keep_in_view(axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high)
     mark_solved(axes, solved)
     axes.set_ylabel("return of training episodes")
@@ -81,8 +73,8 @@ def training_curve(
     legend(axes, centre)
     arrange(
         figure,
-        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} Smoothing: the strong line only, a trailing mean of "
-        f"{window} rows in each run. Averaged on {len(grid)} common steps, up to the end of the shortest run.{clipped}",
+        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} {smoothing_caption(window, ' in each run')} "
+        f"Averaged on {len(grid)} common steps, up to the end of the shortest run.{clipped}",
     )
     return figure
 
@@ -188,9 +180,9 @@ def _spread(count: int) -> Floats:
 def losses(heading: Heading, runs: Mapping[int, Columns], *, frames_per_step: int) -> Figure | None:
     """What the learners measured about themselves: a panel each, every run thin; None when they measured nothing."""
 
-    def finish(axes: Axes, label: str, *, last: bool) -> None:
-        steps_axis(axes, frames_per_step, ticks=4)
-        small_multiple(axes, label, last=last)
+    def finish(axes: Axes, label: str) -> None:
+        steps_axis(axes, frames_per_step, ticks=3)
+        small_multiple(axes, label)
 
     names = list(dict.fromkeys(name for columns in runs.values() for name in metric_names(columns)))
     return _thin_runs(heading, runs, {name: (name.replace("_", " "), 1.0) for name in names}, "step", finish)
@@ -205,16 +197,16 @@ def resources(heading: Heading, runs: Mapping[int, Columns]) -> Figure | None:
     return _thin_runs(heading, runs, {name: described for name, described in RESOURCES.items() if measured(name)}, "wall_s", resource_axis)
 
 
-class _Finish(Protocol):
-    def __call__(self, axes: Axes, label: str, *, last: bool) -> None: ...
-
-
 def _thin_runs(
-    heading: Heading, runs: Mapping[int, Columns], quantities: Mapping[str, tuple[str, float]], against: str, finish: _Finish
+    heading: Heading,
+    runs: Mapping[int, Columns],
+    quantities: Mapping[str, tuple[str, float]],
+    against: str,
+    finish: Callable[[Axes, str], None],
 ) -> Figure | None:
     if not quantities:
         return None
-    figure, all_axes = panels(len(quantities), title=heading.title, subtitle=heading.subtitle, columns=2)
+    figure, all_axes = panels(len(quantities), title=heading.title, subtitle=heading.subtitle)
     few = len(runs) <= LEGEND_UP_TO
     for axes, (name, (label, unit)) in zip(all_axes, quantities.items(), strict=True):
         for index, (run, columns) in enumerate(runs.items()):
@@ -222,7 +214,7 @@ def _thin_runs(
                 kept = np.isfinite(columns[name])
                 line = visible(columns[against][kept], columns[name][kept] / unit)
                 axes.plot(*line, color=RUN_COLOURS[index] if few else BLUE, linewidth=0.9, alpha=0.85 if few else 0.35, label=f"run {run}")
-        finish(axes, label, last=axes in all_axes[-2:])
+        finish(axes, label)
     if few:
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper right", ncols=len(runs), handlelength=1.2, columnspacing=1.0)

@@ -30,7 +30,7 @@ from steps.statistics.scores import Floats, mean
 Columns = Mapping[str, Floats]
 """Columns of a CSV file, all of one length [T]; NaN where a field is empty."""
 
-NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean")
+NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean", "valid_rows")
 RESOURCES = {
     "steps_per_second": ("training speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),
@@ -41,7 +41,10 @@ RESOURCES = {
 
 
 def window_of(rows: int) -> int:
-    """Rows in the trailing mean of a curve of so many rows: one in forty, so that it lags an eightieth of the curve behind."""
+    """Rows in the trailing mean of a curve of so many rows: one in forty, so that it lags an eightieth of the curve behind.
+
+    Twice as many already put the averaged line visibly below its band where the returns rise.
+    """
     return max(1, rows // 40)
 
 
@@ -54,7 +57,7 @@ def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_st
     steps, returns = columns["step"][rows], columns["return_mean"][rows]
     window = window_of(len(returns))
     axes.plot(*visible(steps, returns), color=BLUE, alpha=0.3, linewidth=0.8, label="mean of the episodes of one row")
-    axes.plot(*visible(steps, trailing_mean(returns, window)), color=BLUE, label=f"trailing mean of {window} rows")
+    axes.plot(*visible(steps, trailing_mean(returns, window)), color=BLUE, label=f"trailing mean of {window} rows" if window > 1 else None)
     mark_solved(axes, solved)
     axes.set_ylabel("return of training episodes")
     steps_axis(axes, frames_per_step)
@@ -62,14 +65,22 @@ def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_st
     episodes = int(np.nansum(columns["episodes"]))
     arrange(
         figure,
-        f"One run: {short(episodes)} episodes, whole and with unclipped rewards; no interval. Smoothing: trailing mean of {window} rows.",
+        f"One run, no interval: {short(episodes)} episodes with unclipped rewards. {smoothing_caption(window)}",
     )
     return figure
 
 
+def smoothing_caption(window: int, where: str = "") -> str:
+    """One sentence that names the smoothing."""
+    return f"Smoothing: the strong line only, a trailing mean of {window} rows{where}." if window > 1 else "Smoothing: none."
+
+
 def mark_solved(axes: Axes, solved: float | None) -> None:
-    """A dashed line at the return that counts as solved, where the game has one."""
-    if solved is not None and math.isfinite(solved):
+    """A dashed line at the return that counts as solved, where the game has one and the curve comes near it."""
+    low, high = axes.get_ylim()
+    near = 0.25 * (high - low)
+    if solved is not None and low - near < solved < high + near:
+        axes.set_ylim(min(low, solved - near / 4), max(high, solved + near / 4))
         axes.axhline(solved, color=GREEN, linewidth=1.0, linestyle=(0, (5, 3)), zorder=1, label=f"solved: {number(solved)}")
 
 
@@ -78,16 +89,16 @@ def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int)
     names = metric_names(columns)
     if not names:
         return None
-    figure, all_axes = panels(len(names), title=title, subtitle=subtitle, columns=2)
+    figure, all_axes = panels(len(names), title=title, subtitle=subtitle)
     for axes, name in zip(all_axes, names, strict=True):
         kept = np.isfinite(columns[name])
         steps, values = columns["step"][kept], columns[name][kept]
         window = window_of(len(values))
         axes.plot(*visible(steps, values), color=BLUE, alpha=0.3, linewidth=0.8)
         axes.plot(*visible(steps, trailing_mean(values, window)), color=BLUE, linewidth=1.4)
-        steps_axis(axes, frames_per_step, ticks=4)
-        small_multiple(axes, name.replace("_", " "), last=axes in all_axes[-2:])
-    arrange(figure, f"One run. Pale: every row of train.csv; strong: trailing mean of {window_of(len(columns['step']))} rows.")
+        steps_axis(axes, frames_per_step, ticks=3)
+        small_multiple(axes, name.replace("_", " "))
+    arrange(figure, f"One run; every row of train.csv. {smoothing_caption(window_of(len(columns['step'])))}")
     return figure
 
 
@@ -101,22 +112,22 @@ def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
     names = [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()]
     if not names:
         return None
-    figure, all_axes = panels(len(names), title=title, subtitle=subtitle, columns=2)
+    figure, all_axes = panels(len(names), title=title, subtitle=subtitle)
     for axes, name in zip(all_axes, names, strict=True):
         label, unit = RESOURCES[name]
         seconds, values = visible(columns["wall_s"], columns[name] / unit)
         axes.plot(seconds, values, color=VERMILION, linewidth=1.2)
-        resource_axis(axes, label, last=axes in all_axes[-2:])
+        resource_axis(axes, label)
     arrange(figure, "One run, as measured in its pod; every attempt counts its own time.")
     return figure
 
 
-def resource_axis(axes: Axes, label: str, *, last: bool) -> None:
+def resource_axis(axes: Axes, label: str) -> None:
     """Wall time below, from zero up: a speed that is cut off at the bottom looks unsteady."""
     axes.set_xlabel("wall time, s")
     axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    small_multiple(axes, label, last=last)
+    small_multiple(axes, label)
 
 
 def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: str, solved: float | None) -> Figure:

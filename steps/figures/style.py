@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from config.resolve import Resolved
 from steps.directory.files import write_atomically
@@ -38,6 +39,9 @@ PNG_COMPRESSION = 3
 MOST_POINTS = 1600
 """More points than pixels only make files large."""
 CAPTION_CHARACTERS = 114
+LABEL_BELOW_IN = 0.32
+LEFT = {1: 0.105, 2: 0.085, 3: 0.085}
+"""Columns -> left margin, as a share of the width."""
 
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -55,6 +59,7 @@ SETTINGS: dict[Any, Any] = {
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
     "axes.titlepad": 7,
+    "axes.titley": 1.0,
     "axes.unicode_minus": True,
     "axes.xmargin": 0.01,
     "grid.color": RULE,
@@ -84,16 +89,30 @@ def look() -> Iterator[None]:
         yield
 
 
-def panels(count: int, *, title: str, subtitle: str, columns: int = 1, height_in: float = 3.8) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` axes in rows of `columns`; `title` bold above it and `subtitle` grey below the title."""
-    rows = -(-count // columns)
-    figure = Figure(figsize=(WIDTH_IN, height_in if rows == 1 else 0.6 + 1.75 * rows))
+def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` axes; `title` bold above them and `subtitle` grey below the title."""
+    columns = columns_of(count)
+    height = 3.8 if count == 1 else 1.45 + 1.5 * -(-count // columns)
+    figure = Figure(figsize=(WIDTH_IN, height))
     FigureCanvasAgg(figure)
-    height = figure.get_figheight()
     figure.text(0.012, 1 - 0.10 / height, title, size=11, weight="bold", va="top")
     figure.text(0.012, 1 - 0.32 / height, subtitle, size=8.5, color=GREY, va="top")
-    axes = [figure.add_subplot(rows, columns, index + 1) for index in range(count)]
-    return figure, axes
+    all_axes = [figure.add_subplot(-(-count // columns), columns, index + 1) for index in range(count)]
+    for axes in all_axes:
+        _place_labels(figure, axes)
+    return figure, all_axes
+
+
+def columns_of(count: int) -> int:
+    """In how many columns so many panels stand."""
+    return 1 if count == 1 else 2 if count <= 4 else 3
+
+
+def _place_labels(figure: Figure, axes: Axes) -> None:
+    """Fixed places for the names of the axes: looking for free ones measures every tick label, a sixth of the time of a figure."""
+    below = ScaledTranslation(0, -LABEL_BELOW_IN, figure.dpi_scale_trans)
+    axes.xaxis.set_label_coords(0.5, 0, transform=axes.transAxes + below)
+    axes.yaxis.set_label_coords(0.038, 0.5, transform=blended_transform_factory(figure.transFigure, axes.transAxes))
 
 
 def arrange(figure: Figure, *caption: str) -> None:
@@ -101,9 +120,9 @@ def arrange(figure: Figure, *caption: str) -> None:
     lines = [line for paragraph in caption for line in textwrap.wrap(paragraph, CAPTION_CHARACTERS)]
     height = figure.get_figheight()
     figure.text(0.012, 0.07 / height, "\n".join(lines), size=7.5, color=GREY, va="bottom", linespacing=1.4)
-    titled = any(axes.get_title(loc="left") for axes in figure.axes)
-    top_in, bottom_in = (0.85 if titled else 0.62), 0.62 + 0.155 * len(lines)
-    figure.subplots_adjust(left=0.105, right=0.985, top=1 - top_in / height, bottom=bottom_in / height, hspace=0.5, wspace=0.28)
+    columns = columns_of(len(figure.axes))
+    top_in, bottom_in = (0.62 if columns == 1 else 0.85), 0.62 + 0.155 * len(lines)
+    figure.subplots_adjust(left=LEFT[columns], right=0.985, top=1 - top_in / height, bottom=bottom_in / height, hspace=0.5, wspace=0.3)
 
 
 def steps_axis(axes: Axes, frames_per_step: int, *, ticks: int = 7) -> None:
@@ -122,14 +141,15 @@ def legend(axes: Axes, values: Floats) -> None:
     axes.legend(loc="lower right" if rose else "upper right")
 
 
-def small_multiple(axes: Axes, title: str, *, last: bool) -> None:
+def small_multiple(axes: Axes, title: str) -> None:
     """One panel of several that share their x axis, which is written under the last of each column only."""
+    everything = axes.get_figure(root=True).axes  # type: ignore[union-attr]
+    last = axes in everything[-columns_of(len(everything)) :]
     axes.set_title(title)
-    axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     if not last:
-        axes.set_xlabel("")
-        axes.tick_params(labelbottom=False)
+        axes.xaxis.set_visible(False)  # drawing ticks is most of the time of a figure
 
 
 def experiment_line(resolved: Resolved) -> str:

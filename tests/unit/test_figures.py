@@ -1,0 +1,146 @@
+"""The plots: the same bytes from the same numbers, captions that tell the truth, and every number of runs that can occur."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from PIL import Image
+
+from steps.figures import average, run
+from steps.figures.numbers import duration, number, short
+from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
+from steps.statistics.curves import common_grid, curve, hold
+from steps.statistics.rule import aggregate
+
+HEADING = average.Heading(title="Training", subtitle="PPO on Nowhere-v0", sample="n = 3 of 4 runs")
+LINES = {"title": "Run 0: training", "subtitle": "PPO on Nowhere-v0"}
+
+
+@pytest.fixture(autouse=True)
+def _look():
+    with look():
+        yield
+
+
+def columns(rows: int = 50, seed: int = 0) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    returns = generator.normal(size=rows).cumsum()
+    returns[generator.random(rows) < 0.2] = np.nan
+    returns[-1] = 1.0
+    steps = np.arange(1.0, rows + 1) * 100
+    return {"epoch": steps, "step": steps, "episodes": np.ones(rows), "return_mean": returns, "value_loss": generator.random(rows)}
+
+
+def averaged(runs: int) -> Figure:
+    curves = {i: curve(one["step"], one["return_mean"]) for i in range(runs) for one in [columns(seed=i)]}
+    grid = common_grid(list(curves.values()))
+    result = aggregate(np.array([hold(one, grid) for one in curves.values()]), seed=1, resamples=200)
+    excluded = {runs: curve([100, 200], [0.0, 1.0])}
+    return average.training_curve(HEADING, grid, result, curves, excluded, frames_per_step=4, solved=None)
+
+
+def texts(figure: Figure) -> str:
+    legends = [text for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()]
+    return " ".join(text.get_text() for text in [*figure.texts, *legends]).replace("\n", " ")
+
+
+@pytest.mark.parametrize("runs", [1, 2, 4, 5, 9, 10])
+def test_the_averaged_curve_says_what_its_band_is(runs, tmp_path):
+    figure = averaged(runs)
+    said = texts(figure)
+    assert "n = 3 of 4 runs" in said
+    assert ("no interval" in said) == (runs == 1)
+    assert ("t interval of the mean" in said) == (2 <= runs <= 4)
+    assert ("bootstrap interval" in said) == (runs >= 5)
+    assert ("slightly too narrow" in said) == (5 <= runs <= 9)
+    assert ("pointwise" in said) == (runs > 1)
+    assert f"not averaged: run {runs}" in said
+    assert len(figure.axes[0].collections) == (runs > 1), "a band needs more than one run"
+    thin = [line for line in figure.axes[0].lines if line.get_linewidth() < 0.8]
+    assert len(thin) == (runs if 2 <= runs <= 9 else 0), "from ten runs on the band alone is drawn"
+    write(figure, tmp_path / "training")
+
+
+def test_the_same_numbers_give_the_same_bytes(tmp_path):
+    for name in ("first", "second"):
+        write(averaged(3), tmp_path / name)
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"first.{kind}").read_bytes() == (tmp_path / f"second.{kind}").read_bytes()
+    assert b"<dc:date>" not in (tmp_path / "first.svg").read_bytes()
+
+
+def test_both_formats_are_whole(tmp_path):
+    write(averaged(2), tmp_path / "training")
+    with Image.open(tmp_path / "training.png") as image:
+        image.load()
+        assert image.size[0] == 960
+    assert (tmp_path / "training.svg").read_text().rstrip().endswith("</svg>")
+
+
+def test_one_run_that_ended_no_episode_has_no_curve():
+    empty = columns(3) | {"return_mean": np.full(3, np.nan)}
+    assert run.training_curve(empty, **LINES, frames_per_step=1, solved=None) is None
+    assert run.training_curve({}, **LINES, frames_per_step=1, solved=None) is None
+    assert run.losses({"step": np.ones(1)}, **LINES, frames_per_step=1) is None
+    assert run.resources({"wall_s": np.ones(1), "gpu_percent": np.full(1, np.nan)}, **LINES) is None
+
+
+def test_one_row_is_drawn(tmp_path):
+    one = {name: values[-1:] for name, values in columns().items()}
+    figure = run.training_curve(one, **LINES, frames_per_step=1, solved=None)
+    assert figure is not None
+    write(figure, tmp_path / "training")
+
+
+@pytest.mark.parametrize("returns", [[500.0] * 20, [3.0], [-21.0, 21.0], [0.0, 1e9]])
+def test_evaluations_of_any_spread_are_drawn(returns, tmp_path):
+    figure = run.evaluation(returns, **LINES, policy="greedy", solved=475)
+    assert f"n = {len(returns)} fresh" in texts(figure)
+    write(figure, tmp_path / "evaluation")
+
+
+def test_evaluation_over_runs_names_those_without(tmp_path):
+    scores = aggregate(np.array([[1.0], [2.0]]), seed=1, resamples=100)
+    episodes = {0: [0.5, 1.5], 2: [2.0, 2.0]}
+    figure = average.evaluation(HEADING, episodes, {1: "failed"}, scores, policy="greedy", solved=None)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["failed"]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["run 0", "run 1", "run 2", "mean\nof 2 runs"]
+
+
+def test_atari_says_what_a_step_is():
+    assert "(of 4 frames each)" in averaged(2).axes[0].get_xlabel()
+
+
+def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
+    long, short_ = (run.training_curve(columns(rows), **LINES, frames_per_step=1, solved=None) for rows in (400, 30))
+    assert long is not None
+    assert short_ is not None
+    assert "a trailing mean of" in texts(long)
+    assert "Smoothing: none" in texts(short_)
+
+
+def test_long_lines_keep_their_peaks():
+    values = np.zeros(100_000)
+    values[54_321] = 7
+    steps, kept = visible(np.arange(100_000.0), values)
+    assert len(kept) <= MOST_POINTS
+    assert kept.max() == 7
+    assert np.all(np.diff(steps) > 0)
+
+
+def test_colours_of_runs_differ_for_the_colour_blind():
+    """Machado et al. 2009, full deuteranopia and protanopia: the colours stay apart."""
+    deuteranopia = np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]])
+    protanopia = np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]])
+    for seen in (deuteranopia, protanopia):
+        colours = [seen @ np.array(to_rgb(colour)) for colour in RUN_COLOURS[:4]]
+        apart = [np.linalg.norm(a - b) for i, a in enumerate(colours) for b in colours[:i]]
+        assert min(apart) > 0.15
+
+
+def test_numbers_as_people_read_them():
+    assert [short(value) for value in (0, 12_000, 2.5e6, 1e9, 0.00025, -0.5, 475)] == ["0", "12k", "2.5M", "1G", "2.5e−4", "−0.5", "475"]
+    assert [number(value) for value in (487.34, -92.154, 12_340, 500)] == ["487.3", "−92.15", "12\u2009340", "500"]
+    assert [duration(value) for value in (0.42, 18.34, 125, 11_520)] == ["0.42 s", "18.3 s", "2 min 05 s", "3 h 12 min"]
