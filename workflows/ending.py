@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from workflows.tasks import Experiment, Task
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of `workflows.submit`."""
-MOST_FAILURES = 10
+MOST_LISTED = 10
 LONGEST_LINE_BYTES = 4096
+OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")
+"""With which a step begins the line that says how it ended."""
 
 
 def end(tasks: Experiment, seconds: float, directory: Path | None, outdir: str) -> int:
@@ -28,10 +31,14 @@ def end(tasks: Experiment, seconds: float, directory: Path | None, outdir: str) 
 
 
 def outcome(tasks: Experiment, seconds: float) -> str:
-    """`Succeeded in 1 min 12 s`, `Failed after 5 s: …`."""
+    """`Succeeded in 1 min 12 s`, `Failed after 5 s`, `Stopped after 9 s: Step exceeded its deadline`."""
     if tasks.phase == "Succeeded":
         return f"Succeeded in {duration(seconds)}"
-    return f"{tasks.phase} after {duration(seconds)}{f': {tasks.message}' if tasks.message else ''}"
+    stopped = [task.message for _, task in tasks.having("stopped")]
+    word = "Stopped" if stopped else tasks.phase
+    # What failed is listed below; the workflow's own message, about retries, says less.
+    message = stopped[0] if stopped else "" if any(tasks.having("failed")) else tasks.message
+    return f"{word} after {duration(seconds)}{f': {message}' if message else ''}"
 
 
 def _evaluation(tasks: Experiment, directory: Path | None) -> str:
@@ -48,13 +55,21 @@ def _evaluation(tasks: Experiment, directory: Path | None) -> str:
 
 
 def failures(tasks: Experiment, directory: Path | None) -> Iterator[str]:
-    """One line for each task that failed: the reason that it wrote itself where that can be read, else the node's message."""
-    listed = list(tasks.failed())
-    for run, task in listed[:MOST_FAILURES]:
-        where = task.name if run is None else f"run {run} {task.name}"
-        yield f"{where} failed: {_reason(run, task, directory)}"
-    if len(listed) > MOST_FAILURES:
-        yield f"and {len(listed) - MOST_FAILURES} more"
+    """One line for each task that failed, with its reason, and one for all that were stopped."""
+    listed = list(tasks.having("failed"))
+    for run, task in listed[:MOST_LISTED]:
+        yield f"{_name(run, task)} failed: {_reason(run, task, directory)}"
+    if len(listed) > MOST_LISTED:
+        yield f"and {len(listed) - MOST_LISTED} more"
+    stopped = list(tasks.having("stopped"))
+    if stopped:
+        names = [_name(run, task) for run, task in stopped]
+        more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+        yield f"stopped: {', '.join(names[:MOST_LISTED])}{more}; submit the same again to go on"
+
+
+def _name(run: int | None, task: Task) -> str:
+    return task.name if run is None else f"run {run} {task.name}"
 
 
 def _reason(run: int | None, task: Task, directory: Path | None) -> str:
@@ -62,6 +77,7 @@ def _reason(run: int | None, task: Task, directory: Path | None) -> str:
     message = task.message or "no message"
     of = None if directory is None else ExperimentDirectory(directory) if run is None else ExperimentDirectory(directory).run(run)
     said = _last_line(Path(task.log)) if task.log else "" if of is None else _status_reason(of.status / f"{task.name}.json")
+    said = OWN_NAME.sub("", said)
     reason = f"{said} ({message})" if said else message
     log = None if of is None else of.logs / f"{task.name}.log"
     return f"{reason}; log: {log}" if log is not None and log.is_file() else reason
@@ -88,4 +104,6 @@ def where_to_look(directory: Path | None, outdir: str) -> str:
     if directory is None:
         return f"Report: {outdir}/report.html on the cluster's storage"
     report = ExperimentDirectory(directory).report_html
-    return f"Report: {report}" if report.is_file() else f"Results: {directory}"
+    if report.is_file():
+        return f"Report: {report}"
+    return f"Results: {directory}" if directory.exists() else f"Nothing was written to {directory}"

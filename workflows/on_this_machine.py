@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from workflows import local
-from workflows.ending import INTERRUPTED, end
+from workflows.ending import INTERRUPTED, SUCCEEDED, end
 from workflows.progress_view import ProgressView
 from workflows.submission import Submission
 
@@ -34,4 +34,4 @@ def run(submission: Submission) -> int:
             )
             view.update(status.as_dict())
         code = end(view.tasks, time.monotonic() - started_s, place.directory, submission.resolved.experiment.outdir)
-    return INTERRUPTED if status.interrupted else code
+    return INTERRUPTED if status.interrupted and code != SUCCEEDED else code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from config.errors import BadInput, WrongDirectory, shown
+from config.games import games
 from config.resolve import Resolved, check_outdir, check_outdir_text
 from steps.directory import processes
 from steps.directory.differences import difference
@@ -20,6 +22,16 @@ from steps.directory.owner import read_owner
 MOUNT = "/storage"
 SMALLEST_FREE_BYTES = 64 * 1024**2
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
+GAME_PROBE = """
+import json, sys
+from agents.environments import check_game
+from config.errors import BadInput
+from config.resolve import Resolved
+try:
+    check_game(Resolved.from_dict(json.loads(sys.argv[1])))
+except BadInput as error:
+    sys.exit(f"refused: {error}")
+"""
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,8 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
+    if resolved.game.name not in games():
+        _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
         raise BadInput("parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu")
 
@@ -90,6 +104,14 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
         raise BadInput(str(error)) from None
     if owner is not None and not owner.released and owner.process and processes.is_alive(owner.process):
         raise BadInput(f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir")
+
+
+def _check_game(resolved: Resolved) -> None:
+    """Whether a game that is not ours can be made here: in a process of its own, because it may do anything, as `prepare` will."""
+    command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stderr.strip().rpartition("\n")[2]
+    if said.startswith("refused: "):
+        raise BadInput(said.removeprefix("refused: "))
 
 
 def _has_cuda() -> bool:

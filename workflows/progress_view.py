@@ -12,7 +12,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -26,15 +26,18 @@ MARKS: Mapping[State, tuple[str, str]] = {
     "waiting": ("○", "2"),
     "pending": ("◌", "33"),
     "running": ("●", "36"),
+    "retrying": ("↻", "33"),
     "succeeded": ("✔", "32"),
     "failed": ("✘", "31"),
+    "stopped": ("■", "33"),
     "skipped": ("–", "2"),
     "omitted": ("–", "2"),
 }
 COMMON = ("", "PodInitializing", "ContainerCreating")
 """Why a pod waits for a moment in every workflow: not worth a line."""
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-NOTABLE = ("running", "pending", "failed")
+WITH_REASON = ("pending", "retrying", "failed")
+NOTABLE, ENDED = ("running", *WITH_REASON), ("succeeded", "failed")
 BAR_CELLS = 14
 TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
 SAY_FRACTION, SAY_AFTER_S = 0.1, 10.0
@@ -171,7 +174,7 @@ class _Terminal:
         self._height = len(lines)
 
     def say(self, text: str) -> None:
-        self._out.write(f"{self._erase()}{text}\n")
+        self._out.write(f"{self._erase()}{self._faint(text)}\n")
         self._height = 0
 
     def _erase(self) -> str:
@@ -179,27 +182,33 @@ class _Terminal:
 
     def _lines(self, tasks: Experiment, rows: int, columns: int) -> Iterator[str]:
         before, after = _around_the_runs(tasks)
-        yield "  ".join(["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s))])
+        yield "  ".join(
+            ["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s)), *self._why(before)]
+        )
         shown, hidden = _most_interesting(tasks.runs, rows - 2)
         width = len(str(max(tasks.runs, default=0)))
         for run in shown:
             title, progress = f"  run {run:>{width}}  ", self._progress(run)
-            variants = (title + self._run(tasks.runs[run], progress, names) for names in (True, False))
-            yield next((line for line in variants if _visible(line) < columns), title + self._run(tasks.runs[run], progress, False))
+            variants = [title + self._run(tasks.runs[run], progress, detail) for detail in (2, 1, 0)]
+            yield next((line for line in variants if _visible(line) < columns), variants[-1])
         if hidden:
             yield self._faint(f"  and {hidden} more runs")
-        yield "  ".join(["", *(self._mark(task) for task in after)])
+        yield "  ".join(["", *(self._mark(task) for task in after), *self._why(after)])
 
-    def _run(self, tasks: Mapping[str, Task], progress: Progress | None, names: bool) -> str:
-        """Its training while that runs, then all of its tasks; without `names`, only of those that need a look."""
+    def _run(self, tasks: Mapping[str, Task], progress: Progress | None, detail: int) -> str:
+        """Its training while that runs, then all of its tasks: 2, with names and times; 1, with names; 0, with those that need a look."""
         train = tasks.get("train")
         if train is not None and train.state == "running" and progress is not None:
             return f"{self._mark(train)}  {self._bar(progress.fraction)} {numbers(progress)}"
         learnt = f"return {progress.return_mean:,.1f}" if progress and progress.return_mean is not None else ""
-        why = next((task.message for task in tasks.values() if task.state in ("pending", "failed") and task.message), "")
-        after = [self._mark(task) if names or task.state in NOTABLE else self._symbol(task) for task in list(tasks.values())[1:]]
-        first = [self._mark(task) for task in list(tasks.values())[:1]]
-        return "  ".join([*first, *([learnt] if learnt else []), *after, *([self._faint(why)] if why else [])])
+        first, *rest = tasks.values()
+        after = [self._mark(task, time=detail == 2) if detail or task.state in NOTABLE else self._symbol(task) for task in rest]
+        return "  ".join([self._mark(first), *([learnt] if learnt else []), *after, *self._why(tasks.values())])
+
+    def _why(self, tasks: Iterable[Task]) -> list[str]:
+        """The first reason among tasks that wait or failed."""
+        reasons = [task.message for task in tasks if task.state in WITH_REASON and task.message not in COMMON]
+        return [self._faint(reason) for reason in reasons[:1]]
 
     def _bar(self, fraction: float) -> str:
         full = round(fraction * BAR_CELLS)
@@ -209,9 +218,9 @@ class _Terminal:
         mark, colour = MARKS[task.state]
         return self._paint(colour, mark)
 
-    def _mark(self, task: Task) -> str:
+    def _mark(self, task: Task, *, time: bool = True) -> str:
         again = f" (attempt {task.attempt})" if task.attempt > 1 else ""
-        took = f" {self._faint(duration(task.duration_s))}" if task.duration_s is not None and task.state in ("succeeded", "failed") else ""
+        took = f" {self._faint(duration(task.duration_s))}" if time and task.duration_s is not None and task.state in ENDED else ""
         name = self._faint(task.name) if task.state in ("waiting", "skipped", "omitted") else task.name
         return f"{self._symbol(task)} {name}{again}{took}"
 
@@ -253,9 +262,13 @@ def duration(seconds: float) -> str:
 
 
 def _in_words(task: Task) -> str:
+    if task.state == "skipped":  # the message is the condition after substitution, which tells a person nothing
+        return "skipped: the training did not reach evaluate_above"
+    why = f": {task.message}" if task.message and task.state in WITH_REASON else ""
+    if task.state == "retrying":
+        return f"attempt {task.attempt} failed{why}"
     attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
-    why = f": {task.message}" if task.message and task.state in ("pending", "failed", "skipped") else ""
-    took = f" in {duration(task.duration_s)}" if task.duration_s is not None and task.state in ("succeeded", "failed") else ""
+    took = f" in {duration(task.duration_s)}" if task.duration_s is not None and task.state in ENDED else ""
     word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
     return f"{word}{took}{attempt}{why}"
 
@@ -277,7 +290,7 @@ def _most_interesting(runs: Mapping[int, Mapping[str, Task]], rows: int) -> tupl
 
     def rank(run: int) -> int:
         states = {task.state for task in runs[run].values()}
-        return next((place for place, state in enumerate(("running", "pending", "failed", "succeeded")) if state in states), 4)
+        return next((place for place, state in enumerate(("running", "retrying", "pending", "failed", "succeeded")) if state in states), 4)
 
     if len(runs) <= rows:
         return list(runs), 0

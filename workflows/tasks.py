@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-State = Literal["waiting", "pending", "running", "succeeded", "failed", "skipped", "omitted"]
+State = Literal["waiting", "pending", "running", "retrying", "succeeded", "failed", "stopped", "skipped", "omitted"]
 STATES: Mapping[str, State] = {
     "Pending": "pending",
     "Running": "running",
@@ -23,6 +23,8 @@ STATES: Mapping[str, State] = {
     "Omitted": "omitted",
 }
 NODE = re.compile(r"(?P<outer>[A-Za-z][-\w]*)(?:\(\d+:(?P<item>\d+)\))?(?:\.(?P<inner>[A-Za-z][-\w]*))?(?:\((?P<attempt>\d+)\))?")
+STOPPED = re.compile(r"shutdown with strategy|topped with strategy|exceeded (its|workflow) deadline")
+"""Messages of nodes that were ended from outside, by a stop or the workflow's deadline."""
 FINAL_PHASES = ("Succeeded", "Failed", "Error")
 
 
@@ -75,10 +77,10 @@ class Experiment:
     outside: Mapping[str, Task] = field(default_factory=dict)
     runs: Mapping[int, Mapping[str, Task]] = field(default_factory=dict)
 
-    def failed(self) -> Iterator[tuple[int | None, Task]]:
-        """(run or None, task) of everything that failed."""
-        yield from ((None, task) for task in self.outside.values() if task.state == "failed")
-        yield from ((run, task) for run, tasks in self.runs.items() for task in tasks.values() if task.state == "failed")
+    def having(self, state: State) -> Iterator[tuple[int | None, Task]]:
+        """(run or None, task) of everything in a state, those outside of the runs last."""
+        yield from ((run, task) for run, tasks in self.runs.items() for task in tasks.values() if task.state == state)
+        yield from ((None, task) for task in self.outside.values() if task.state == state)
 
 
 def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> Experiment:
@@ -117,14 +119,17 @@ def _place(name: str, layout: Layout) -> tuple[int | None, str, int] | None:
 
 
 def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
-    """The task's own node decides, and while it runs its last attempt: a retried pod may wait for its node again."""
+    """The task's own node decides, and while that runs its last attempt: it may wait for room, or have failed and be tried again."""
     if not nodes:
         return Task(name)
     _, whole = min(nodes, key=lambda pair: pair[0])
     number, last = max(nodes, key=lambda pair: pair[0])
     state = STATES.get(whole.get("phase") or "", "waiting")
-    if state == "running" and last is not whole and STATES.get(last.get("phase") or "") in ("pending", "failed"):
-        state = "pending"
+    if state == "running" and last is not whole:
+        last_state = STATES.get(last.get("phase") or "")
+        state = "pending" if last_state == "pending" else "retrying" if last_state == "failed" else "running"
+    if state == "failed" and STOPPED.search(f"{whole.get('message')} {last.get('message')}"):
+        state = "stopped"
     message = last.get("message") or whole.get("message") or ""  # the attempt says what happened, the whole that it was not repeated
     return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole), last.get("logFile") or "")
 

@@ -23,6 +23,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("ARGO_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def files(folder: Path = Path()) -> list[str]:
@@ -44,6 +45,8 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("ppo", "-p", "game={{workflow.name}}"), "braces are not allowed"),
     (("ppo", "-p", "game={{=1+1}}"), "braces are not allowed"),
     (("ppo", "-p", "game=breakout; rm -rf /"), "unknown game 'breakout; rm -rf /'"),
+    (("ppo", "-p", "game=NoSuch-v1"), "game 'NoSuch-v1' cannot be made"),
+    (("ppo", "-p", "game=no.such.module:Game"), "game 'no.such.module:Game' cannot be made"),
     (("ppo", "-p", "game=$(id)"), "unknown game '$(id)'"),
     (("ppo", "-p", "game=a\nb"), "control characters are not allowed"),
     (("ppo", "-p", "outdir=../../etc"), "parameter 'outdir' cannot be '../../etc'"),
@@ -181,7 +184,7 @@ def test_a_storage_folder_of_ones_own(tmp_path: Path) -> None:
     [("cartpole", "cartpole"), ("ALE/Pong-v5", "pong"), ("Blackjack-v1", "blackjack-v1"), ("pkg.mod:My_Game", "pkg-mod-my-game")],
 )
 def test_name_and_directory_from_the_game(game: str, label: str) -> None:
-    submission = submit._checked(submit._parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=True)
+    submission = submit._checked(submit._parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=False)
     assert submission.name.startswith(f"ppo-{label}-") and submit.NAME.fullmatch(submission.name)
     assert submission.resolved.experiment.outdir == f"/storage/ppo-{label}"
 

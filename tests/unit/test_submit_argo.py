@@ -69,7 +69,7 @@ def test_a_failed_workflow(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str
     argo.statuses = [status("Failed", "child failed", train_1="Failed")]
     assert submit.main(SHORT) == 1
     shown = capsys.readouterr().out
-    assert "Failed after 1 min 12 s: child failed" in shown and "run 1 train failed: main: Error (exit code 3)" in shown
+    assert "Failed after 1 min 12 s\n" in shown and "run 1 train failed: main: Error (exit code 3)" in shown
 
 
 def test_reasons_from_storage_that_is_mounted_here(argo: LoopbackArgo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

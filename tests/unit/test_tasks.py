@@ -66,7 +66,7 @@ def test_a_run_in_the_middle(layout: Layout) -> None:
     pending = tasks.runs[1]["train"]
     assert (pending.state, pending.message) == ("pending", "Unschedulable: 0/1 nodes are available: insufficient nvidia.com/gpu")
     assert list(tasks.runs) == [0, 1, 2] and tasks.runs[2]["train"].state == "waiting"
-    assert list(tasks.failed()) == []
+    assert list(tasks.having("failed")) == []
 
 
 def test_between_two_attempts(layout: Layout) -> None:
@@ -75,7 +75,7 @@ def test_between_two_attempts(layout: Layout) -> None:
         node("wf.runs(0:0).train", "Retry", "Running", message="Backoff for 5 seconds"),
         node("wf.runs(0:0).train(0)", "Pod", "Failed", message="main: Error (exit code 75)"),
     )
-    assert tasks.runs[0]["train"].state == "pending" and "exit code 75" in tasks.runs[0]["train"].message
+    assert tasks.runs[0]["train"].state == "retrying" and "exit code 75" in tasks.runs[0]["train"].message
 
 
 def test_failures_are_named_with_their_run(layout: Layout) -> None:
@@ -87,10 +87,27 @@ def test_failures_are_named_with_their_run(layout: Layout) -> None:
         node("wf.onExit(0)", "Pod", "Failed", message="main: Error (exit code 5)"),
         phase="Failed",
     )
-    assert [(run, task.name, task.message) for run, task in tasks.failed()] == [
-        (None, "report", "main: Error (exit code 5)"),
+    assert [(run, task.name, task.message) for run, task in tasks.having("failed")] == [
         (2, "train", "main: Error (exit code 3)"),
+        (None, "report", "main: Error (exit code 5)"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("whole", "attempt"),
+    [
+        ("workflow shutdown with strategy:  Stop", "workflow shutdown with strategy:  Stop"),
+        ("Stopped with strategy 'Stop'", "main: Error (exit code 75)"),
+        ("retry exceeded workflow deadline 2026-11-21 12:00:00 +0000 UTC", "Step exceeded its deadline"),
+    ],
+)
+def test_what_was_stopped_did_not_fail(layout: Layout, whole: str, attempt: str) -> None:
+    tasks = table(
+        layout,
+        node("wf.runs(0:0).train", "Retry", "Failed", message=whole),
+        node("wf.runs(0:0).train(0)", "Pod", "Failed", message=attempt),
+    )
+    assert tasks.runs[0]["train"].state == "stopped"
 
 
 def test_what_a_stage_of_several_pods_adds_is_below_train(layout: Layout) -> None:
@@ -100,9 +117,9 @@ def test_what_a_stage_of_several_pods_adds_is_below_train(layout: Layout) -> Non
         node("wf.runs(0:0).train.learner", "Retry", "Running"),
         node("wf.runs(0:0).train.actors(0:0)", "Retry", "Failed"),
     )
-    assert tasks.runs[0]["train"].state == "running" and list(tasks.failed()) == []
+    assert tasks.runs[0]["train"].state == "running" and list(tasks.having("failed")) == []
 
 
 def test_the_workflow_of_another_name_is_not_mixed_in(layout: Layout) -> None:
     tasks = table(layout, node("wf2.prepare", "Retry", "Failed"), node("wf", "DAG", "Failed"))
-    assert list(tasks.failed()) == []
+    assert list(tasks.having("failed")) == []

@@ -1,0 +1,76 @@
+"""`workflows.submit` on this machine with the real engine and the real steps, as a person uses it, on a training of two epochs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = ("ppo", "--local", "-p", "game=cartpole", "-p", "epochs=2", "-p", "evaluation_episodes=1", "-p", "video_episodes=0")
+LONG = ("ppo", "--local", "-p", "game=cartpole", "-p", "epochs=4000")
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ARGO_")} | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-u", "-m", "workflows.submit", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def submit(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
+    """Exit code, lines, errors."""
+    with start(folder, *arguments) as process:
+        out, error = process.communicate(timeout=120)
+    return process.returncode, out.splitlines(), error
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """An experiment that ended well, and what was printed."""
+    folder = tmp_path_factory.mktemp("submit")
+    code, lines, error = submit(folder, *TINY, "-p", "outdir=results/x")
+    assert (code, error) == (0, ""), "\n".join(lines) + error
+    return folder, lines
+
+
+def test_a_whole_experiment(finished: tuple[Path, list[str]]) -> None:
+    folder, lines = finished
+    assert lines[0] == "Running ppo on cartpole, 1 run of 512 steps on this machine; results in results/x"
+    assert lines[-1] == "Report: results/x/report.html" and (folder / "results/x/report.html").is_file()
+    assert lines[-2].startswith("Succeeded in ") and "n = 1 of 1" in lines[-2]
+    said = [line.split("  ", 1)[1] for line in lines[1:-2]]
+    assert "prepare started" in said and "run 0  train started" in said and any(line.startswith("report succeeded in") for line in said)
+    assert {path.name for path in folder.iterdir()} == {"results"} and {path.name for path in (folder / "results").iterdir()} == {"x"}
+
+
+def test_other_parameters_are_refused_and_nothing_changes(finished: tuple[Path, list[str]]) -> None:
+    folder, _ = finished
+    before = contents(folder)
+    code, lines, error = submit(folder, *TINY, "-p", "outdir=results/x", "-p", "seed=1")
+    assert (code, lines) == (2, []) and "experiment.seed: 0 in the directory, 1 now" in error and error.count("\n") == 1
+    assert contents(folder) == before
+
+
+def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
+    """Ctrl-C in a training: a second submission was refused, exit 130, the report is made, the last lines say what and where."""
+    with start(tmp_path, *LONG, "-p", "outdir=y") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "train started" in line:
+                break
+        code, _, error = submit(tmp_path, *LONG, "-p", "outdir=y")
+        assert code == 2 and "is still running" in error
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=120)
+    assert process.returncode == 130 and error == ""
+    *_, stopped, last = out.splitlines()
+    assert stopped.startswith("stopped: run 0 train") and stopped.endswith("submit the same again to go on")
+    assert last == "Report: y/report.html" and (tmp_path / last.removeprefix("Report: ")).is_file()
