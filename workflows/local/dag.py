@@ -7,11 +7,12 @@ the others' ends. An output that will never exist makes the controller wait for 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from workflows.local.call import Call
-from workflows.local.depends import dependencies_of, is_satisfied, logic_of, results_of
+from workflows.local.depends import ancestry, dependencies_of, is_satisfied, logic_of, results_of
 from workflows.local.errors import ConditionError, MissingTagError, WorkflowError
 from workflows.local.govaluate import should_execute
 from workflows.local.loops import expand_task, is_loop
@@ -28,6 +29,7 @@ class Dag:
     def __init__(self, state: State, template: Document, call: Call, execute: Callable[[State, Call], Awaitable[Node]]) -> None:
         self.state, self.template, self.call, self.execute = state, template, call, execute
         self.tasks: dict[str, Document] = {task["name"]: task for task in template["dag"]["tasks"]}
+        self.ancestry = ancestry(self.tasks)
         self.ended = {name: asyncio.Event() for name in self.tasks}
         self.nodes: dict[str, Node] = {}
         self.limit = Limit(template.get("parallelism"))
@@ -108,19 +110,11 @@ class Dag:
 
     def _values(self, task: Document) -> Values:
         ancestors: dict[str, str | None] = {}
-        for name in sorted(self._ancestors(task), key=lambda name: self.nodes[name].finished or self.nodes[name].started):
+        if "{{" not in json.dumps(task):
+            return ancestors
+        for name in sorted(self.ancestry[task["name"]], key=lambda name: self.nodes[name].finished or self.nodes[name].started):
             ancestors |= self._tags_of(name)
         return {**self.state.values(), **self.inputs, **ancestors}
-
-    def _ancestors(self, task: Document) -> set[str]:
-        found: set[str] = set()
-        waiting = dependencies_of(task)
-        while waiting:
-            name = waiting.pop()
-            if name not in found:
-                found.add(name)
-                waiting += dependencies_of(self.tasks[name])
-        return found
 
     def _tags_of(self, name: str) -> dict[str, str | None]:
         node, nodes = self.nodes[name], self.state.status.nodes
@@ -177,20 +171,21 @@ class Dag:
         if self.state.shutdown is not None and self.state.shutdown.kind != "Deadline" and not self.call.on_exit:
             return "Failed"
         followed = {dependency for task in self.tasks.values() for dependency in dependencies_of(task)}
+        phases = self._branch_phases()
         for name in sorted(set(self.tasks) - followed):
-            phase = self._branch_phase(name)
             tolerated = self.tasks[name].get("continueOn") or {}
-            if (phase == "Failed" and not tolerated.get("failed")) or (phase == "Error" and not tolerated.get("error")):
-                return phase
+            if (phases[name] == "Failed" and not tolerated.get("failed")) or (phases[name] == "Error" and not tolerated.get("error")):
+                return phases[name]
         return "Succeeded"
 
-    def _branch_phase(self, name: str) -> str:
-        node = self.nodes[name]
-        if node.phase not in ("Skipped", "Omitted"):
-            return node.phase
-        above = [self._branch_phase(dependency) for dependency in dependencies_of(self.tasks[name])]
-        failed = [phase for phase in above if phase in ("Failed", "Error")]
-        return failed[0] if failed else "Succeeded"
+    def _branch_phases(self) -> dict[str, str]:
+        """Every task's phase; what was skipped or omitted has that of the tasks above, a failed one if there is one."""
+        phases: dict[str, str] = {}
+        for name in self.ancestry:
+            above = [phases[dependency] for dependency in dependencies_of(self.tasks[name])]
+            inherited = next((phase for phase in above if phase in ("Failed", "Error")), "Succeeded")
+            phases[name] = inherited if self.nodes[name].phase in ("Skipped", "Omitted") else self.nodes[name].phase
+        return phases
 
     def _set_outputs(self) -> tuple[str, str | None]:
         values: dict[str, Any] = {}

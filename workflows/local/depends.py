@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workflows.local.errors import ConditionError
+from workflows.local.errors import ConditionError, InvalidSpecError
 from workflows.local.expression import evaluate
 from workflows.local.expression_parser import ExpressionError
 
@@ -24,6 +24,27 @@ def dependencies_of(task: Task) -> list[str]:
     if task.get("depends"):
         return list(dict.fromkeys(matched[1] for matched in REFERENCE.finditer(str(task["depends"]))))
     return list(dict.fromkeys(task.get("dependencies") or []))
+
+
+def ancestry(tasks: Mapping[str, Task]) -> dict[str, set[str]]:
+    """The ancestors of every task, in an order in which each comes after them; raises `InvalidSpecError` for a cycle."""
+    found: dict[str, set[str]] = {}
+    waiting = {name: set(dependencies_of(task)) for name, task in tasks.items()}
+    while waiting:
+        ready = [name for name, dependencies in waiting.items() if dependencies <= found.keys()]
+        if not ready:
+            raise InvalidSpecError(f"dependency cycle detected: {'->'.join(_cycle(waiting))}")
+        for name in ready:
+            dependencies = waiting.pop(name)
+            found[name] = dependencies.union(*(found[dependency] for dependency in dependencies))
+    return found
+
+
+def _cycle(waiting: Mapping[str, set[str]]) -> list[str]:
+    path = [next(iter(waiting))]
+    while path[-1] not in path[:-1]:
+        path.append(next(name for name in sorted(waiting[path[-1]]) if name in waiting))
+    return path[path.index(path[-1]) :]
 
 
 def unknown_results(task: Task) -> list[tuple[str, str]]:

@@ -83,7 +83,8 @@ class _Engine:
         declared = manifest.spec.get("activeDeadlineSeconds")
         self.deadline_s = float(declared) if deadline is None and declared is not None else deadline
         self.first_signal_s: float | None = None
-        self.announced, self.announced_s = False, 0.0
+        self.announcement: asyncio.TimerHandle | None = None
+        self.announced_s = 0.0
 
     async def run(self, stop: Callable[[Callable[[], None]], None] | None) -> WorkflowStatus:
         """Check, run, always clean up."""
@@ -190,13 +191,14 @@ class _Engine:
 
     def _changed(self) -> None:
         """One announcement for changes that come together."""
-        if self.on_change is not None and not self.announced:
-            self.announced = True
+        if self.on_change is not None and self.announcement is None:
             loop = asyncio.get_running_loop()
-            loop.call_at(max(loop.time(), self.announced_s + BETWEEN_ANNOUNCEMENTS_S), self._announce)
+            self.announcement = loop.call_at(max(loop.time(), self.announced_s + BETWEEN_ANNOUNCEMENTS_S), self._announce)
 
     def _announce(self) -> None:
-        self.announced, self.announced_s = False, asyncio.get_running_loop().time()
+        if self.announcement is not None:
+            self.announcement.cancel()
+        self.announcement, self.announced_s = None, asyncio.get_running_loop().time()
         if self.on_change is not None:
             self.on_change(self.status)
 

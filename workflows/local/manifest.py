@@ -82,11 +82,10 @@ def prepare(document: Document, *, parameters: Mapping[str, str] | None = None, 
 
     As with `argo submit -p`, a parameter that the manifest does not declare is added.
     """
+    kind, version = document.get("kind"), document.get("apiVersion")
+    if (kind, version) != ("Workflow", "argoproj.io/v1alpha1"):
+        raise Refused(f"kind {kind!r}, apiVersion {version!r}: only Workflow of argoproj.io/v1alpha1 runs here")
     accepted = check_fields(document)
-    if document.get("kind") != "Workflow" or document.get("apiVersion") != "argoproj.io/v1alpha1":
-        raise Refused(
-            f"kind {document.get('kind')!r}, apiVersion {document.get('apiVersion')!r}: only argoproj.io/v1alpha1 Workflow runs here"
-        )
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     templates = _templates(spec)
     for template in templates.values():

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.local.depends import dependencies_of
+from workflows.local.depends import ancestry, dependencies_of, unknown_results
 from workflows.local.errors import InvalidSpecError, TagError
 from workflows.local.loops import is_loop
 from workflows.local.manifest import Document, Manifest
@@ -104,16 +104,33 @@ class _Validation:
         by_name = {task["name"]: task for task in tasks}
         for task in tasks:
             self._task(task, template, by_name)
+        try:
+            ancestors = ancestry(by_name)
+        except InvalidSpecError as error:
+            raise InvalidSpecError(f"templates.{name}.tasks {error}") from None
+        of_task = {task["name"]: self._tags_of(task) for task in tasks}
         for task in tasks:
-            self._task_scope(task, template, by_name, scope)
-        outputs = {tag for task in tasks for tag in self._tags_of(task)}
-        self._outputs(template, scope | outputs, needs="parameter")
+            known = scope.union(*(of_task[ancestor] for ancestor in ancestors[task["name"]])) if tags(task) else scope
+            self._task_scope(task, template, known)
+        self._outputs(template, scope.union(*of_task.values()), needs="parameter")
 
     def _task(self, task: Document, template: Document, tasks: Mapping[str, Document]) -> None:
         where = f"templates.{template['name']}.tasks.{task['name']}"
+        if task["name"][0].isdigit() and (task.get("depends") or task.get("dependencies")):
+            raise InvalidSpecError(f"{where} name cannot begin with a digit when using either 'depends' or 'dependencies'")
+        uses_depends = any(other.get("depends") for other in tasks.values())
+        if uses_depends and task.get("dependencies"):
+            raise InvalidSpecError(f"templates.{template['name']} cannot use both 'depends' and 'dependencies' in the same DAG template")
+        if uses_depends and task.get("continueOn"):
+            instead = "Instead use 'dep-task.Failed'/'dep-task.Errored'"
+            raise InvalidSpecError(f"templates.{template['name']} cannot use 'continueOn' when using 'depends'. {instead}")
+        for dependency in dependencies_of(task):
+            if dependency not in tasks:
+                raise InvalidSpecError(f"{where} dependency '{dependency}' not defined")
+        for other, result in unknown_results(task):
+            raise InvalidSpecError(f"{where} task result '{result}' for task '{other}' is invalid")
         if not task.get("template"):
             raise InvalidSpecError(f"{where} template name is required")
-        self._ancestors(task["name"], tasks, (), template["name"])
         self._nested(where, str(task["template"]), None)
 
     def _nested(self, where: str, template: str, supplied: set[str] | None) -> None:
@@ -122,7 +139,7 @@ class _Validation:
         except InvalidSpecError as error:
             raise InvalidSpecError(f"{where} {error}") from None
 
-    def _task_scope(self, task: Document, template: Document, tasks: Mapping[str, Document], scope: set[str]) -> None:
+    def _task_scope(self, task: Document, template: Document, known: set[str]) -> None:
         where = f"templates.{template['name']}.tasks.{task['name']}"
         loops = [loop for loop in ("withItems", "withParam", "withSequence") if task.get(loop)]
         if len(loops) > 1:
@@ -130,9 +147,6 @@ class _Validation:
         sequence = task.get("withSequence") or {}
         if sequence.get("count") is not None and sequence.get("end") is not None:
             raise InvalidSpecError(f"{where} only one of count or end can be defined in withSequence")
-        known = set(scope)
-        for ancestor in self._ancestors(task["name"], tasks, (), template["name"]):
-            known |= self._tags_of(tasks[ancestor])
         try:
             self._resolve(task, known, items=_item_tags(task))
         except InvalidSpecError as error:
@@ -153,16 +167,6 @@ class _Validation:
         outputs = (template.get("outputs") or {}).get("parameters") or []
         found |= {f"{prefix}.outputs.parameters.{output.get('name')}" for output in outputs}
         return found | {f"{prefix}.outputs.parameters"} if is_loop(task) else found
-
-    def _ancestors(self, name: str, tasks: Mapping[str, Document], path: tuple[str, ...], template: str) -> set[str]:
-        if name in path:
-            cycle = "->".join([*path[path.index(name) :], name])
-            raise InvalidSpecError(f"templates.{template}.tasks dependency cycle detected: {cycle}")
-        found: set[str] = set()
-        for dependency in dependencies_of(tasks[name]):
-            if dependency in tasks and dependency not in found:
-                found |= {dependency} | self._ancestors(dependency, tasks, (*path, name), template)
-        return found
 
     def _resolve(self, document: Any, scope: set[str], items: set[str] | None = None) -> None:
         for tag in tags(document):
