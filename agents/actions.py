@@ -6,6 +6,7 @@ Noise is drawn for a whole rollout at once, so that choosing is one addition and
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import torch
@@ -30,10 +31,14 @@ class Actions(Protocol):
         """Policy [N, P] -> the most probable actions, [N] or [N, A]."""
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
-        """Policy [B, P], actions [B] or [B, A] -> [B]."""
+        """Policy [B, P], actions [B] or [B, A] -> log π(a), [B]."""
 
-    def log_probability_and_entropy(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Policy [B, P], actions [B] or [B, A] -> [B] and [B], in nats."""
+    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
+        """Policy [B, P], actions [B] or [B, A] -> log π(a) [B], entropies H [B] in nats, and the gradient of both."""
+
+
+Gradient = Callable[[Tensor, float], Tensor]
+"""(∂L/∂log π(a) [B], ∂L/∂H, the same for all rows) -> ∂L/∂policy [B, P]."""
 
 
 class DiscreteActions:
@@ -55,18 +60,26 @@ class DiscreteActions:
         return policy.argmax(dim=-1)
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
-        """Log softmax(logits)[action]."""
+        """Log softmax(logits)[a]."""
         return policy.log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
-    def log_probability_and_entropy(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Log softmax(logits)[action] and −Σ p log p."""
+    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
+        """∂log π(a)/∂logits = onehot(a) − p;  H = −Σ p log p, ∂H/∂logits = −p (log p + H)."""
+        column = actions.unsqueeze(-1)
         logarithms = policy.log_softmax(dim=-1)
-        log_probability = logarithms.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-        return log_probability, -(logarithms.exp() * logarithms).sum(dim=-1)
+        probabilities = logarithms.exp()
+        entropy = -(probabilities * logarithms).sum(dim=-1)
+
+        def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
+            weight = by_log_probability.unsqueeze(-1)
+            both = weight + by_entropy * (logarithms + entropy.unsqueeze(-1)) if by_entropy else weight
+            return (both * probabilities).neg_().scatter_add_(-1, column, weight)
+
+        return logarithms.gather(-1, column).squeeze(-1), entropy, gradient
 
 
 class ContinuousActions:
-    """Independent normal distributions of A components; P = 2 A: means, then log standard deviations.
+    """Independent normal distributions of A components; P = 2 A: means μ, then log standard deviations log σ.
 
     Actions are learnt unclipped; the environment clips what it gets (`Interface.environment_actions`).
     """
@@ -79,7 +92,7 @@ class ContinuousActions:
         return torch.empty(*shape, self._count).normal_(generator=generator)
 
     def choose(self, policy: Tensor, noise: Tensor) -> Tensor:
-        """Mean + deviation · noise."""
+        """μ + σ · noise."""
         mean, log_std = policy.chunk(2, dim=-1)
         return mean + log_std.exp() * noise
 
@@ -88,15 +101,23 @@ class ContinuousActions:
         return policy[..., : self._count]
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
-        """Σ of the components' log densities."""
+        """Σ over components of −½ z² − log σ − ½ log 2π, with z = (a − μ)/σ."""
         mean, log_std = policy.chunk(2, dim=-1)
         deviations = (actions - mean) * (-log_std).exp()
         return -(0.5 * deviations.square() + log_std).sum(dim=-1) - 0.5 * math.log(2 * math.pi) * self._count
 
-    def log_probability_and_entropy(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Σ of the components' log densities, and Σ (log deviation + ½ log 2πe)."""
-        entropy = policy[..., self._count :].sum(dim=-1) + 0.5 * math.log(2 * math.pi * math.e) * self._count
-        return self.log_probability(policy, actions), entropy
+    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
+        """∂log π/∂μ = z/σ, ∂log π/∂log σ = z² − 1;  H = Σ (log σ + ½ log 2πe), ∂H/∂log σ = 1."""
+        mean, log_std = policy.chunk(2, dim=-1)
+        precision = (-log_std).exp()
+        deviations = (actions - mean) * precision
+        entropy = log_std.sum(dim=-1) + 0.5 * math.log(2 * math.pi * math.e) * self._count
+
+        def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
+            weight = by_log_probability.unsqueeze(-1)
+            return torch.cat((weight * deviations * precision, weight * (deviations.square() - 1) + by_entropy), dim=-1)
+
+        return self.log_probability(policy, actions), entropy, gradient
 
 
 def make_actions(spaces: Interface) -> Actions:

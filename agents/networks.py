@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,15 +51,18 @@ class Network(nn.Module):
 class MLP(Network):
     """Separate towers for policy and value, computed side by side as one batched product: half the calls of two MLPs.
 
-    On small networks the calls cost more than the arithmetic.
+    On small networks the calls cost more than the arithmetic; for the same reason the towers' gradient is written out.
     """
 
     def __init__(self, spaces: Interface, hidden_sizes: Sequence[int], log_std_init: float, generator: torch.Generator) -> None:
         super().__init__(spaces, log_std_init)
         sizes = (spaces.observation_size, *hidden_sizes)
-        layers = [(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)]
-        self.weights = nn.ParameterList([_towers(inputs, outputs, generator) for inputs, outputs in layers])
-        self.biases = nn.ParameterList([torch.zeros(2, 1, outputs) for _, outputs in layers])
+        self._layers = list[nn.Parameter]()
+        for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes), start=1):
+            weight, bias = nn.Parameter(_towers(inputs, outputs, generator)), nn.Parameter(torch.zeros(2, 1, outputs))
+            self.register_parameter(f"weight{number}", weight)
+            self.register_parameter(f"bias{number}", bias)
+            self._layers += [weight, bias]
         self.policy_weight = nn.Parameter(_orthogonal((spaces.actions, sizes[-1]), 0.01, generator).T.contiguous())
         self.policy_bias = nn.Parameter(torch.zeros(spaces.actions))
         self.value_weight = nn.Parameter(_orthogonal((1, sizes[-1]), 1.0, generator).T.contiguous())
@@ -70,12 +74,48 @@ class MLP(Network):
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded [B, observation_size] -> policy [B, P], value [B]."""
-        hidden = encoded.expand(2, *encoded.shape)
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            hidden = torch.baddbmm(bias, hidden, weight).tanh_()
-        policy_hidden, value_hidden = hidden.unbind()
-        value = torch.addmm(self.value_bias, value_hidden, self.value_weight)
-        return self.policy(torch.addmm(self.policy_bias, policy_hidden, self.policy_weight)), value.squeeze(1)
+        if torch.is_grad_enabled():
+            hidden: Tensor = TanhTowers.apply(encoded, *self._layers)
+        else:
+            hidden = tanh_towers(encoded, self._layers)[-1]
+        value = torch.addmm(self.value_bias, hidden[1], self.value_weight)
+        return self.policy(torch.addmm(self.policy_bias, hidden[0], self.policy_weight)), value.squeeze(1)
+
+
+def tanh_towers(encoded: Tensor, layers: Sequence[Tensor]) -> list[Tensor]:
+    """What enters and what leaves every layer of both towers, [2, B, units]; layers: weight, bias, weight, bias, …
+
+    tanh(x) = 2 σ(2x) − 1: three times as fast as torch's tanh (measured on AVX2), to 1e-7; baddbmm doubles x for nothing.
+    """
+    outputs = [encoded.expand(2, *encoded.shape)]
+    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
+        outputs.append(torch.baddbmm(bias, outputs[-1], weight, beta=2, alpha=2).sigmoid_().mul_(2).sub_(1))
+    return outputs
+
+
+class TanhTowers(torch.autograd.Function):
+    """`tanh_towers` with its gradient: d tanh(x) = 1 − tanh(x)², then the chain rule. No gradient for the observations."""
+
+    @staticmethod
+    def forward(ctx: Any, encoded: Tensor, *layers: Tensor) -> Tensor:
+        """Encoded [B, D] -> the last hidden layer [2, B, units]."""
+        outputs = tanh_towers(encoded, layers)
+        ctx.save_for_backward(*outputs, *layers[::2])
+        return outputs[-1]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradient of the last hidden layer [2, B, units] -> those of all weights and biases."""
+        count = len(ctx.saved_tensors) // 2
+        outputs, weights = ctx.saved_tensors[: count + 1], ctx.saved_tensors[count + 1 :]
+        found, gradient = list[Tensor](), gradients[0]
+        for number in range(count - 1, -1, -1):
+            output = outputs[number + 1]
+            gradient = torch.addcmul(gradient, gradient * output, output, value=-1)
+            found += [gradient.sum(dim=1, keepdim=True), torch.bmm(outputs[number].transpose(1, 2), gradient)]
+            if number > 0:
+                gradient = torch.bmm(gradient, weights[number].transpose(1, 2))
+        return None, *reversed(found)
 
 
 class NatureCNN(Network):

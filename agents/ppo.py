@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from agents.actions import make_actions
 from agents.advantages import explained_variance, gae
 from agents.environments import TrainingEnvironments
 from agents.interfaces import Progress, State
+from agents.losses import clipped_policy_loss, squared_value_loss
 from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
 from agents.optimiser import FlatAdam
@@ -39,11 +40,10 @@ FORMAT = 1
 """Of the state; a checkpoint of another format is refused by `load_state_dict`."""
 
 
-@dataclass(slots=True)
-class Batch:
-    """The rows of a rollout that may be learnt from, as B ≤ T·N indices into its flattened tensors.
+class Batch(NamedTuple):
+    """B rows to learn from: those of a rollout that are valid, or a minibatch of them.
 
-    encoded [T·N, ...], actions [T·N] or [T·N, A], log_probabilities, values, advantages, returns [T·N]; rows [B].
+    encoded [B, ...], actions [B] or [B, A], log_probabilities (log π_old), values, advantages, returns [B].
     """
 
     encoded: Tensor
@@ -52,7 +52,17 @@ class Batch:
     values: Tensor
     advantages: Tensor
     returns: Tensor
-    rows: Tensor
+
+    def take(self, rows: Tensor) -> Batch:
+        """The rows at these indices."""
+        return Batch(*(column[rows] for column in self))
+
+    def normalised(self) -> Batch:
+        """With advantages of mean 0 and deviation 1; a single row is left as it is, its deviation would be NaN."""
+        if len(self.advantages) < 2:
+            return self
+        deviation, mean = torch.std_mean(self.advantages)
+        return self._replace(advantages=(self.advantages - mean) / (deviation + 1e-8))
 
 
 class PPOTrainer:
@@ -111,14 +121,14 @@ class PPOTrainer:
         advantages = gae(
             rewards, values, terminated, rollout.truncated, rollout.valid, discount=hyper.discount, gae_lambda=hyper.gae_lambda
         )
-        advantage, returns, rows = (
-            torch.from_numpy(array).to(self.device)
-            for array in (advantages.ravel(), (advantages + values[:-1]).ravel(), np.flatnonzero(rollout.valid))
-        )
+        advantage, returns = (torch.from_numpy(array.ravel()).to(self.device) for array in (advantages, advantages + values[:-1]))
         actions = rollout.actions.flatten(0, 1)
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
         encoded, old_values = rollout.encoded[:-1].flatten(0, 1), rollout.values[:-1].flatten()
-        return Batch(encoded, actions, log_probabilities, old_values, advantage, returns, rows)
+        batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns)
+        if rollout.valid.all():
+            return batch
+        return batch.take(torch.from_numpy(np.flatnonzero(rollout.valid)).to(self.device))
 
     def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
         """K passes over the batch; remaining: 1 at the start of the training, 0 at its end. Returns the epoch's metrics."""
@@ -127,61 +137,65 @@ class PPOTrainer:
         clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
         losses, changes, norms = list[Tensor](), list[Tensor](), list[float]()
         for update_epoch in range(hyper.update_epochs):
-            order = torch.randperm(len(batch.rows), generator=self.permutations).to(self.device)
-            for rows in batch.rows[order].tensor_split(hyper.minibatches):
-                if len(rows) == 0:
-                    continue
-                log_ratio, parts = self._update(batch, rows, learning_rate, clip, norms)
+            for minibatch in self._minibatches(batch):
+                log_ratio, parts, norm = self._update(minibatch, learning_rate, clip)
                 losses.append(parts)
+                norms.append(norm)
                 if update_epoch == hyper.update_epochs - 1:
                     changes.append(log_ratio)
-        policy_loss, value_loss, entropy = torch.stack(losses).mean(dim=0).tolist() if losses else (0.0, 0.0, 0.0)
-        log_ratios = torch.cat(changes) if changes else torch.zeros(1)
+        policy_loss, value_loss, entropy = torch.stack(losses).mean(dim=0).tolist()
+        log_ratios = torch.cat(changes)
         ratios = log_ratios.exp()
-        valid = self.rollout.valid.ravel()
         return {
-            "valid_rows": float(len(batch.rows)),
+            "valid_rows": float(len(batch.returns)),
             "learning_rate": learning_rate,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
             "approximate_kl": float((ratios - 1 - log_ratios).mean()),
             "clip_fraction": float(((ratios - 1).abs() > clip).float().mean()),
-            "gradient_norm": sum(norms) / max(len(norms), 1),
-            "explained_variance": explained_variance(batch.values.numpy(force=True)[valid], batch.returns.numpy(force=True)[valid]),
+            "gradient_norm": math.fsum(norms) / len(norms),
+            "explained_variance": explained_variance(batch.values.numpy(force=True), batch.returns.numpy(force=True)),
         }
 
-    def _update(self, batch: Batch, rows: Tensor, learning_rate: float, clip: float, norms: list[float]) -> tuple[Tensor, Tensor]:
-        """One step of Adam on one minibatch, rows [b]; returns log ρ [b] and the losses [3], detached."""
-        hyper = self.hyper
-        policy, values = self.network(batch.encoded[rows])
-        log_probability, entropies = self.actions.log_probability_and_entropy(policy, batch.actions[rows])
-        advantages = batch.advantages[rows]
-        if len(rows) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        log_ratio = log_probability - batch.log_probabilities[rows]
-        policy_loss = clipped_policy_loss(log_ratio, advantages, clip)
-        value_loss = squared_value_loss(values, batch.returns[rows], batch.values[rows], clip if hyper.clip_value_loss else None)
-        entropy = entropies.mean()
-        loss = policy_loss + hyper.value_coefficient * value_loss - hyper.entropy_coefficient * entropy
-        self.optimiser.clear_gradients()
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = self.optimiser.clip_gradients(hyper.max_gradient_norm)
-        parts = torch.stack((policy_loss, value_loss, entropy)).detach()
-        if not (math.isfinite(norm) and math.isfinite(loss.item())):
-            raise self._diverged(batch, rows, log_ratio.detach(), parts, norm)
-        self.optimiser.step(learning_rate)
-        norms.append(norm)
-        return log_ratio.detach(), parts
+    def _minibatches(self, batch: Batch) -> Iterator[Batch]:
+        """All rows once, in nearly equal parts, in a new order; nothing to shuffle when there is one part."""
+        if self.hyper.minibatches == 1:
+            yield batch.normalised()
+            return
+        order = torch.randperm(len(batch.returns), generator=self.permutations).to(self.device)
+        for rows in order.tensor_split(self.hyper.minibatches):
+            if len(rows):
+                yield batch.take(rows).normalised()
 
-    def _diverged(self, batch: Batch, rows: Tensor, log_ratio: Tensor, parts: Tensor, norm: float) -> Diverged:
+    def _update(self, batch: Batch, learning_rate: float, clip: float) -> tuple[Tensor, Tensor, float]:
+        """One step of Adam on one minibatch; returns log ρ [B], the three losses [3], and the gradient's norm."""
+        hyper = self.hyper
+        policy, values = self.network(batch.encoded)
+        with torch.no_grad():
+            log_probability, entropies, policy_gradient = self.actions.evaluate(policy, batch.actions)
+            log_ratio = log_probability - batch.log_probabilities
+            policy_loss, by_log_probability = clipped_policy_loss(log_ratio, batch.advantages, clip)
+            value_clip = clip if hyper.clip_value_loss else None
+            value_loss, by_value = squared_value_loss(values, batch.returns, batch.values, value_clip)
+            by_policy = policy_gradient(by_log_probability, -hyper.entropy_coefficient / len(values))
+            parts = torch.stack((policy_loss, value_loss, entropies.mean()))
+        self.optimiser.clear_gradients()
+        torch.autograd.backward((policy, values), (by_policy, hyper.value_coefficient * by_value))
+        norm = self.optimiser.clip_gradients(hyper.max_gradient_norm)
+        if not math.isfinite(norm + float(parts.sum())):
+            raise self._diverged(batch, log_ratio, parts, norm)
+        self.optimiser.step(learning_rate)
+        return log_ratio, parts, norm
+
+    def _diverged(self, batch: Batch, log_ratio: Tensor, parts: Tensor, norm: float) -> Diverged:
         """The statistics of the minibatch that must not be learnt from."""
-        ranges = {"advantages": batch.advantages[rows], "returns": batch.returns[rows], "log ratio": log_ratio}
+        ranges = {"advantages": batch.advantages, "returns": batch.returns, "log ratio": log_ratio}
         numbers = ", ".join(f"{name} {float(one.min()):.4g} … {float(one.max()):.4g}" for name, one in ranges.items())
         losses = ", ".join(f"{name} {value:.4g}" for name, value in zip(("policy", "value", "entropy"), parts.tolist(), strict=True))
         return Diverged(
             f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: losses: {losses}; "
-            f"gradient norm {norm:.4g}; minibatch of {len(rows)} rows: {numbers}"
+            f"gradient norm {norm:.4g}; minibatch of {len(log_ratio)} rows: {numbers}"
         )
 
     def _reseed_if_due(self) -> None:
@@ -234,18 +248,3 @@ class PPOTrainer:
     def close(self) -> None:
         """Release the environments."""
         self.environments.close()
-
-
-def clipped_policy_loss(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """Eq. 7, negated: −mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)); log_ratio (log ρ), advantages [b] -> []."""
-    ratio = log_ratio.exp()
-    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
-
-
-def squared_value_loss(values: Tensor, returns: Tensor, old_values: Tensor, clip: float | None) -> Tensor:
-    """½ mean((V − R)²), all [b] -> []; with `clip`, the larger of this and of V moved at most `clip` from its old value."""
-    errors = (values - returns).square()
-    if clip is not None:
-        near = old_values + (values - old_values).clamp(-clip, clip)
-        errors = torch.maximum(errors, (near - returns).square())
-    return 0.5 * errors.mean()
