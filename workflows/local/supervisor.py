@@ -90,15 +90,26 @@ class Supervisor:
         """Report pods that ended; what is left of a pod's group ends with it, as a container's processes do."""
         by_pid = {pid: number for number, pid in self.pids.items()}
         for pid, number in by_pid.items():
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                continue
-            kill_group(pid, signal.SIGKILL)  # before the process is collected: its number cannot be another's yet
-            _, status = os.waitpid(pid, 0)
-            del self.pids[number]
-            send({"ended": number, "status": status})
+            if (status := collect(pid)) is not None:
+                del self.pids[number]
+                send({"ended": number, "status": status})
         with suppress(ChildProcessError):
-            while adopted_ended(by_pid):
+            while LIBC is not None and adopted_ended(by_pid):
                 pass
+
+
+def collect(pid: int) -> int | None:
+    """The wait status of a child that ended, after what was left of its group was killed; None while it runs."""
+    if hasattr(os, "waitid"):  # macOS has it since Python 3.13
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        kill_group(pid, signal.SIGKILL)  # before the process is collected: its number cannot be another's yet
+        return os.waitpid(pid, 0)[1]
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    if not ended:
+        return None
+    kill_group(pid, signal.SIGKILL)
+    return status
 
 
 def adopted_ended(pods: dict[int, int]) -> bool:
