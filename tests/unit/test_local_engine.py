@@ -541,7 +541,7 @@ def test_invalid_specs_fail_before_anything_runs(engine: Callable[..., WorkflowS
 
 
 def test_starting_a_pod_costs_little(engine: Callable[..., WorkflowStatus]) -> None:
-    """The engine's part: from the end of a pod to the start of the next. Measured: 5 ms on an idle machine."""
+    """The engine's part: from the end of a pod to the start of the next. Measured: 13 ms, on two cores with a load of 7."""
     tasks = [task(f"t{i}", "leaf", **({"depends": f"t{i - 1}.Succeeded"} if i else {})) for i in range(40)]
     status = engine(workflow(tasks, pod("leaf", container={"command": ["true"]})))
     pods = [status.by_name(f"w.t{i}") for i in range(40)]
