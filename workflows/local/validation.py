@@ -60,11 +60,12 @@ class _Validation:
         entrypoint = self.manifest.spec.get("entrypoint")
         if not entrypoint:
             raise InvalidSpecError("spec.entrypoint is required")
-        self._holder(str(entrypoint), set(self.manifest.values), set())
+        self._holder(str(entrypoint), set(self.manifest.values))
         if self.manifest.spec.get("onExit"):
-            self._holder(str(self.manifest.spec["onExit"]), set(), {"workflow.status", "workflow.failures"})
+            self.globals |= {"workflow.status", "workflow.failures"}
+            self._holder(str(self.manifest.spec["onExit"]), set())
 
-    def _holder(self, name: str, supplied: set[str] | None, extra: set[str]) -> Document:
+    def _holder(self, name: str, supplied: set[str] | None) -> Document:
         """Check that a template exists, has its inputs, and is right itself; supplied is None before arguments are known."""
         if "{{" in name:
             raise InvalidSpecError(f"template name {name!r}: tags in template names are not supported")
@@ -78,14 +79,14 @@ class _Validation:
                 raise InvalidSpecError(f"templates.{name} inputs.parameters.{parameter.get('name')} was not supplied")
         if name not in self.checked:
             self.checked.add(name)
-            self._template(template, extra)
+            self._template(template)
         return template
 
-    def _template(self, template: Document, extra: set[str]) -> None:
+    def _template(self, template: Document) -> None:
         name = template["name"]
         inputs = [parameter.get("name") for parameter in (template.get("inputs") or {}).get("parameters") or []]
         _unique(inputs, f"templates.{name}.inputs.parameters")
-        scope = extra | {"inputs.parameters", *(f"inputs.parameters.{parameter}" for parameter in inputs)}
+        scope = {"inputs.parameters", *(f"inputs.parameters.{parameter}" for parameter in inputs)}
         if template.get("dag") is not None:
             self._dag(template, scope)
             return
@@ -135,7 +136,7 @@ class _Validation:
 
     def _nested(self, where: str, template: str, supplied: set[str] | None) -> None:
         try:
-            self._holder(template, supplied, set())
+            self._holder(template, supplied)
         except InvalidSpecError as error:
             raise InvalidSpecError(f"{where} {error}") from None
 
