@@ -98,6 +98,6 @@ def last_retry(attempts: list[Node], *, missing_code: str) -> dict[str, str]:
         "retries": str(max(0, len(attempts) - 1)),
         "lastRetry.exitCode": missing_code if code is None else str(code),
         "lastRetry.status": "" if last is None else last.phase,
-        "lastRetry.duration": "0" if last is None else str(round(last.duration_s)),  # Kubernetes' times are whole seconds, so asInt() takes it
+        "lastRetry.duration": "0" if last is None else str(round(last.duration_s)),  # whole seconds, as Kubernetes writes times
         "lastRetry.message": "" if last is None else last.message,
     }
