@@ -63,8 +63,8 @@ class Attempt:
         """Do the work; never raises an `Exception`: the status says what happened. Raises `BadInput` before it starts."""
         self._open()
         outcome = self._outcome(work)
-        with self._ending:
-            return self._close(outcome)
+        self._ending.acquire()  # for good: there is one end, and nothing is kept after it
+        return self._close(outcome)
 
     def _open(self) -> None:
         try:
@@ -130,7 +130,7 @@ class Attempt:
         """Beside the work: keep the lease alive, and end a step that does not look at the stop request."""
         stop, uid, path = self._context.stop, self._context.owner_uid, self._context.directory.owner_json
         next_touch = time.monotonic()
-        while True:
+        while not self._ending.locked():
             if uid is not None and time.monotonic() >= next_touch:
                 next_touch = time.monotonic() + _touch(path, uid, stop.because)
             if stop.overdue and self._ending.acquire(blocking=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -27,12 +28,12 @@ CLEAN = (
 )
 TINY = {
     "game": "cartpole",
-    "epochs": "60",
+    "epochs": "40",
     "num_envs": "4",
     "rollout_length": "32",
     "update_epochs": "2",
-    "checkpoint_interval": "5",
-    "log_interval": "3",
+    "checkpoint_interval": "3",
+    "log_interval": "2",
 }
 
 
@@ -89,9 +90,11 @@ class Step:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the whole process group, as Argo does."""
-        self.wait_for(lambda: self.output.exists())  # it leads a process group of its own from then on
+        while self.process.is_alive() and not self.output.exists():
+            time.sleep(0.001)  # it leads a process group of its own from then on
         assert self.process.pid is not None
-        os.killpg(self.process.pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def end(self, timeout_s: float = 120) -> int:
         """The exit code; negative for a signal."""
