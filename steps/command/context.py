@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +14,9 @@ from config.errors import BadInput
 from config.resolve import Resolved
 from steps.command.stop import StopRequest
 from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.files import LAG_S
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.status import Status
+from steps.directory.status import Status, read_status
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,21 @@ class StepContext:
         self.stop.check()
 
     def require(self, path: Path, made_by: str) -> Path:
-        """A file of an earlier step; raises `BadInput` naming it and the step that makes it."""
-        try:
-            with path.open("rb"):
-                return path
-        except FileNotFoundError:
-            raise BadInput(f"no file {path}: {made_by} makes it") from None
+        """A file of an earlier step; raises `BadInput` naming it and the step that makes it.
+
+        When that step says that it has succeeded, this machine's view of the storage may lag behind (NFS): looked at again for
+        up to `LAG_S`.
+        """
+        status = read_status(self._own.status / f"{made_by}.json")
+        end = time.monotonic() + (LAG_S if status is not None and status.state == "succeeded" else 0.0)
+        while True:
+            try:
+                with path.open("rb"):
+                    return path
+            except FileNotFoundError:
+                if time.monotonic() >= end:
+                    raise BadInput(f"no file {path}: {made_by} makes it") from None
+                time.sleep(LAG_S / 50)
 
     @property
     def _own(self) -> ExperimentDirectory | RunDirectory:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
 from steps.directory.differences import difference
-from steps.directory.files import fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
+from steps.directory.files import LAG_S, fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
 
@@ -37,7 +37,6 @@ STATE_LIMIT_BYTES = 64 * 2**20
 TENSORS_LIMIT_BYTES = 64 * 2**30
 HEADER_LIMIT_BYTES = 8 * 2**20
 TENSOR_KEY = "$tensor"
-LAG_S = 5.0
 
 State = dict[str, Any]
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from config.errors import BadInput, ExperimentError
 
 TEXT_LIMIT_BYTES = 16 * 2**20
+LAG_S = 5.0
+"""How long a reader on another machine may see an old directory (attribute caches of NFS)."""
 _hits = 0
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import math
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import BadInput, ExperimentError, NoUsableState
+from steps.command.context import StepContext
+from steps.command.stop import StopRequest
 from steps.directory import files, processes
 from steps.directory.files import read_bytes, remove_temporaries, write_atomically, write_if_changed
 from steps.directory.layout import ExperimentDirectory
@@ -192,6 +196,18 @@ def test_outputs_are_files_and_only_where_asked(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("OUTPUTS", str(tmp_path))
     write_outputs({"runs": "[0]"})
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("runs", "[0]")]
+
+
+def test_a_file_of_a_step_that_has_succeeded_is_waited_for(tmp_path: Path) -> None:
+    context = StepContext("plot-evaluation", ExperimentDirectory(tmp_path), 0, None, argparse.Namespace(), StopRequest())
+    path = context.run.evaluation_csv
+    with pytest.raises(BadInput, match=r"no file .*evaluation\.csv: evaluate makes it"):
+        context.require(path, "evaluate")
+    write_status(context.run.status / "evaluate.json", Status(task="evaluate", state="succeeded", started=""))
+    late = threading.Timer(0.3, lambda: path.write_text("episode\n"))
+    late.start()
+    assert context.require(path, "evaluate") == path
+    late.join()
 
 
 def test_checkpoint_names_sort_as_their_steps(tmp_path: Path) -> None:
