@@ -139,7 +139,7 @@ def _heading(context: StepContext, title: str, used: int, kind: str = "runs") ->
     from steps.figures.style import experiment_line
 
     sample = f"n = {used} of {context.resolved.experiment.runs} {kind}"
-    return Heading(title=title, subtitle=f"{experiment_line(context.resolved)} a run", sample=sample)
+    return Heading(title=title, subtitle=f"{experiment_line(context.resolved)} in each run", sample=sample)
 
 
 def _runs(context: StepContext) -> list[RunDirectory]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from config.resolve import Resolved, resolve
 from steps.directory.experiment import ExperimentRecord, write_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.status import Status, write_status
+from steps.directory.status import Status, read_status, write_status
 from steps.directory.tables import format_table
 
 METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "explained_variance")
@@ -59,7 +58,8 @@ def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
     directory.checkpoint(rows * resolved.steps_per_epoch).mkdir(parents=True)
     write_atomically(directory.logs / "train.log", f"epoch {rows} of {resolved.epochs}\n")
     reached = float(np.round(460 + 30 * generator.random(), 3))
-    details = {"training_return": reached, "evaluate": state != "skipped", "step": rows * resolved.steps_per_epoch, "device": "cpu"}
+    details = {"training_return": reached, "evaluate": state != "skipped", "step": rows * resolved.steps_per_epoch}
+    details |= {"device": "cpu", "precision": "fp32", "steps_per_second": 2800 + 17.5 * directory.index}
     endings = {
         "unfinished": {"state": "preempted", "exit_code": 75, "reason": f"preempted at step {rows * resolved.steps_per_epoch}"},
         "failed": {"state": "failed", "exit_code": 3, "reason": "non-finite loss at epoch 58"},
@@ -125,23 +125,41 @@ def frames(count: int = 60, height: int = 120, width: int = 180) -> Iterator[np.
         yield frame
 
 
-def finish(directory: ExperimentDirectory, *, films: bool = False, steps: Mapping[str, Callable[..., int]] | None = None) -> None:
-    """Make the plots and the averages with the real steps; with films, a real mp4 for each complete run."""
+def finish(directory: ExperimentDirectory, *, draw: bool = True, films: bool = False) -> None:
+    """Make the averages with the real step; the plots, too, unless not drawn; with films, a real mp4 for each complete run."""
     from steps import average, plot_average, plot_evaluation, plot_training
-    from steps.play import write_video
 
     outdir = f"--outdir={directory.root}"
-    for path in sorted(directory.runs.iterdir()):
-        one = directory.run(int(path.name))
-        if not one.status.is_dir() or json.loads((one.status / "train.json").read_text())["state"] != "succeeded":
+    for index in range(resolved_of(directory).experiment.runs):
+        one = directory.run(index)
+        train = read_status(one.status / "train.json")
+        if train is None or train.state != "succeeded":
             continue
-        assert plot_training.main([outdir, f"--run={one.index}"]) == 0
+        _draw(draw, one.status / "plot-training.json", plot_training.main, outdir, f"--run={index}")
         if one.evaluation_csv.is_file():
-            assert plot_evaluation.main([outdir, f"--run={one.index}"]) == 0
-            if films:
-                one.videos.mkdir()
-                write_video(one.videos / "episode-0.mp4", frames(), 30)
-            film = {"file": "episode-0.mp4", "frames": 60, "seconds": 2.0, "cut": False}
-            status(one.status / "play.json", duration_s=3.5, details={"videos": [film] if films else []})
+            _draw(draw, one.status / "plot-evaluation.json", plot_evaluation.main, outdir, f"--run={index}")
+            status(one.status / "play.json", duration_s=3.5, details={"videos": [_film(one)] if films else []})
     assert average.main([outdir]) == 0
-    assert plot_average.main([outdir]) == 0
+    _draw(draw, directory.status / "plot-average.json", plot_average.main, outdir)
+
+
+def _draw(draw: bool, path: Path, step: Callable[..., int], *arguments: str) -> None:
+    if draw:
+        assert step(list(arguments)) == 0
+    else:
+        status(path, duration_s=0.5)
+
+
+def _film(run: RunDirectory) -> dict[str, Any]:
+    from steps.play import write_video
+
+    run.videos.mkdir()
+    write_video(run.videos / "episode-0.mp4", frames(), 30)
+    return {"file": "episode-0.mp4", "frames": 60, "seconds": 2.0, "cut": False}
+
+
+def resolved_of(directory: ExperimentDirectory) -> Resolved:
+    """The parameters in its experiment.yaml."""
+    from steps.directory.experiment import read_experiment
+
+    return read_experiment(directory).resolved

@@ -30,7 +30,7 @@ from steps.statistics.scores import Floats, mean
 Columns = Mapping[str, Floats]
 """Columns of a CSV file, all of one length [T]; NaN where a field is empty."""
 
-NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean", "valid_rows")
+NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean")
 RESOURCES = {
     "steps_per_second": ("training speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),

@@ -154,7 +154,9 @@ def small_multiple(axes: Axes, title: str) -> None:
 
 def experiment_line(resolved: Resolved) -> str:
     """What was trained and for how long, under the title of every plot."""
-    return f"{resolved.algorithm.upper()} on {resolved.game.id}, {number(resolved.total_steps)} environment steps"
+    return (
+        f"{resolved.algorithm.upper()} on {resolved.game.id}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
+    )
 
 
 def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:

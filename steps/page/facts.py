@@ -62,7 +62,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One planned run. step of total_steps; training_return: mean of its last 100 training episodes."""
+    """One planned run. fraction: of its training, by epochs; training_return: mean of its last 100 training episodes."""
 
     index: int
     directory: RunDirectory
@@ -70,9 +70,9 @@ class Run:
     tasks: Mapping[str, Task]
     episodes: tuple[Episode, ...]
     step: int
-    total_steps: int
+    fraction: float
     training_return: float | None
-    device: str
+    machine: str
     films: tuple[str, ...]
     files: tuple[str, ...]
 
@@ -174,7 +174,8 @@ def derived(resolved: Resolved) -> dict[str, str]:
     return {
         "steps of one training": number(resolved.total_steps)
         + (f" ({number(resolved.total_steps * frames)} frames)" if frames > 1 else ""),
-        "steps of one epoch": number(resolved.steps_per_epoch),
+        "epochs": number(resolved.epochs),
+        "rows of one epoch": number(resolved.steps_per_epoch),
         "epochs between checkpoints": str(resolved.checkpoint_interval),
         "usable runs needed": str(resolved.min_runs),
         "environment": resolved.game.id,
@@ -185,20 +186,28 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
     usable = usability(run, resolved)
     train = read_status(run.status / "train.json")
     details = train.details if train else {}
-    reached = details.get("training_return")
+    reached, progress = details.get("training_return"), read_progress(run, resolved)
     return Run(
         index=run.index,
         directory=run,
         usable=usable,
         tasks={name: _task(name, run.index, run) for name in RUN_TASKS},
         episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
-        step=resolved.total_steps if usable else min(read_progress(run, resolved).step, resolved.total_steps),
-        total_steps=resolved.total_steps,
+        step=progress.step,
+        fraction=1.0 if usable else progress.fraction,
         training_return=float(reached) if isinstance(reached, int | float) else None,
-        device=" ".join(str(details[name]) for name in ("device", "precision") if details.get(name)),
+        machine=_machine(details),
         films=_films(run.videos),
         files=tuple(name for name in RUN_FILES if (run.root / name).exists()),
     )
+
+
+def _machine(details: Mapping[str, Any]) -> str:
+    """`cpu fp32, 2 800 steps/s`."""
+    speed = details.get("steps_per_second")
+    shown = f"{number(round(speed))} steps/s" if isinstance(speed, int | float) else ""
+    kind = " ".join(str(details[name]) for name in ("device", "precision") if details.get(name))
+    return ", ".join(part for part in (kind, shown) if part)
 
 
 def _films(folder: Path) -> tuple[str, ...]:

@@ -1,0 +1,342 @@
+"""The page and its verdict over synthetic experiments: complete, incomplete, stopped, hostile."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from steps import report
+from steps.directory import owner, processes
+from steps.directory.status import read_status
+from steps.figures import style
+from steps.page.media import DARK, Plots, on_dark_pages
+from tests import synthetic
+
+
+def run_report(directory, status: str = "Succeeded") -> tuple[int, str]:
+    code = report.main([f"--outdir={directory.root}", f"--workflow-status={status}"])
+    return code, directory.report_html.read_text()
+
+
+def text_of(page: str) -> str:
+    """What a reader sees, on one line."""
+    body = re.sub(r"<(style|script)>.*?</\1>", "", page, flags=re.S)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+class Links(HTMLParser):
+    """Every address in the page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found += [value for name, value in attrs if name in ("href", "src", "poster", "action", "data")]
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    directory = synthetic.experiment(tmp_path_factory.mktemp("complete"), ("complete",) * 2, learning_rate=0.002)
+    synthetic.finish(directory, films=True)
+    return directory
+
+
+def test_a_complete_experiment(complete):
+    code, page = run_report(complete)
+    said = text_of(page)
+    summary = json.loads((complete.average / "summary.json").read_text())["evaluation"]
+    assert code == 0
+    assert "Complete 2 of 2 planned runs usable" in said
+    assert f"{summary['mean']:.4g}" in said
+    assert "95 % t interval of the mean" in said
+    assert "n = 2 of 2 runs, 20 fresh episodes each, greedy policy" in said
+    assert page.count("<video ") == 3, "the first film once more beside the headline"
+    assert "preset: <code>0.001</code>" in page
+    assert "0123456789" in said
+
+
+def test_every_link_leads_to_a_file_and_nothing_leads_out(complete):
+    _, page = run_report(complete)
+    links = Links(page).found
+    assert len(links) > 50
+    for link in links:
+        if link.startswith("data:"):
+            continue
+        if link.startswith("#"):
+            assert f'id="{link[1:]}"' in page, link
+            continue
+        assert not re.match(r"[a-z]+:|/|\.\.", link), link
+        assert (complete.root / unquote(link)).exists(), link
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
+    assert "default-src 'none'" in html.unescape(page)
+
+
+def test_a_repeat_leaves_the_page_untouched(complete):
+    run_report(complete)
+    before = {path: path.stat().st_mtime_ns for path in complete.root.rglob("*") if path.is_file()}
+    assert run_report(complete)[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in complete.root.rglob("*") if path.is_file()} == before
+
+
+def test_the_same_experiment_gives_the_same_page(tmp_path):
+    pages = []
+    for name in ("first", "second"):
+        directory = synthetic.experiment(tmp_path / name, ("complete",))
+        pages.append(run_report(directory)[1].replace(str(tmp_path / name), "OUTDIR"))
+    assert pages[0] == pages[1]
+
+
+def test_an_incomplete_repeat_keeps_the_page_and_its_exit_code(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "failed"))
+    assert run_report(directory, "Failed")[0] == 5
+    before = directory.report_html.stat()
+    assert run_report(directory, "Failed")[0] == 5
+    assert directory.report_html.stat() == before
+
+
+def test_a_failed_run_is_a_failed_experiment_with_a_whole_page(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "failed", "complete"))
+    synthetic.finish(directory, draw=False)
+    code, page = run_report(directory)
+    said = text_of(page)
+    assert code == 5
+    assert "Incomplete 2 of 3 runs usable, at least 3 needed" in said
+    assert "n = 2 of 3 runs" in said
+    assert "non-finite loss at epoch 58" in said
+    assert "exit code 3" in said
+    assert "epoch 58 of 196" in said, "the last lines of its log"
+    status = read_status(directory.status / "report.json")
+    assert status is not None
+    assert (status.exit_code, status.state) == (5, "failed")
+
+
+def test_min_runs_decides(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "failed"), min_runs=1)
+    synthetic.finish(directory, draw=False)
+    code, page = run_report(directory)
+    assert code == 0
+    assert "Complete 1 of 2 planned runs usable (at least 1 needed)" in text_of(page)
+    assert "n = 1, no interval" in text_of(page)
+
+
+@pytest.mark.parametrize("task", ["play", "plot-training", "plot-evaluation", "average", "plot-average"])
+def test_a_product_that_failed_for_good_makes_it_incomplete(task, tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    folder = directory.status if "average" in task else directory.run(0).status
+    for name in ("play", "plot-training", "plot-evaluation"):
+        synthetic.status(directory.run(0).status / f"{name}.json")
+    for name in ("average", "plot-average"):
+        synthetic.status(directory.status / f"{name}.json")
+    synthetic.status(folder / f"{task}.json", state="failed", exit_code=1, reason="ValueError: no such thing")
+    code, page = run_report(directory)
+    assert code == 5
+    assert f"{task}{' of run 0' if folder != directory.status else ''}: ValueError: no such thing" in text_of(page)
+
+
+def test_a_stopped_workflow_shows_what_there_is(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "unfinished", "absent"))
+    code, page = run_report(directory, "Failed")
+    said = text_of(page)
+    assert code == 5
+    assert "Workflow before this report: Failed" in said
+    assert "1 of 3 runs usable; average has not run over them" in said
+    assert "preempted at step 25088" in said
+    assert "train has not started" in said
+    assert "average: not started" in said
+
+
+def test_no_usable_run(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("failed", "failed"))
+    synthetic.finish(directory, draw=False)
+    code, page = run_report(directory)
+    assert code == 5
+    assert "No usable run" in text_of(page)
+    assert "nothing is averaged and nothing is claimed" in text_of(page)
+
+
+def test_runs_below_the_threshold_are_skipped_and_said_so(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "skipped"), evaluate_above=470)
+    synthetic.finish(directory, draw=False)
+    code, page = run_report(directory)
+    assert code == 0, "a skipped run is usable"
+    assert "n = 1 of 2 runs above the threshold" in text_of(page)
+    assert "evaluate_above is 470" in text_of(page)
+
+
+def test_averages_of_fewer_runs_than_are_usable_are_not_the_headline(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "unfinished"))
+    synthetic.finish(directory, draw=False)
+    synthetic.run(directory.run(1), synthetic.resolved_of(directory), "complete")
+    for name in ("play", "plot-training", "plot-evaluation"):
+        synthetic.status(directory.run(1).status / f"{name}.json")
+    code, page = run_report(directory)
+    assert code == 5
+    assert "the averages are older than the runs" in text_of(page)
+    assert "average has not run over them" in text_of(page)
+
+
+def test_a_game_without_images_is_complete_without_films(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete",), renders="'walker' gives no images: ImportError: pygame")
+    synthetic.finish(directory, draw=False)
+    synthetic.status(directory.run(0).status / "play.json", state="skipped", reason="'walker' gives no images: ImportError: pygame")
+    code, page = run_report(directory)
+    assert code == 0
+    assert "<video" not in page
+    assert "play of run 0 'walker' gives no images" in text_of(page).replace("&#39;", "'")
+
+
+HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m{{7*7}}'\"&"
+
+
+def test_hostile_words_stay_words(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("failed",))
+    run = directory.run(0)
+    synthetic.status(run.status / "train.json", state="failed", exit_code=1, reason=HOSTILE, details={"device": HOSTILE})
+    (run.logs / "train.log").write_text(HOSTILE * 3)
+    run.videos.mkdir()
+    (run.videos / "episode-0.mp4<script>.mp4").write_bytes(b"x")
+    code, page = run_report(directory, HOSTILE)
+    assert code == 5
+    assert page.count("<script>") == 1, "our own"
+    assert "<img src=x" not in page
+    assert "onerror=alert(2)&gt;" in page
+    assert "\x1b" not in page.split("<pre>")[1].split("</pre>")[0]
+    assert "{{7*7}}" in page, "a template is not evaluated twice"
+
+
+@pytest.mark.parametrize("name", ["", "nowhere"])
+def test_no_experiment_is_one_line_and_not_a_traceback(name, tmp_path):
+    arguments = [f"--outdir={tmp_path / name}", "--workflow-status=Failed"]
+    done = subprocess.run([sys.executable, "-m", "steps.report", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert re.fullmatch(r"report: no (file|directory) \S+: prepare makes it\n", done.stderr)
+    assert list(tmp_path.iterdir()) == []
+
+
+def own(directory, uid: str) -> None:
+    directory.root.mkdir(parents=True, exist_ok=True)
+    owner.claim(directory.owner_json, owner.Owner(uid=uid, workflow="ppo", host=socket.gethostname()))
+
+
+@pytest.mark.parametrize("states", [("complete",), ("failed",)])
+def test_the_directory_is_released_whatever_the_verdict(states, tmp_path, monkeypatch):
+    directory = synthetic.experiment(tmp_path, states)
+    own(directory, "uid-1")
+    monkeypatch.setenv("EXPERIMENT_OWNER", "uid-1")
+    run_report(directory)
+    present = owner.read_owner(directory.owner_json)
+    assert present is not None
+    assert present.released
+
+
+def test_a_displaced_workflow_writes_no_page(tmp_path, monkeypatch):
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    own(directory, "uid-1")
+    monkeypatch.setenv("EXPERIMENT_OWNER", "uid-2")
+    assert report.main([f"--outdir={tmp_path}"]) == 4
+    assert not directory.report_html.exists()
+    present = owner.read_owner(directory.owner_json)
+    assert present is not None
+    assert not present.released
+
+
+def test_it_waits_for_a_training_that_is_still_saving(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("unfinished",))
+    path = directory.run(0).status / "train.json"
+    sleeper = subprocess.Popen([sys.executable, "-c", f"""
+import sys, time
+from pathlib import Path
+from tests import synthetic
+sys.stdin.readline()
+synthetic.status(Path({str(path)!r}), state='preempted', exit_code=75, reason='saved at step 31337')
+"""], stdin=subprocess.PIPE, text=True)  # fmt: skip
+    synthetic.status(path, state="running", process=processes.identity(sleeper.pid))
+    assert sleeper.stdin is not None
+    reporter = subprocess.Popen([sys.executable, "-m", "steps.report", f"--outdir={tmp_path}"], stdout=subprocess.PIPE, text=True)
+    assert reporter.stdout is not None
+    for line in reporter.stdout:
+        if "waiting for train of run 0" in line:
+            assert not directory.report_html.exists()
+            sleeper.stdin.write("\n")
+            sleeper.stdin.flush()
+            break
+    assert reporter.wait(60) == 5
+    assert sleeper.wait(60) == 0
+    assert "saved at step 31337" in directory.report_html.read_text()
+    sleeper.stdin.close()
+    reporter.stdout.close()
+
+
+def test_a_training_that_was_killed_is_not_waited_for(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("unfinished",))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    identity = processes.identity(dead.pid)
+    dead.wait()
+    synthetic.status(directory.run(0).status / "train.json", state="running", process=identity)
+    begun = time.monotonic()
+    assert run_report(directory, "Failed")[0] == 5
+    assert time.monotonic() - begun < report.WAIT_S / 2
+
+
+def test_waiting_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "WAIT_S", 0.3)
+    monkeypatch.setattr(report.wait_for_running, "__defaults__", (0.3,))
+    directory = synthetic.experiment(tmp_path, ("unfinished",))
+    synthetic.status(directory.run(0).status / "train.json", state="running", process="another-host:1:1")
+    assert run_report(directory, "Failed")[0] == 5
+    assert "was running, or was killed" in directory.report_html.read_text()
+
+
+def test_plots_beyond_the_budget_are_linked(complete):
+    inline, linked = Plots(complete.root), Plots(complete.root, budget_bytes=1000)
+    first, second = inline.get("average", "training"), linked.get("average", "training")
+    assert first is not None
+    assert second is not None
+    assert first.source.startswith("data:image/svg+xml;base64,")
+    assert second.source == "average/plots/training.svg"
+    assert inline.get("average", "nothing") is None
+
+
+def test_every_colour_of_a_plot_has_one_for_dark_pages(complete):
+    svg = (complete.average / "plots" / "training.svg").read_text()
+    for colour in (style.INK, style.GREY, style.RULE, style.BLUE):
+        assert any(colour in before for before in DARK)
+        assert colour in svg
+    dark = on_dark_pages(svg)
+    assert dark.count("prefers-color-scheme") == 1
+    assert svg.replace("</style>", "", 1) in dark.replace(dark[dark.index("@media") : dark.index("</style>") + 8], "")
+
+
+def test_steps_after_training_import_no_torch(complete):
+    for module in ("plot_training", "plot_evaluation", "average", "plot_average", "report"):
+        arguments = [f"--outdir={complete.root}"] + (["--run=0"] if module in ("plot_training", "plot_evaluation") else [])
+        forbidden = "bool({'torch', 'pandas', 'scipy', 'gymnasium'} & set(sys.modules))"
+        code = f"import sys; from steps import {module} as m; m.main({arguments!r}); sys.exit({forbidden})"
+        assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "OUTPUTS": ""}, timeout=60).returncode == 0, module
+
+
+def test_the_page_needs_no_plot_library(complete):
+    arguments = [f"--outdir={complete.root}", "--workflow-status=again"]
+    code = f"import sys; from steps import report as m; m.main({arguments!r}); sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_a_log_is_shown_by_its_end(tmp_path: Path):
+    directory = synthetic.experiment(tmp_path, ("failed",))
+    (directory.run(0).logs / "train.log").write_text("".join(f"line {i}\n" for i in range(100_000)))
+    page = run_report(directory)[1]
+    assert "line 99999" in page
+    assert "line 99000\n" not in page
