@@ -21,7 +21,7 @@ def gae(
         A_t = δ_t + γλ (1 − term_{t+1}) (1 − trunc_{t+1}) A_{t+1}
 
     rewards, terminated, truncated [T, N]: what answered row t's action; values [T + 1, N], the last row bootstraps;
-    valid [T, N]: False for the dummy row after an end. Returns [T, N], 0 in dummy rows.
+    valid [T, N]: False for the dummy row after an end. Returns float64 [T, N], 0 in dummy rows.
 
     In NEXT_STEP autoreset mode row t+1 of an ended episode holds its final observation, so V of the next row is what a
     truncated episode bootstraps from; a dummy row never reaches another one, because the row before it cuts the trace.

@@ -9,8 +9,7 @@ What others got wrong and this does not: truncation is not termination (`advanta
 left out of every loss, mean and count; π_old is what acted, computed once, before the first update; advantages are normalised
 per minibatch; a non-finite number never reaches the optimiser; every generator is this training's own.
 
-`step` is epochs · T · N, the budget, so that runs share one grid of steps; `valid_rows` says how many of an epoch's rows were
-decisions of the agent rather than answers to an autoreset.
+`step` counts decisions of the agent: a row that only answers an autoreset is none, so runs differ in `step` at equal epochs.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class PPOTrainer:
             if self.observation_normaliser is not None and self.rollout.observations is not None:
                 self.observation_normaliser.update(self.rollout.observations[self.rollout.valid])
             self.epoch += 1
-            self.step += self.resolved.steps_per_epoch
+            self.step += int(self.rollout.valid.sum())
             self._reseed_if_due()
             frame = self.step * self.resolved.game.frames_per_step
             yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
@@ -121,7 +120,9 @@ class PPOTrainer:
         advantages = gae(
             rewards, values, terminated, rollout.truncated, rollout.valid, discount=hyper.discount, gae_lambda=hyper.gae_lambda
         )
-        advantage, returns = (torch.from_numpy(array.ravel()).to(self.device) for array in (advantages, advantages + values[:-1]))
+        advantage, returns = (
+            torch.from_numpy(array.ravel().astype(np.float32)).to(self.device) for array in (advantages, advantages + values[:-1])
+        )
         actions = rollout.actions.flatten(0, 1)
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
         encoded, old_values = rollout.encoded[:-1].flatten(0, 1), rollout.values[:-1].flatten()
@@ -147,7 +148,6 @@ class PPOTrainer:
         log_ratios = torch.cat(changes)
         ratios = log_ratios.exp()
         return {
-            "valid_rows": float(len(batch.returns)),
             "learning_rate": learning_rate,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
@@ -168,20 +168,19 @@ class PPOTrainer:
             if len(rows):
                 yield batch.take(rows).normalised()
 
+    @torch.no_grad()
     def _update(self, batch: Batch, learning_rate: float, clip: float) -> tuple[Tensor, Tensor, float]:
         """One step of Adam on one minibatch; returns log ρ [B], the three losses [3], and the gradient's norm."""
         hyper = self.hyper
-        policy, values = self.network(batch.encoded)
-        with torch.no_grad():
-            log_probability, entropies, policy_gradient = self.actions.evaluate(policy, batch.actions)
-            log_ratio = log_probability - batch.log_probabilities
-            policy_loss, by_log_probability = clipped_policy_loss(log_ratio, batch.advantages, clip)
-            value_clip = clip if hyper.clip_value_loss else None
-            value_loss, by_value = squared_value_loss(values, batch.returns, batch.values, value_clip)
-            by_policy = policy_gradient(by_log_probability, -hyper.entropy_coefficient / len(values))
-            parts = torch.stack((policy_loss, value_loss, entropies.mean()))
+        policy, values, backward = self.network.differentiate(batch.encoded)
+        log_probability, entropies, policy_gradient = self.actions.evaluate(policy, batch.actions)
+        log_ratio = log_probability - batch.log_probabilities
+        policy_loss, by_log_probability = clipped_policy_loss(log_ratio, batch.advantages, clip)
+        value_loss, by_value = squared_value_loss(values, batch.returns, batch.values, clip if hyper.clip_value_loss else None)
+        parts = torch.stack((policy_loss, value_loss, entropies.mean()))
         self.optimiser.clear_gradients()
-        torch.autograd.backward((policy, values), (by_policy, hyper.value_coefficient * by_value))
+        by_policy = policy_gradient(by_log_probability, -hyper.entropy_coefficient / len(values))
+        backward(by_policy, hyper.value_coefficient * by_value)
         norm = self.optimiser.clip_gradients(hyper.max_gradient_norm)
         if not math.isfinite(norm + float(parts.sum())):
             raise self._diverged(batch, log_ratio, parts, norm)

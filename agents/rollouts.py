@@ -70,20 +70,24 @@ def collect(
 ) -> None:
     """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from environment step `step`."""
     length, device = len(rollout.rewards), rollout.values.device
-    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device)
+    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device).unbind()
+    encoded, policies, values, taken = (column.unbind() for column in (rollout.encoded, rollout.policy, rollout.values, rollout.actions))
     for t in range(length):
-        _see(rollout, environments, network, normaliser, t)
-        rollout.policy[t], rollout.values[t] = network(rollout.encoded[t])
-        rollout.actions[t] = actions.choose(rollout.policy[t], noise[t])
+        encoded[t].copy_(_encoded(rollout, environments, network, normaliser, t))
+        policy, value = network(encoded[t])
+        action = actions.choose(policy, noise[t])
+        policies[t].copy_(policy)
+        values[t].copy_(value)
+        taken[t].copy_(action)
         rollout.valid[t] = environments.valid
-        answer = environments.step(rollout.actions[t].numpy(force=True))
+        answer = environments.step(action.numpy(force=True))
         rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = answer.reward, answer.terminated, answer.truncated
         if answer.life_lost is not None:
             rollout.life_lost[t] = answer.life_lost
         if answer.observation.dtype.kind == "f" and not np.isfinite(answer.observation).all():
             raise _not_finite("observation", answer.observation, step + (t + 1) * environments.count)
-    _see(rollout, environments, network, normaliser, length)
-    rollout.values[length] = network(rollout.encoded[length])[1]
+    encoded[length].copy_(_encoded(rollout, environments, network, normaliser, length))
+    values[length].copy_(network(encoded[length])[1])
     environments.remember(rollout.actions.numpy(force=True))
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
@@ -91,14 +95,16 @@ def collect(
         raise _not_finite("reward", rollout.rewards[first], step + (first + 1) * environments.count)
 
 
-def _see(rollout: Rollout, environments: TrainingEnvironments, network: Network, normaliser: ObservationNormaliser | None, t: int) -> None:
-    """The observation of row t, normalised and encoded."""
+def _encoded(
+    rollout: Rollout, environments: TrainingEnvironments, network: Network, normaliser: ObservationNormaliser | None, t: int
+) -> Tensor:
+    """The observation of row t, normalised and encoded, on the CPU."""
     observation = environments.observation
     if normaliser is not None:
         if rollout.observations is not None and t < len(rollout.observations):
             rollout.observations[t] = observation
         observation = normaliser(observation)
-    rollout.encoded[t] = network.encode(torch.from_numpy(observation))
+    return network.encode(torch.from_numpy(observation))
 
 
 def _not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
