@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.status import read_status
 from workflows.progress_view import duration
+from workflows.reasons import place_of, reason
 from workflows.tasks import Experiment, Task
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of `workflows.submit`."""
 MOST_LISTED = 10
-LONGEST_LINE_BYTES = 4096
-OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")
-"""With which a step begins the line that says how it ended."""
 
 
 def end(tasks: Experiment, seconds: float, directory: Path | None, outdir: str) -> int:
@@ -58,7 +53,7 @@ def failures(tasks: Experiment, directory: Path | None) -> Iterator[str]:
     """One line for each task that failed, with its reason, and one for all that were stopped."""
     listed = list(tasks.having("failed"))
     for run, task in listed[:MOST_LISTED]:
-        yield f"{_name(run, task)} failed: {_reason(run, task, directory)}"
+        yield f"{_name(run, task)} failed: {reason(run, task, directory)}{_log(run, task, directory)}"
     if len(listed) > MOST_LISTED:
         yield f"and {len(listed) - MOST_LISTED} more"
     stopped = list(tasks.having("stopped"))
@@ -72,31 +67,9 @@ def _name(run: int | None, task: Task) -> str:
     return task.name if run is None else f"run {run} {task.name}"
 
 
-def _reason(run: int | None, task: Task, directory: Path | None) -> str:
-    """What the step said last, where its output or its status file can be read, and the node's message."""
-    message = task.message or "no message"
-    of = None if directory is None else ExperimentDirectory(directory) if run is None else ExperimentDirectory(directory).run(run)
-    said = _last_line(Path(task.log)) if task.log else "" if of is None else _status_reason(of.status / f"{task.name}.json")
-    said = OWN_NAME.sub("", said)
-    reason = f"{said} ({message})" if said else message
-    log = None if of is None else of.logs / f"{task.name}.log"
-    return f"{reason}; log: {log}" if log is not None and log.is_file() else reason
-
-
-def _status_reason(path: Path) -> str:
-    status = read_status(path)
-    return status.reason or "" if status is not None and status.state != "succeeded" else ""
-
-
-def _last_line(path: Path) -> str:
-    """The end of a log, at most one line."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE_BYTES))
-            lines = file.read().decode("utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+def _log(run: int | None, task: Task, directory: Path | None) -> str:
+    path = None if directory is None else place_of(run, directory).logs / f"{task.name}.log"
+    return f"; log: {path}" if path is not None and path.is_file() else ""
 
 
 def where_to_look(directory: Path | None, outdir: str) -> str:

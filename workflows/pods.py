@@ -69,7 +69,7 @@ def cpu(cluster: Cluster, name: str, *, module: str | None = None, **options: An
         module=module,
         environment={"NVIDIA_VISIBLE_DEVICES": "void"},
         shared_memory=False,
-        retries=_retries(limit=10, first_wait="2s", longest_wait="5m"),
+        retries=_retries(limit=6, first_wait="2s", longest_wait="5m"),
         **options,
     )
 

@@ -20,8 +20,10 @@ from typing import Any, Self, TextIO
 from config.resolve import Resolved
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, read_progress
+from workflows.reasons import reason
 from workflows.tasks import Experiment, Layout, State, Task, read_tasks
 
+Reason = Callable[[int | None, Task], str]
 MARKS: Mapping[State, tuple[str, str]] = {
     "waiting": ("○", "2"),
     "pending": ("◌", "33"),
@@ -52,7 +54,7 @@ class ProgressView:
     def __init__(self, *, workflow: str, layout: Layout, resolved: Resolved | None, directory: Path | None, out: TextIO) -> None:
         self._workflow, self._layout, self._resolved, self._out = workflow, layout, resolved, out
         self._directory = None if directory is None else ExperimentDirectory(directory)
-        self._painter: _Terminal | _Lines = (_Terminal if out.isatty() else _Lines)(out, self._progress)
+        self._painter: _Terminal | _Lines = (_Terminal if out.isatty() else _Lines)(out, self._progress, self._reason)
         self._period_s = TERMINAL_PERIOD_S if out.isatty() else LINES_PERIOD_S
         self._tasks = read_tasks({}, workflow, layout, self._runs)
         self._running_since_s: dict[tuple[int | None, str], float] = {}
@@ -118,6 +120,10 @@ class ProgressView:
             self._painter.draw(self.tasks)
             self._out.flush()
 
+    def _reason(self, run: int | None, task: Task) -> str:
+        """Why it waits or failed."""
+        return task.message if task.state == "pending" else reason(run, task, self._directory.root if self._directory else None)
+
     def _progress(self, run: int) -> Progress | None:
         if self._directory is None or self._resolved is None:
             return None
@@ -130,8 +136,8 @@ class ProgressView:
 class _Lines:
     """One line for each change."""
 
-    def __init__(self, out: TextIO, progress: Callable[[int], Progress | None]) -> None:
-        self._out, self._progress = out, progress
+    def __init__(self, out: TextIO, progress: Callable[[int], Progress | None], reason: Reason) -> None:
+        self._out, self._progress, self._reason = out, progress, reason
         self._states: dict[tuple[int | None, str], tuple[State, int]] = {}
         self._said: dict[int, tuple[float, float]] = {}
 
@@ -141,7 +147,7 @@ class _Lines:
             if before != now:
                 self._states[run, task.name] = now
                 if task.state != "omitted" and not (task.state == "pending" and task.message in COMMON):
-                    self._say_of(run, f"{task.name} {_in_words(task)}")
+                    self._say_of(run, f"{task.name} {self._in_words(run, task)}")
             if task.name == "train" and task.state == "running" and run is not None:
                 self._say_progress(run)
 
@@ -151,6 +157,17 @@ class _Lines:
         if progress and progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S:
             self._said[run] = (progress.fraction, time.monotonic())
             self._say_of(run, f"train {numbers(progress)}")
+
+    def _in_words(self, run: int | None, task: Task) -> str:
+        if task.state == "skipped":  # the message is the condition after substitution, which tells a person nothing
+            return "skipped: the training did not reach evaluate_above"
+        why = f": {self._reason(run, task)}" if task.message and task.state in WITH_REASON else ""
+        if task.state == "retrying":
+            return f"attempt {task.attempt} failed{why}"
+        attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
+        took = f" in {duration(task.duration_s)}" if task.duration_s is not None and task.state in ENDED else ""
+        word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
+        return f"{word}{took}{attempt}{why}"
 
     def _say_of(self, run: int | None, what: str) -> None:
         self.say(what if run is None else f"run {run}  {what}")
@@ -162,8 +179,8 @@ class _Lines:
 class _Terminal:
     """A table that is drawn over itself."""
 
-    def __init__(self, out: TextIO, progress: Callable[[int], Progress | None]) -> None:
-        self._out, self._progress, self._started_s = out, progress, time.monotonic()
+    def __init__(self, out: TextIO, progress: Callable[[int], Progress | None], reason: Reason) -> None:
+        self._out, self._progress, self._reason, self._started_s = out, progress, reason, time.monotonic()
         self._coloured = not os.environ.get("NO_COLOR")
         self._height = 0
 
@@ -183,19 +200,19 @@ class _Terminal:
     def _lines(self, tasks: Experiment, rows: int, columns: int) -> Iterator[str]:
         before, after = _around_the_runs(tasks)
         yield "  ".join(
-            ["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s)), *self._why(before)]
+            ["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s)), *self._why(None, before)]
         )
         shown, hidden = _most_interesting(tasks.runs, rows - 2)
         width = len(str(max(tasks.runs, default=0)))
         for run in shown:
             title, progress = f"  run {run:>{width}}  ", self._progress(run)
-            variants = [title + self._run(tasks.runs[run], progress, detail) for detail in (2, 1, 0)]
+            variants = [title + self._run(run, tasks.runs[run], progress, detail) for detail in (2, 1, 0)]
             yield next((line for line in variants if _visible(line) < columns), variants[-1])
         if hidden:
             yield self._faint(f"  and {hidden} more runs")
-        yield "  ".join(["", *(self._mark(task) for task in after), *self._why(after)])
+        yield "  ".join(["", *(self._mark(task) for task in after), *self._why(None, after)])
 
-    def _run(self, tasks: Mapping[str, Task], progress: Progress | None, detail: int) -> str:
+    def _run(self, run: int, tasks: Mapping[str, Task], progress: Progress | None, detail: int) -> str:
         """Its training while that runs, then all of its tasks: 2, with names and times; 1, with names; 0, with those that need a look."""
         train = tasks.get("train")
         if train is not None and train.state == "running" and progress is not None:
@@ -203,11 +220,11 @@ class _Terminal:
         learnt = f"return {progress.return_mean:,.1f}" if progress and progress.return_mean is not None else ""
         first, *rest = tasks.values()
         after = [self._mark(task, time=detail == 2) if detail or task.state in NOTABLE else self._symbol(task) for task in rest]
-        return "  ".join([self._mark(first), *([learnt] if learnt else []), *after, *self._why(tasks.values())])
+        return "  ".join([self._mark(first), *([learnt] if learnt else []), *after, *self._why(run, tasks.values())])
 
-    def _why(self, tasks: Iterable[Task]) -> list[str]:
+    def _why(self, run: int | None, tasks: Iterable[Task]) -> list[str]:
         """The first reason among tasks that wait or failed."""
-        reasons = [task.message for task in tasks if task.state in WITH_REASON and task.message not in COMMON]
+        reasons = [self._reason(run, task) for task in tasks if task.state in WITH_REASON and task.message not in COMMON]
         return [self._faint(reason) for reason in reasons[:1]]
 
     def _bar(self, fraction: float) -> str:
@@ -259,18 +276,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def _in_words(task: Task) -> str:
-    if task.state == "skipped":  # the message is the condition after substitution, which tells a person nothing
-        return "skipped: the training did not reach evaluate_above"
-    why = f": {task.message}" if task.message and task.state in WITH_REASON else ""
-    if task.state == "retrying":
-        return f"attempt {task.attempt} failed{why}"
-    attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
-    took = f" in {duration(task.duration_s)}" if task.duration_s is not None and task.state in ENDED else ""
-    word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
-    return f"{word}{took}{attempt}{why}"
 
 
 def _every_task(tasks: Experiment) -> Iterator[tuple[int | None, Task]]:

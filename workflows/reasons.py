@@ -1,0 +1,47 @@
+"""Why a task failed: the last line that its step printed, where that can be read here, and the message of its node."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.status import read_status
+from workflows.tasks import Task
+
+LONGEST_LINE_BYTES = 4096
+OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")
+"""With which a step begins the line that says how it ended."""
+
+
+def reason(run: int | None, task: Task, directory: Path | None) -> str:
+    """`loss is not finite at step 512 (main: Error (exit code 3))`; only the node's message if the step's words cannot be read."""
+    message = task.message or "no message"
+    if task.log:
+        said = _last_line(Path(task.log))
+    else:
+        said = "" if directory is None else _status_reason(place_of(run, directory).status / f"{task.name}.json")
+    said = OWN_NAME.sub("", said)
+    return f"{said} ({message})" if said else message
+
+
+def place_of(run: int | None, directory: Path) -> ExperimentDirectory | RunDirectory:
+    """Where a task keeps its log and its status."""
+    return ExperimentDirectory(directory) if run is None else ExperimentDirectory(directory).run(run)
+
+
+def _status_reason(path: Path) -> str:
+    status = read_status(path)
+    return status.reason or "" if status is not None and status.state in ("failed", "preempted") else ""
+
+
+def _last_line(path: Path) -> str:
+    """The end of a log, at most one line."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE_BYTES))
+            lines = file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
