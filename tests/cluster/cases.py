@@ -84,7 +84,7 @@ def inputs_of(*names: str) -> Json:
 def substitution() -> list[Json]:
     words = " ".join(f"{{{{workflow.{key}}}}}" for key in ("name", "serviceAccountName", "mainEntrypoint"))
     return [
-        workflow("globals", dag("main", task("a", "echo", arguments={"v": words})), echo()),
+        workflow("globals", dag("main", task("a", "echo", arguments={"v": words})), echo(), serviceAccountName="experiment"),
         workflow("nopriority", dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})), echo()),
         workflow(
             "labels",

@@ -1,8 +1,10 @@
 """Both engines on the same small workflows, and the differences between what they made of them.
 
     python -m tests.cluster.comparison [NAME…]     prints one line per difference; exit code 1 if there is any
+    python -m tests.cluster.comparison --record    writes what the controller makes of `cases.py` into `tests/contract/further-cases.json`
 
-The workflows are the cases of `controller-cases.json` (found in the tests, or where CASES points) and those of `cases.py`.
+The workflows are the cases of `tests/contract/controller-cases.json` and those of `cases.py`. What was recorded is compared by
+`tests/contract/` without a cluster.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ Json = dict[str, Any]
 BATCH = 12  # workflows at a time on the cluster: its one node has two cores
 LOCAL_AT_ONCE = 3
 LIMIT_S = 300
+CONTRACT = k.ROOT / "tests" / "contract"
 TIMES = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\S*(?: \+0000 UTC)?")
 
 
 def controller_cases() -> list[Json]:
     """The workflows whose endings on a real controller are known; the one that hangs there is left out."""
-    found = [*k.ROOT.glob("tests/**/controller-cases.json")]
-    cases = json.loads(found[0].read_text())
+    cases = json.loads((CONTRACT / "controller-cases.json").read_text())
     return [case["workflow"] for case in cases if not case["seen"].get("hangs")]
 
 
@@ -141,7 +143,24 @@ def compare(workflows: list[Json]) -> dict[str, list[str]]:
     return {name: differences(name, there[name], here[name]) for name in there}
 
 
+def recorded(seen: dict[str, Json], workflows: list[Json]) -> list[Json]:
+    """The form of `controller-cases.json`: what is empty is left out."""
+    cases = []
+    for workflow in workflows:
+        name = workflow["metadata"]["name"]
+        nodes = [
+            {"name": n} | {key: v for key, v in node.items() if v and key != "result"} for n, node in sorted(seen[name]["nodes"].items())
+        ]
+        ending = {"phase": seen[name]["phase"], "message": seen[name]["message"], "nodes": nodes}
+        cases.append({"name": name.removeprefix("m-"), "seen": ending, "workflow": workflow})
+    return cases
+
+
 def main(names: list[str]) -> int:
+    if names == ["--record"]:
+        cases = recorded(on_cluster(more_cases()), more_cases())
+        (CONTRACT / "further-cases.json").write_text(json.dumps(cases, indent=1) + "\n")
+        return 0
     chosen = [w for w in all_cases() if not names or w["metadata"]["name"].removeprefix("m-") in names]
     found = compare(chosen)
     for lines in found.values():
