@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from steps.directory.layout import ExperimentDirectory
-from workflows.progress_view import duration
+from workflows.progress_words import duration
 from workflows.reasons import place_of, reason
 from workflows.tasks import Experiment, Task
 

@@ -10,6 +10,7 @@ Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import re
 import secrets
@@ -38,6 +39,9 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; only here do exceptions become exit codes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that knows no ✔ shows a ?
     try:
         code = _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()

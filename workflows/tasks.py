@@ -77,10 +77,21 @@ class Experiment:
     outside: Mapping[str, Task] = field(default_factory=dict)
     runs: Mapping[int, Mapping[str, Task]] = field(default_factory=dict)
 
+    def around_the_runs(self) -> tuple[list[Task], list[Task]]:
+        """The tasks before and after the runs."""
+        listed = list(self.outside.values())
+        return listed[:1], listed[1:]
+
+    def in_order(self) -> Iterator[tuple[int | None, Task]]:
+        """(run or None, task) of everything, as it runs."""
+        before, after = self.around_the_runs()
+        yield from ((None, task) for task in before)
+        yield from ((run, task) for run, tasks in self.runs.items() for task in tasks.values())
+        yield from ((None, task) for task in after)
+
     def having(self, state: State) -> Iterator[tuple[int | None, Task]]:
-        """(run or None, task) of everything in a state, those outside of the runs last."""
-        yield from ((run, task) for run, tasks in self.runs.items() for task in tasks.values() if task.state == state)
-        yield from ((None, task) for task in self.outside.values() if task.state == state)
+        """(run or None, task) of everything in a state."""
+        return ((run, task) for run, task in self.in_order() if task.state == state)
 
 
 def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> Experiment:

@@ -13,7 +13,8 @@ from config.cluster import load_cluster
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
 from workflows.manifest import rendered
-from workflows.progress_view import ProgressView, clock, duration
+from workflows.progress_view import ProgressView
+from workflows.progress_words import clock, duration
 from workflows.tasks import Layout
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -135,7 +136,7 @@ def test_time_in_a_queue_is_not_time_at_work(layout: Layout, resolved: Resolved)
 
 
 def test_elsewhere_a_training_does_not_flood(layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.progress_view.SAY_AFTER_S", 0.0)
+    monkeypatch.setattr("workflows.progress_lines.SAY_AFTER_S", 0.0)
     running = status(train_0="Running")
     written = show(io.StringIO(), layout, resolved, directory, *[running] * 20)
     assert len(written.splitlines()) == 2

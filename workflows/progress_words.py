@@ -1,0 +1,48 @@
+"""Numbers, times and states as the live progress writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from steps.directory.progress import Progress
+from workflows.tasks import State, Task
+
+ReadProgress = Callable[[int], Progress | None]
+"""How far a run is; None if that cannot be read here."""
+ReadReason = Callable[[int | None, Task], str]
+"""Why a task of a run (None: outside of the runs) waits or failed."""
+
+COMMON = ("", "PodInitializing", "ContainerCreating")
+"""Why a pod waits for a moment in every workflow: not worth a word."""
+WITH_REASON: tuple[State, ...] = ("pending", "retrying", "failed")
+ENDED: tuple[State, ...] = ("succeeded", "failed")
+
+
+def numbers(progress: Progress) -> str:
+    """` 43 %  return 123.4  8,950 steps/s  0:31 left`, as far as they are known."""
+    parts = [f"{progress.fraction:4.0%}".replace("%", " %")]
+    if progress.return_mean is not None:
+        parts.append(f"return {progress.return_mean:,.1f}")
+    if progress.steps_per_second:
+        parts.append(f"{progress.steps_per_second:,.0f} steps/s")
+        parts.append(f"{clock((progress.total_steps - progress.step) / progress.steps_per_second)} left")
+    return "  ".join(parts)
+
+
+def clock(seconds: float) -> str:
+    """`0:31`, `12:05`, `3:00:00`."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def duration(seconds: float) -> str:
+    """`4.2 s`, `40 s`, `2 min 5 s`, `3 h 12 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
