@@ -193,12 +193,6 @@ def outputs() -> list[Json]:
             echo(),
         ),
         workflow(
-            "result",
-            dag("main", task("p", "say"), task("u", "echo", "p", arguments={"v": "{{tasks.p.outputs.result}} {{tasks.p.exitCode}}"})),
-            container("say", "print('one');print('two')"),
-            echo(),
-        ),
-        workflow(
             "decision",
             dag(
                 "main",

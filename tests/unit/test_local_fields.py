@@ -162,6 +162,14 @@ def test_values_without_a_counterpart_are_refused(path: tuple[Any, ...], field: 
         run(with_field(path, field, value))
 
 
+@pytest.mark.parametrize("text", ["{{tasks.a.outputs.result}}", "x {{= tasks.a.outputs.result + 'y' }}", "{{tasks['a-b'].outputs.result}}"])
+def test_what_a_pod_prints_is_no_output_here(text: str) -> None:
+    document = copy.deepcopy(MINIMAL)
+    document["spec"]["templates"][0]["dag"]["tasks"].append({"name": "b", "template": "leaf", "when": text})
+    with pytest.raises(Refused, match=r"tasks\[b\]\.when: outputs\.result"):
+        check_fields(document)
+
+
 def test_two_claims_are_refused() -> None:
     manifest = copy.deepcopy(MINIMAL)
     manifest["spec"]["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("a", "b")]

@@ -7,6 +7,7 @@ meaning on a cluster only: they change nothing here, and one line says so.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,8 @@ IMAGE, PLACEMENT = Accepted("images"), Accepted("tolerations, node selectors, af
 IDENTITY, CLEANUP = Accepted("service account"), Accepted("clean-up (podGC, ttlStrategy)")
 SECURITY, LABELS = Accepted("security contexts"), Accepted("labels and annotations")
 LIMITS = Accepted("volume sizes and media")
+
+STANDARD_OUTPUT = re.compile(r"\{\{[^}]*\boutputs\.result\b")
 
 PARAMETER = {"name": TEXT, "value": SCALAR, "default": SCALAR, "description": TEXT, "enum": ITEMS}
 ARGUMENTS = {"parameters": [PARAMETER]}
@@ -131,3 +134,5 @@ def _check_leaf(value: Any, kind: str, path: str) -> None:
     }
     if not fits[kind]:
         raise Refused(f"{path}: {kind} is expected, this is {value!r}")
+    if STANDARD_OUTPUT.search(str(value)):
+        raise Refused(f"{path}: outputs.result, what a pod prints, is not supported by the local engine; use an output parameter")
