@@ -38,8 +38,9 @@ lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-manifests: $(INSTALLED) ## render workflows/manifests/*.yaml again
+manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the tables of the README again
 	$(BIN)/python -m workflows.experiment $(MANIFESTS)
+	$(BIN)/python -m config.tables README.md
 
 $(BENCHMARK): pyproject.toml
 	$(PYTHON) -m venv .venv-benchmark
@@ -58,6 +59,9 @@ images: ## build both images with docker, podman or buildah (BUILDER), and push 
 test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one)
 	@$(CLUSTER)/up >/dev/null || { echo 'test-cluster: no cluster here; its tests are skipped'; $(BIN)/python -m pytest tests/cluster -m cluster; exit 0; }; \
 	eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER); $(BIN)/python -m pytest tests/cluster -m cluster --durations=0; ended=$$?; $(CLUSTER)/down; exit $$ended
+
+learning: $(INSTALLED) ## three runs of every benchmark game with its preset, held against the returns to reach (GAMES: only these)
+	$(BIN)/python -m tests.benchmarks.learning $(GAMES)
 
 clean: ## remove the environments and caches (results stay)
 	rm -rf $(VENV) .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,14 +1,28 @@
-"""The README's tables of parameters and presets as Markdown: rendered from the declarations, compared by a test."""
+"""The README's tables of parameters and presets as Markdown: rendered from the declarations, compared by a test.
+
+`python -m config.tables README.md` writes them again, between the page's marks.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from config.games import Game, find_game, own_presets
 from config.parameters import declared, to_text
 from config.resolve import ParameterInfo, algorithm_class, parameters, preset_hyperparameters
 
 OF_NO_PRESET = Game(name="other", id="Other-v0")
+
+
+def with_tables(page: str) -> str:
+    """The page with fresh tables between its marks, `<!-- parameters -->` … `<!-- /parameters -->` and so on."""
+    for mark, table in (("parameters", parameter_table("ppo")), ("presets", preset_table("ppo"))):
+        before, _, rest = page.partition(f"<!-- {mark} -->\n")
+        _, end, after = rest.partition(f"<!-- /{mark} -->")
+        page = f"{before}<!-- {mark} -->\n{table}{end}{after}" if end else page
+    return page
 
 
 def parameter_table(algorithm: str) -> str:
@@ -41,3 +55,8 @@ def _allowed(info: ParameterInfo) -> str:
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        Path(name).write_text(with_tables(Path(name).read_text(encoding="utf-8")), encoding="utf-8")
