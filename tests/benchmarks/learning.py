@@ -21,14 +21,16 @@ def main(games: list[str]) -> int:
     rows = [row(game) for game in games or BARS]
     print("| game | steps | mean return of 3 runs | runs | bar | |\n|---|---|---|---|---|---|")
     for game, steps, mean, scores, bar in rows:
-        print(f"| {game} | {steps:,} | {mean:.1f} | {', '.join(f'{score:.1f}' for score in scores)} | {bar:g} | {'ok' if mean >= bar else 'MISSED'} |")
+        each, verdict = ", ".join(f"{score:.1f}" for score in scores), "ok" if mean >= bar else "MISSED"
+        print(f"| {game} | {steps:,} | {mean:.1f} | {each} | {bar:g} | {verdict} |")
     return int(any(mean < bar for _, _, mean, _, bar in rows))
 
 
 def row(game: str) -> tuple[str, int, float, list[float], float]:
     """Game, environment steps of a run, mean evaluation, every run's evaluation, bar."""
     directory = RESULTS / game
-    command = [sys.executable, "-m", "workflows.submit", "ppo", "--local", "-p", f"game={game}", "-p", "runs=3", "-p", f"outdir={directory}"]
+    given = [f"game={game}", "runs=3", f"outdir={directory}"]
+    command = [sys.executable, "-m", "workflows.submit", "ppo", "--local", *(word for one in given for word in ("-p", one))]
     print("$", " ".join(["python", *command[1:]]), flush=True)
     subprocess.run(command, check=True)
     average = json.loads((directory / "average" / "summary.json").read_text())
