@@ -16,6 +16,7 @@ from typing import Any
 from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory
 from steps.command.context import Skipped, StepContext
 from steps.command.log import Log, append_line
+from steps.command.stop import GRACE_S
 from steps.directory import owner, processes, status
 from steps.directory.files import unwritable
 from steps.directory.status import State, Status
@@ -84,6 +85,8 @@ class Attempt:
     def _outcome(self, work: Callable[[], Answer]) -> Outcome:
         try:
             answer = work()
+            if self._context.stop.cause is not None:
+                raise self._context.stop.cause
         except ExperimentError as error:
             stopped = self._context.stop.cause if isinstance(error, Preempted) else None
             return self._failure(stopped or error)
@@ -134,8 +137,9 @@ class Attempt:
             if uid is not None and time.monotonic() >= next_touch:
                 next_touch = time.monotonic() + _touch(path, uid, stop.because)
             if stop.overdue and self._ending.acquire(blocking=False):
-                error = stop.error(f"preempted; {self._context.title} did not stop by itself, its files are whole")
-                os._exit(self._close(self._failure(error)).exit_code or 1)
+                outcome = self._failure(stop.error())
+                reason = f"{outcome.reason} (ended in the middle: it did not look within {GRACE_S:g} s)"
+                os._exit(self._close(replace(outcome, reason=reason)).exit_code or 1)
             time.sleep(POLL_S)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType
 
 from config.errors import ExperimentError, Preempted
@@ -23,6 +24,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested_at: float | None = None
         self.cause: ExperimentError | None = None
+        self.describe: Callable[[], str] = lambda: "preempted, the next attempt starts this step again"
 
     def install(self) -> None:
         """Catch the signals from now on; call it before anything slow is imported.
@@ -52,11 +54,11 @@ class StopRequest:
     def check(self) -> None:
         """Raise `Preempted` (or what displaced us) if a stop was requested."""
         if self.requested:
-            raise self.error("preempted; the next attempt starts this step again")
+            raise self.error()
 
-    def error(self, message: str) -> ExperimentError:
-        """What to raise for a stop: `Preempted` with the message, unless there is another cause."""
-        return self.cause or Preempted(message)
+    def error(self) -> ExperimentError:
+        """What to raise for a stop: `Preempted`, as the step describes it, unless there is another cause."""
+        return self.cause or Preempted(self.describe())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.requested_at is None:

@@ -14,7 +14,8 @@ from typing import Any
 from config.errors import ExperimentError, NoProgress
 from steps.directory.status import Status
 
-KILLS = 5
+KILLS = 10
+"""Five were too few: on a slow machine, five random kills in a row hit a training before its first row (seen)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,7 @@ class Training:
 
     def run(self) -> dict[str, Any]:
         """Train to the end; raises `Preempted` after a SIGTERM, and what the trainer raises."""
+        self._context.stop.describe = lambda: f"preempted at step {self.step}, continues from {self._saved_step}"
         trainer = self._make_trainer()
         self._context.check_stop()
         from steps.training.recorder import Recorder
@@ -73,8 +75,8 @@ class Training:
     def _after_epoch(self, trainer: Trainer, progress: Progress, recorder: Recorder, saver: Saver, sampler: ResourceSampler) -> None:
         self.step = progress.step
         last = progress.epoch >= self._resolved.epochs
-        if self._context.stop_requested() and not last:
-            raise self._context.stop.error(f"preempted at step {self.step}, continues from {self._saved_step}")
+        if not last:
+            self._context.check_stop()
         recorder.add(progress)
         self._print(progress, recorder, sampler, last)
         if last or progress.epoch % self._resolved.checkpoint_interval == 0:
@@ -115,6 +117,8 @@ class Training:
             "precision": precision,
             "threads": torch.get_num_threads(),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "torch": str(torch.__version__),
+            "source": os.environ.get("EXPERIMENT_SOURCE") or None,
         }
         self._compare_machines()
         trainer = make_trainer(self._resolved, run=self._context.run_index or 0, device=device, precision=precision)
@@ -128,7 +132,7 @@ class Training:
         """Equal bytes are promised on equal machines only."""
         for name, value in self._machine.items():
             before = self._record.get(name, value)
-            if before != value:
+            if before != value:  # another image, other code, or another kind of machine
                 print(
                     f"warning: {name} is {value} here, the checkpoint was made with {before}: the files may differ from an undisturbed run"
                 )
