@@ -16,7 +16,7 @@ from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import Status, read_status, write_status
 from steps.directory.tables import format_table
 
-METRICS = ("policy_loss", "value_loss", "entropy", "approximate_kl", "clip_fraction", "explained_variance")
+METRICS = ("policy_loss", "value_loss")
 EPOCHS = 196
 
 

@@ -71,10 +71,11 @@ def training_curve(
     axes.set_ylabel("return of training episodes")
     steps_axis(axes, frames_per_step)
     legend(axes, centre)
+    grid_caption = f" Averaged on {len(grid)} common steps, up to the end of the shortest run." if averaged.n > 1 else ""
     arrange(
         figure,
-        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} {smoothing_caption(window, ' in each run')} "
-        f"Averaged on {len(grid)} common steps, up to the end of the shortest run.{clipped}",
+        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} {smoothing_caption(window, ' in each run')}"
+        f"{grid_caption}{clipped}",
     )
     return figure
 

@@ -30,7 +30,7 @@ from steps.statistics.scores import Floats, mean
 Columns = Mapping[str, Floats]
 """Columns of a CSV file, all of one length [T]; NaN where a field is empty."""
 
-NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean")
+NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean", "valid_rows")
 RESOURCES = {
     "steps_per_second": ("training speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),
@@ -147,7 +147,9 @@ def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: s
     axes.set_xlabel("return of an episode")
     axes.set_ylabel("episodes")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.tick_params(axis="x", pad=9)
+    axes.tick_params(axis="x", pad=7)
+    if len(counts) == 1:
+        axes.set_xlim(edges[0] - 4, edges[-1] + 4)
     axes.spines["bottom"].set_color(GREY)
     figure.legend(*axes.get_legend_handles_labels(), loc="upper right", ncols=2, handlelength=1.2, columnspacing=1.2)
     arrange(

@@ -16,6 +16,7 @@ DARK = {
     "stroke: #1c2733": "stroke:#e6ebf1",
     "stroke: #d5dbe3": "stroke:#2b3541",
     "fill: #ffffff": "fill:none",
+    "fill: #ffffff; opacity": "fill:#151c25",
     "fill: #0072b2": "fill:#56b4e9",
     "stroke: #0072b2": "stroke:#56b4e9",
 }
