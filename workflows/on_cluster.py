@@ -22,13 +22,16 @@ POLL_S = 3.0
 
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
     """Submit and follow to the end, or only submit; the exit code."""
-    argo = ArgoServer(address)
-    argo.create(submission.manifest)
-    print(f"Submitted {submission.name} to {address.url}, namespace {address.namespace}: {submission}", flush=True)
-    if detach:
-        print(f"Follow: {_follow_command(submission.name)}\n{where_to_look(None, submission.resolved.experiment.outdir)}")
-        return SUCCEEDED
-    return _follow(argo, submission.name, submission.manifest, submission.resolved, storage)
+    argo, name = ArgoServer(address), submission.name
+    try:
+        argo.create(submission.manifest)
+        print(f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}", flush=True)
+        if detach:
+            print(f"Follow: {_follow_command(name)}\n{where_to_look(None, submission.resolved.experiment.outdir)}")
+            return SUCCEEDED
+        return _follow(argo, name, submission.manifest, submission.resolved, storage)
+    except KeyboardInterrupt:
+        return _let_go(name, address)
 
 
 def follow(address: Address, name: str, storage: Path | None) -> int:
@@ -40,7 +43,10 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
     if "outdir" not in values or resolved is None:
         raise BadInput(f"workflow {name!r} in namespace {address.namespace} is no experiment of this program")
     print(f"Following {name} on {address.url}, namespace {address.namespace}", flush=True)
-    return _follow(argo, name, workflow, resolved, storage)
+    try:
+        return _follow(argo, name, workflow, resolved, storage)
+    except KeyboardInterrupt:
+        return _let_go(name, address)
 
 
 def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved, storage: Path | None) -> int:
@@ -48,19 +54,21 @@ def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved,
     directory = _seen_here(outdir, storage)
     view = ProgressView(workflow=name, layout=Layout.of(manifest), resolved=resolved, directory=directory, out=sys.stdout)
     argo.say = view.say
-    try:
-        with view:
-            while True:
-                status = argo.status(name)
-                view.update(status)
-                if status.get("phase") in FINAL_PHASES:
-                    break
-                time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        print(f"\nNo longer following; {name} goes on.")
-        print(f"Follow it again: {_follow_command(name)}\nStop it:         argo stop {name} -n {argo.where.namespace}")
-        return INTERRUPTED
+    with view:
+        while True:
+            status = argo.status(name)
+            view.update(status)
+            if status.get("phase") in FINAL_PHASES:
+                break
+            time.sleep(POLL_S)
     return end(view.tasks, _duration_s(status), directory, outdir)
+
+
+def _let_go(name: str, address: Address) -> int:
+    """Interrupted: the workflow goes on."""
+    print(f"\nNo longer following; {name} goes on.")
+    print(f"Follow it again: {_follow_command(name)}\nStop it:         argo stop {name} -n {address.namespace}")
+    return INTERRUPTED
 
 
 def _seen_here(outdir: str, storage: Path | None) -> Path | None:
