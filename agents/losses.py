@@ -34,3 +34,8 @@ def squared_value_loss(values: Tensor, returns: Tensor, old_values: Tensor, clip
         gradient *= squares >= near_squares
         squares = torch.maximum(squares, near_squares)
     return 0.5 * squares.mean(), gradient
+
+
+def approximate_divergence(log_ratio: Tensor) -> float:
+    """KL(π_old ‖ π) estimated as mean((ρ − 1) − log ρ), never negative (Schulman 2020, "Approximating KL divergence", k3)."""
+    return float((log_ratio.expm1() - log_ratio).mean())

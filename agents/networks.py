@@ -119,7 +119,7 @@ class MLP(Network):
         """
         outputs = [encoded.expand(2, *encoded.shape)]
         for weight, bias in self._layers:
-            outputs.append(torch.baddbmm(bias, outputs[-1], weight, beta=2, alpha=2).sigmoid_().mul_(2).sub_(1))
+            outputs.append(torch.baddbmm(bias, outputs[-1], weight, beta=2, alpha=2).sigmoid_().mul(2).sub_(1))
         return outputs
 
     def _heads(self, hidden: Tensor) -> tuple[Tensor, Tensor]:

@@ -26,7 +26,7 @@ from agents.actions import make_actions
 from agents.advantages import explained_variance, gae
 from agents.environments import TrainingEnvironments
 from agents.interfaces import Progress, State
-from agents.losses import clipped_policy_loss, squared_value_loss
+from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
 from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
 from agents.optimiser import FlatAdam
@@ -146,14 +146,13 @@ class PPOTrainer:
                     changes.append(log_ratio)
         policy_loss, value_loss, entropy = torch.stack(losses).mean(dim=0).tolist()
         log_ratios = torch.cat(changes)
-        ratios = log_ratios.exp()
         return {
             "learning_rate": learning_rate,
             "policy_loss": policy_loss,
             "value_loss": value_loss,
             "entropy": entropy,
-            "approximate_kl": float((ratios - 1 - log_ratios).mean()),
-            "clip_fraction": float(((ratios - 1).abs() > clip).float().mean()),
+            "approximate_kl": approximate_divergence(log_ratios),
+            "clip_fraction": float((log_ratios.expm1().abs() > clip).float().mean()),
             "gradient_norm": math.fsum(norms) / len(norms),
             "explained_variance": explained_variance(batch.values.numpy(force=True), batch.returns.numpy(force=True)),
         }

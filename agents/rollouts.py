@@ -85,14 +85,14 @@ def collect(
         if answer.life_lost is not None:
             rollout.life_lost[t] = answer.life_lost
         if answer.observation.dtype.kind == "f" and not np.isfinite(answer.observation).all():
-            raise _not_finite("observation", answer.observation, step + (t + 1) * environments.count)
+            raise _not_finite("observation", answer.observation, step + int(rollout.valid[: t + 1].sum()))
     encoded[length].copy_(_encoded(rollout, environments, network, normaliser, length))
     values[length].copy_(network(encoded[length])[1])
     environments.remember(rollout.actions.numpy(force=True))
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
         first = int(bad_rows[0])
-        raise _not_finite("reward", rollout.rewards[first], step + (first + 1) * environments.count)
+        raise _not_finite("reward", rollout.rewards[first], step + int(rollout.valid[: first + 1].sum()))
 
 
 def _encoded(

@@ -1,0 +1,105 @@
+"""Every kind of environment, registered or a user's own: trains, resumes exactly in a new process, evaluates."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from agents.evaluation import evaluate
+from agents.interfaces import State
+from agents.registry import load_policy, make_trainer
+from config.games import own_presets
+from config.resolve import Resolved, resolve
+
+SHORT = {"num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2", "epochs": "5"}
+OWN = ("tests.own_games:Picture", "tests.own_games:Square", "FrozenLake-v1")
+GAMES = (*own_presets(), *OWN)
+
+
+def short(game: str) -> Resolved:
+    return resolve("ppo", {"game": game, **SHORT})
+
+
+def flat(state: State, path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        found |= flat(value, f"{path}{name}/") if isinstance(value, dict) else {path + name: value}
+    return found
+
+
+def nested(leaves: dict[str, Any]) -> State:
+    state: State = {}
+    for path, value in leaves.items():
+        *parents, name = path.split("/")
+        place = state
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[name] = value
+    return state
+
+
+def digest(state: State) -> str:
+    """Of every bit of the state."""
+    found = hashlib.sha256()
+    for path, value in sorted(flat(state).items()):
+        found.update(path.encode() + (value.tobytes() if isinstance(value, np.ndarray) else json.dumps(value).encode()))
+    return found.hexdigest()
+
+
+def save(folder: Path, state: State) -> None:
+    leaves = flat(state)
+    save_file({path: value for path, value in leaves.items() if isinstance(value, np.ndarray)}, folder / "arrays.safetensors")
+    (folder / "rest.json").write_text(json.dumps({path: value for path, value in leaves.items() if not isinstance(value, np.ndarray)}))
+
+
+def load(folder: Path) -> State:
+    return nested(json.loads((folder / "rest.json").read_text()) | load_file(folder / "arrays.safetensors"))
+
+
+def finish(folder: Path, game: str) -> None:
+    """In a new process: continue from the saved state, and print what came out."""
+    trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
+    trainer.load_state_dict(load(folder))
+    rows = [repr(one) for one in trainer.train()]
+    print(json.dumps({"rows": rows, "digest": digest(trainer.state_dict())}))
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_training_resumes_exactly_in_a_new_process(game: str, tmp_path: Path) -> None:
+    trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
+    rows = []
+    for one in trainer.train():
+        rows.append(repr(one))
+        if one.epoch == 3:
+            save(tmp_path, trainer.state_dict())
+            assert set(one.metrics) >= {"policy_loss", "value_loss", "entropy"}
+            assert one.frame == one.step * short(game).game.frames_per_step
+    command = [sys.executable, "-c", f"from tests.contract.test_agents_contract import *; finish(Path({str(tmp_path)!r}), {game!r})"]
+    root = Path(__file__).parents[2]
+    finished = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr
+    answer = json.loads(finished.stdout.splitlines()[-1])
+    assert answer["rows"] == rows[3:]
+    assert answer["digest"] == digest(trainer.state_dict())
+    trainer.close()
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_a_policy_acts_in_the_environment_s_own_terms(game: str) -> None:
+    resolved = short(game)
+    trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    policy = load_policy(resolved, trainer.state_dict())
+    trainer.close()
+    if resolved.game.kind == "atari":
+        return  # whole episodes of a beginner take minutes; `test_atari_film_and_evaluation_agree` plays a short one
+    (episode,) = evaluate(policy, resolved, 0, 1, True)
+    assert episode.length > 0 and np.isfinite(episode.return_)

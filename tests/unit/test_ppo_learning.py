@@ -1,0 +1,256 @@
+"""PPO where the answer is known: bandits, a constant reward under a time limit, and what must never be learnt from."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from agents.environments import RESEED_STEPS, TrainingEnvironments, check_game, make_environment
+from agents.evaluation import evaluate
+from agents.interfaces import Progress, State
+from agents.ppo import PPOTrainer
+from agents.registry import choose_device, choose_precision, load_policy, make_trainer
+from agents.rendering import film, renders
+from agents.rollouts import Episodes
+from config.errors import BadInput, Diverged
+from config.games import Game
+from config.resolve import Resolved, resolve
+
+SMALL = {
+    "num_envs": "4",
+    "rollout_length": "32",
+    "minibatches": "4",
+    "update_epochs": "4",
+    "normalise_observations": "false",
+    "normalise_rewards": "false",
+}
+
+
+def own(name: str, **given: str) -> Resolved:
+    return resolve("ppo", {"game": f"tests.own_games:{name}", **SMALL, **given})
+
+
+def with_options(resolved: Resolved, **options: Any) -> Resolved:
+    game = Game(name=resolved.game.name, id=resolved.game.id, options=options)
+    return Resolved(algorithm="ppo", experiment=resolved.experiment, hyperparameters=resolved.hyperparameters, game=game)
+
+
+def trained(resolved: Resolved) -> tuple[PPOTrainer, list[Progress]]:
+    trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    progress = list(trainer.train())
+    trainer.close()
+    return trainer, progress
+
+
+def value_of(trainer: PPOTrainer) -> float:
+    with torch.no_grad():
+        return float(trainer.network(torch.zeros(1, 1))[1])
+
+
+def test_a_two_armed_bandit_is_solved_in_50_updates() -> None:
+    _, progress = trained(own("Bandit", epochs="50", update_epochs="1", minibatches="1", learning_rate="0.01"))
+    assert np.mean(progress[0].returns) < 0.8
+    assert np.mean(progress[-1].returns) > 0.98
+
+
+def test_a_continuous_bandit_finds_the_best_action() -> None:
+    resolved = own("Square", epochs="80", learning_rate="0.005")
+    trainer, _ = trained(resolved)
+    policy = load_policy(resolved, trainer.state_dict())
+    assert float(policy.act(np.zeros((1, 1), np.float32), sample=False)[0, 0]) == pytest.approx(5, abs=0.2)
+
+
+@pytest.fixture(scope="module")
+def constant_reward_values() -> tuple[float, float]:
+    """V where truncation bootstraps, and where an environment merges it with termination."""
+    resolved = own("ConstantReward", epochs="60", learning_rate="0.01", discount="0.9", anneal_learning_rate="true", max_gradient_norm="10")
+    return value_of(trained(resolved)[0]), value_of(trained(with_options(resolved, merged=True))[0])
+
+
+def test_truncation_bootstraps(constant_reward_values: tuple[float, float]) -> None:
+    assert constant_reward_values[0] == pytest.approx(1 / (1 - 0.9), rel=0.03)
+
+
+def test_truncation_as_termination_would_be_seen(constant_reward_values: tuple[float, float]) -> None:
+    assert constant_reward_values[1] < 8
+
+
+def test_dummy_rows_are_left_out_of_the_batch() -> None:
+    trainer, progress = trained(own("Bandit", epochs="3"))
+    assert [one.step for one in progress] == [64, 128, 192]  # every other row answers an autoreset and is no step
+    batch = trainer._batch()
+    assert len(batch.returns) == 64
+    assert torch.allclose(batch.returns, batch.actions.float(), atol=1e-6)  # a dummy row's action pays nothing, whatever it is
+    assert all(length == 1 for one in progress for length in one.lengths)
+
+
+def test_the_mask_is_carried_over_the_rollout_boundary() -> None:
+    _, progress = trained(own("Bandit", epochs="4", rollout_length="3", minibatches="1"))
+    assert [one.step for one in progress] == [8, 12, 20, 24]
+
+
+def test_returns_are_the_game_s_own_when_rewards_are_clipped() -> None:
+    clipped = with_options(own("Square", epochs="2", clip_rewards="true"))
+    trainer, progress = trained(clipped)
+    assert min(progress[0].returns) < -1
+    assert float(trainer._batch().returns.min()) >= -1
+
+
+def test_episodes_across_rollouts() -> None:
+    episodes = Episodes(2)
+    ended = np.array([[False, True], [False, False], [True, False]])
+    valid = np.array([[True, True], [True, False], [True, True]])
+    assert episodes.finish(np.ones((3, 2)), ended, valid) == ([1.0, 3.0], [1, 3])
+    later = np.array([[False, False], [True, True]])
+    assert episodes.finish(np.ones((2, 2)), later, np.array([[False, True], [True, True]])) == ([1.0, 3.0], [1, 3])
+
+
+@pytest.mark.parametrize("field", ["reward", "observation"])
+def test_nan_from_the_environment(field: str) -> None:
+    resolved = with_options(own("Broken", epochs="1"), field=field)
+    trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    weights = trainer.optimiser.values.clone()
+    with pytest.raises(Diverged, match=rf"environment 0 gave a {field} that is not finite, .*nan.*, at step 28"):
+        next(trainer.train())
+    assert torch.equal(weights, trainer.optimiser.values)
+
+
+@pytest.mark.parametrize("poison", ["gradient", "loss"])
+def test_a_non_finite_number_never_reaches_the_optimiser(poison: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = PPOTrainer(own("ConstantReward", epochs="2"), run=0, device="cpu", precision="fp32")
+    training = trainer.train()
+    next(training)
+    batch = trainer._batch()
+    bad = batch._replace(returns=batch.returns.clone())
+    bad.returns[3] = float("inf") if poison == "gradient" else float("nan")
+    weights, state = trainer.optimiser.values.clone(), trainer.optimiser.state_dict()
+    with pytest.raises(Diverged, match=r"not finite in epoch 2, after step 128: losses: policy .*gradient norm .*returns .* inf|nan"):
+        trainer._update(bad, 1e-3, 0.2)
+    assert torch.equal(weights, trainer.optimiser.values)
+    assert np.array_equal(state["moment_1"], trainer.optimiser.state_dict()["moment_1"])
+
+
+def test_same_seed_same_numbers_other_run_others() -> None:
+    resolved = resolve("ppo", {"game": "cartpole", "epochs": "3"})
+    runs = []
+    for run in (0, 0, 1):
+        torch.manual_seed(len(runs))  # global generators play no part
+        np.random.seed(len(runs))
+        trainer = PPOTrainer(resolved, run=run, device="cpu", precision="fp32")
+        runs.append([repr(one) for one in trainer.train()])
+    assert runs[0] == runs[1] != runs[2]
+
+
+def leaves(state: State, path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in state.items():
+        found |= leaves(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
+    return found
+
+
+def test_reseeding_happens_at_checkpoints_and_resumes_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.environments.RESEED_STEPS", 600)
+    resolved = resolve("ppo", {"game": "cartpole", "epochs": "9", "checkpoint_interval": "2"})
+    trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    rows, states, seeded = [], {}, []
+    for one in trainer.train():
+        rows.append(repr(one))
+        states[one.epoch] = trainer.state_dict()
+        seeded.append(trainer.environments.seeded_at)
+    assert seeded == [0, 0, 0, 4, 4, 4, 4, 8, 8]
+    assert len(states[4]["environments"]["actions"]) == 0
+    for epoch in (2, 4, 6, 8):
+        resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+        resumed.load_state_dict(states[epoch])
+        assert [repr(one) for one in resumed.train()] == rows[epoch:]
+    assert RESEED_STEPS == 100_000
+
+
+def test_an_environment_that_cannot_be_replayed_is_seeded_anew(caplog: pytest.LogCaptureFixture) -> None:
+    resolved = own("Forgetful", epochs="3")
+    trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    training = trainer.train()
+    next(training)
+    state = trainer.state_dict()
+    resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    with caplog.at_level(logging.WARNING):
+        resumed.load_state_dict(state)
+    assert "is not a function of its seed and actions" in caplog.text
+    assert resumed.environments.seeded_at == 1
+    assert resumed.episodes.state_dict()["length"].tolist() == [0, 0, 0, 0]
+    assert [one.epoch for one in resumed.train()] == [2, 3]
+
+
+def test_lost_lives_end_episodes_for_the_learner_only() -> None:
+    resolved = resolve("ppo", {"game": "breakout", "num_envs": "2", "rollout_length": "128", "minibatches": "2", "epochs": "1"})
+    environments = TrainingEnvironments(resolved, 0)
+    lost = ended = 0
+    for _ in range(400):
+        answer = environments.step(np.zeros(2, np.int64))
+        assert answer.life_lost is not None
+        assert environments.valid.tolist() == (~(answer.terminated | answer.truncated)).tolist()
+        lost, ended = lost + int(answer.life_lost.sum()), ended + int(answer.terminated.sum())
+    environments.close()
+    assert ended == 0 or lost >= 5 * ended
+    assert resolved.hyperparameters.episodic_life
+
+
+@pytest.mark.parametrize(
+    ("game", "allowed"),
+    [("tests.own_games:Text", "Discrete, or Box"), ("tests.own_games:Missing", "cannot be made"), ("Nothing-v0", "cannot be made")],
+)
+def test_games_that_cannot_be_learnt_are_refused(game: str, allowed: str) -> None:
+    with pytest.raises(BadInput, match=allowed):
+        check_game(resolve("ppo", {"game": game}))
+
+
+def test_evaluation_repeats_itself_and_film_shows_the_same_episode() -> None:
+    resolved = resolve("ppo", {"game": "cartpole", "epochs": "1"})
+    trainer, _ = trained(resolved)
+    policy = load_policy(resolved, trainer.state_dict())
+    episodes = list(evaluate(policy, resolved, 0, 3, False))
+    assert episodes == list(evaluate(policy, resolved, 0, 3, False))
+    assert [one.episode for one in episodes] == [0, 1, 2] and len({one.seed for one in episodes}) == 3
+    assert len(list(film(policy, resolved, 0, 1, False))) == episodes[1].length + 1
+    assert list(evaluate(policy, resolved, 1, 3, False)) != episodes
+    sampled = list(evaluate(policy, resolved, 0, 3, True))
+    assert sampled == list(evaluate(policy, resolved, 0, 3, True))
+
+
+def test_statistics_are_frozen_in_evaluation() -> None:
+    resolved = own("Square", epochs="2", normalise_observations="true", normalise_rewards="true")
+    trainer, _ = trained(resolved)
+    state = trainer.state_dict()
+    policy = load_policy(resolved, state)
+    before = policy.act(np.ones((1, 1), np.float32), sample=False)
+    list(evaluate(policy, resolved, 0, 5, True))
+    assert np.array_equal(before, policy.act(np.ones((1, 1), np.float32), sample=False))
+
+
+def test_games_without_images_are_known_before() -> None:
+    assert renders(own("Picture").game) is None
+    assert "gives no images" in (renders(own("Bandit").game) or "")
+    assert make_environment(own("Picture").game, "rgb_array").render_mode == "rgb_array"
+
+
+def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device("auto") == choose_device("cpu") == "cpu"
+    with pytest.raises(BadInput, match="no usable GPU"):
+        choose_device("cuda")
+    for native in (True, False):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda native=native: native)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+        assert choose_precision("auto", "cpu") == ("bf16" if native else "fp32")
+    assert choose_precision("bf16", "cpu") == "bf16"
+
+
+def test_unknown_algorithms_are_refused() -> None:
+    resolved = own("Bandit")
+    other = Resolved(algorithm="pp0", experiment=resolved.experiment, hyperparameters=resolved.hyperparameters, game=resolved.game)
+    with pytest.raises(BadInput, match="did you mean 'ppo'"):
+        make_trainer(other, run=0, device="cpu", precision="fp32")

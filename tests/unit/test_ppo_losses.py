@@ -1,0 +1,97 @@
+"""Losses against the paper's numbers; every gradient written by hand against autograd's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from agents.actions import Actions, ContinuousActions, DiscreteActions
+from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
+
+
+@pytest.mark.parametrize(("advantage", "ratio", "expected"), [(1, 0.8, 0.8), (1, 1.3, 1.2), (-1, 0.8, -0.8), (-1, 1.3, -1.3)])
+def test_clip(advantage: float, ratio: float, expected: float) -> None:
+    loss, _ = clipped_policy_loss(torch.tensor([math.log(ratio)]), torch.tensor([float(advantage)]), 0.2)
+    assert -float(loss) == pytest.approx(expected, abs=1e-6)
+
+
+def numbers(*shape: int, seed: int = 0, scale: float = 1) -> Tensor:
+    return scale * torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_policy_gradient_is_autograd_s() -> None:
+    log_ratio, advantages = numbers(500, scale=0.3).requires_grad_(), numbers(500, seed=1)
+    loss, gradient = clipped_policy_loss(log_ratio, advantages, 0.2)
+    (expected,) = torch.autograd.grad(loss, log_ratio)
+    assert torch.allclose(gradient, expected, atol=1e-15, rtol=1e-12)
+    assert (expected == 0).any() and (expected != 0).any()
+
+
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_value_gradient_is_autograd_s(clip: float | None) -> None:
+    old, returns = numbers(500), numbers(500, seed=1)
+    values = (old + numbers(500, seed=2, scale=0.3)).requires_grad_()
+    loss, gradient = squared_value_loss(values, returns, old, clip)
+    (expected,) = torch.autograd.grad(loss, values)
+    assert torch.allclose(gradient, expected, atol=1e-15, rtol=1e-12)
+
+
+def test_value_clipping_takes_the_larger_error() -> None:
+    values, returns, old = torch.tensor([1.0]), torch.tensor([1.0]), torch.tensor([0.0])
+    assert float(squared_value_loss(values, returns, old, None)[0]) == 0
+    assert float(squared_value_loss(values, returns, old, 0.2)[0]) == pytest.approx(0.5 * 0.8**2)
+
+
+def discrete() -> tuple[Actions, Tensor, Tensor]:
+    return DiscreteActions(5), numbers(64, 5), torch.arange(64) % 5
+
+
+def continuous() -> tuple[Actions, Tensor, Tensor]:
+    return ContinuousActions(3), torch.cat((numbers(64, 3), numbers(64, 3, seed=1, scale=0.5)), dim=1), numbers(64, 3, seed=2)
+
+
+@pytest.mark.parametrize("kind", [discrete, continuous])
+@pytest.mark.parametrize("by_entropy", [0.0, -0.013])
+def test_distribution_gradients_are_autograd_s(kind, by_entropy: float) -> None:  # type: ignore[no-untyped-def]
+    actions, policy, taken = kind()
+    policy.requires_grad_()
+    weights = numbers(64, seed=3)
+    log_probability, entropy, gradient = actions.evaluate(policy, taken)
+    (expected,) = torch.autograd.grad((weights * log_probability).sum() + by_entropy * entropy.sum(), policy)
+    with torch.no_grad():
+        assert torch.allclose(gradient(weights, by_entropy), expected, atol=1e-14)
+
+
+def test_distributions_agree_with_torch_s() -> None:
+    actions, policy, taken = discrete()
+    reference = torch.distributions.Categorical(logits=policy)
+    log_probability, entropy, _ = actions.evaluate(policy, taken)
+    assert torch.allclose(log_probability, reference.log_prob(taken)) and torch.allclose(entropy, reference.entropy())
+    assert torch.equal(actions.log_probability(policy, taken), log_probability)
+    actions, policy, taken = continuous()
+    normal = torch.distributions.Normal(policy[:, :3], policy[:, 3:].exp())
+    log_probability, entropy, _ = actions.evaluate(policy, taken)
+    assert torch.allclose(log_probability, normal.log_prob(taken).sum(1)) and torch.allclose(entropy, normal.entropy().sum(1))
+
+
+def test_sampled_actions_have_the_policy_s_frequencies() -> None:
+    count, generator = 100_000, torch.Generator().manual_seed(0)
+    probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
+    actions = DiscreteActions(4)
+    chosen = actions.choose(probabilities.log().expand(count, 4), actions.noise((count,), generator))
+    frequencies = torch.bincount(chosen, minlength=4) / count
+    assert torch.allclose(frequencies, probabilities, atol=4 * math.sqrt(0.25 / count))
+    normal = ContinuousActions(1)
+    policy = torch.tensor([[2.0, math.log(0.5)]]).expand(count, 2)
+    drawn = normal.choose(policy, normal.noise((count,), generator))
+    assert float(drawn.mean()) == pytest.approx(2, abs=0.01) and float(drawn.std()) == pytest.approx(0.5, abs=0.01)
+    assert torch.equal(normal.mode(policy)[0], torch.tensor([2.0]))
+
+
+def test_divergence_estimate() -> None:
+    ratio = torch.tensor([1.1, 0.9, 1.05], dtype=torch.float64)
+    assert approximate_divergence(ratio.log()) == pytest.approx(0.00375339, abs=1e-8)
+    assert approximate_divergence(torch.zeros(3)) == 0
