@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.cluster import kubernetes as k
-from tests.cluster.conftest import Images, image, in_pods
+from tests.cluster.conftest import KUBERNETES, Images, image, in_pods
 
-DOCKERFILE = """ARG IMAGE
-FROM ${IMAGE}
-COPY corridor.py /opt/experiment/
-"""
 CORRIDOR = '''"""Ten cells in a row; the reward waits in the last one."""
 
 import gymnasium
@@ -38,7 +35,8 @@ class Corridor(gymnasium.Env):
 def test_an_image_from_ours_with_an_environment_of_its_own(
     images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "Dockerfile").write_text(DOCKERFILE)
+    (dockerfile,) = re.findall(r"^```dockerfile\n(.*?)^```", (KUBERNETES / "README.md").read_text(), re.M | re.S)
+    (tmp_path / "Dockerfile").write_text(dockerfile)
     (tmp_path / "corridor.py").write_text(CORRIDOR)
     (tmp_path / ".dockerignore").write_text("Dockerfile\n")
     own = image(f"corridor:{images.cpu.rsplit(':')[-1]}", "--build-arg", f"IMAGE={images.cpu}", context=tmp_path)
