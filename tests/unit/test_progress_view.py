@@ -126,6 +126,23 @@ def test_waiting_is_said_only_with_an_uncommon_reason(layout: Layout, resolved: 
     assert "run 0  train is waiting: Unschedulable: insufficient nvidia.com/gpu" in show(io.StringIO(), layout, resolved, None, stuck)
 
 
+def test_the_reason_of_a_failure_is_said_at_once_and_only_once(layout: Layout, resolved: Resolved, tmp_path: Path) -> None:
+    log = tmp_path / "pod.log"
+    log.write_text("Traceback …\ntrain of run 0: failed: loss is not finite at step 512\n\n")
+
+    def attempt(whole: str) -> dict[str, Any]:
+        shown = status(train_0=whole)
+        failed = {"name": "wf.runs(0:0).train(0)", "phase": "Failed", "message": "main: Error (exit code 3)", "logFile": str(log)}
+        shown["nodes"]["attempt"] = failed
+        return shown
+
+    retrying, failed = attempt("Running"), attempt("Failed")
+    said = [line.split("  ", 2)[2] for line in show(io.StringIO(), layout, resolved, None, retrying, failed).splitlines()]
+    assert said == ["train attempt 1 failed: loss is not finite at step 512 (main: Error (exit code 3))", "train failed"]
+    table = last_table(show(Terminal(), layout, resolved, None, retrying))
+    assert table[1].startswith("  run 0  ↻ train  ○  ○  ○  ○  loss is not finite at step 512")
+
+
 def test_time_in_a_queue_is_not_time_at_work(layout: Layout, resolved: Resolved) -> None:
     """The node's own times span both; what was seen to run counts."""
     done = status(train_0="Succeeded")
