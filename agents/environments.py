@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,7 +207,10 @@ def _own(name: str) -> Any:
 def _made(game: Game, make: Any) -> Any:
     """Call `make`; whatever a game's own code raises becomes one line that names the game."""
     try:
-        return make()
+        with warnings.catch_warnings():
+            # Where warnings are errors, importing Box2D (SWIG) under them is a segmentation fault.
+            warnings.filterwarnings("ignore", "builtin type [Ss]wig", DeprecationWarning)
+            return make()
     except BadInput:
         raise
     except Exception as error:

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save_file
 from agents.evaluation import evaluate
 from agents.interfaces import State
 from agents.registry import load_policy, make_trainer
+from agents.rendering import film
 from config.games import own_presets
 from config.resolve import Resolved, resolve
 
@@ -65,32 +66,51 @@ def load(folder: Path) -> State:
     return nested(json.loads((folder / "rest.json").read_text()) | load_file(folder / "arrays.safetensors"))
 
 
-def finish(folder: Path, game: str) -> None:
-    """In a new process: continue from the saved state, and print what came out."""
-    trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
-    trainer.load_state_dict(load(folder))
-    rows = [repr(one) for one in trainer.train()]
-    print(json.dumps({"rows": rows, "digest": digest(trainer.state_dict())}))
+def place(folder: Path, game: str) -> Path:
+    return folder / str(GAMES.index(game))
+
+
+def finish(folder: Path) -> None:
+    """In a new process: continue every game from its saved state, and print what came out."""
+    for game in GAMES:
+        trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
+        trainer.load_state_dict(load(place(folder, game)))
+        rows = [repr(one) for one in trainer.train()]
+        trainer.close()
+        print(json.dumps({"game": game, "rows": rows, "digest": digest(trainer.state_dict())}))
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[str], str, list[str], str]]:
+    """Game -> rows after epoch 3 and the final digest, undisturbed and resumed; one new process for all games."""
+    folder = tmp_path_factory.mktemp("states")
+    undisturbed: dict[str, tuple[list[str], str]] = {}
+    for game in GAMES:
+        place(folder, game).mkdir()
+        trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
+        rows = []
+        for one in trainer.train():
+            rows.append(repr(one))
+            if one.epoch == 3:
+                save(place(folder, game), trainer.state_dict())
+                assert set(one.metrics) >= {"policy_loss", "value_loss", "entropy"}
+                assert one.frame == one.step * short(game).game.frames_per_step
+        undisturbed[game] = rows[3:], digest(trainer.state_dict())
+        trainer.close()
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", f"from tests.contract.test_agents_contract import *; finish(Path({str(folder)!r}))"]
+    finished = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=240)
+    assert finished.returncode == 0, finished.stderr
+    answers = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    return {one["game"]: (*undisturbed[one["game"]], one["rows"], one["digest"]) for one in answers}
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_a_training_resumes_exactly_in_a_new_process(game: str, tmp_path: Path) -> None:
-    trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
-    rows = []
-    for one in trainer.train():
-        rows.append(repr(one))
-        if one.epoch == 3:
-            save(tmp_path, trainer.state_dict())
-            assert set(one.metrics) >= {"policy_loss", "value_loss", "entropy"}
-            assert one.frame == one.step * short(game).game.frames_per_step
-    command = [sys.executable, "-c", f"from tests.contract.test_agents_contract import *; finish(Path({str(tmp_path)!r}), {game!r})"]
-    root = Path(__file__).parents[2]
-    finished = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stderr
-    answer = json.loads(finished.stdout.splitlines()[-1])
-    assert answer["rows"] == rows[3:]
-    assert answer["digest"] == digest(trainer.state_dict())
-    trainer.close()
+def test_a_training_resumes_exactly_in_a_new_process(game: str, outcomes: dict[str, tuple[list[str], str, list[str], str]]) -> None:
+    rows, state, resumed_rows, resumed_state = outcomes[game]
+    assert len(rows) == 2
+    assert resumed_rows == rows
+    assert resumed_state == state
 
 
 @pytest.mark.parametrize("game", GAMES)
@@ -99,7 +119,20 @@ def test_a_policy_acts_in_the_environment_s_own_terms(game: str) -> None:
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     policy = load_policy(resolved, trainer.state_dict())
     trainer.close()
-    if resolved.game.kind == "atari":
-        return  # whole episodes of a beginner take minutes; `test_atari_film_and_evaluation_agree` plays a short one
+    if resolved.game.kind == "atari":  # a beginner's whole episodes take minutes: see the next test
+        return
     (episode,) = evaluate(policy, resolved, 0, 1, True)
     assert episode.length > 0 and np.isfinite(episode.return_)
+
+
+def test_atari_film_shows_the_evaluated_episode() -> None:
+    resolved = short("breakout")
+    trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    policy = load_policy(resolved, trainer.state_dict())
+    trainer.close()
+    (episode,) = evaluate(policy, resolved, 0, 1, True)
+    frames = list(film(policy, resolved, 0, 0, True))
+    assert episode.return_ == int(episode.return_) >= 0
+    assert 2 * episode.length - 1 <= len(frames) <= 2 * episode.length + 1
+    assert frames[0].shape == (420, 320, 3) and frames[0].dtype == np.uint8
+    assert len({frame.tobytes() for frame in frames}) > episode.length / 2
