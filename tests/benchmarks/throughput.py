@@ -1,0 +1,160 @@
+"""Environment steps per second of training: ours, Stable-Baselines3's, and what this machine could do at best.
+
+`make benchmark`, or `python -m tests.benchmarks.throughput [--threads 2] [--rounds 3]` with Stable-Baselines3 installed in
+`.venv-benchmark`: `python -m venv .venv-benchmark && .venv-benchmark/bin/python -m pip install 'stable-baselines3[extra]' ale-py`.
+
+All processes stay alive and take turns, one segment each, in every round; a rate is the median over the rounds, so a machine
+that changes its speed changes all of them. Everybody has the same number of torch threads. The serial limit is
+1 / (1/emulator + 1/inference + 1/learning), each in isolation, in the best precision. Machines differ a lot: only ratios count.
+Exits with 1 when a bound is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from config.resolve import resolve
+
+ROOT = Path(__file__).parents[2]
+REFERENCE_PYTHON = ROOT / ".venv-benchmark/bin/python"
+REFERENCE = "Stable-Baselines3"
+PARTS = ("emulator", "inference", "learning")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`numerator` must be at least `least` times `denominator`."""
+
+    game: str
+    numerator: str
+    denominator: str
+    least: float
+
+
+SEGMENTS_S = {"breakout": 8.0, "cartpole": 4.0}
+BOUNDS = (
+    Bound("breakout", "training", REFERENCE, 1.5),
+    Bound("breakout", "training", "serial limit", 0.85),
+    Bound("cartpole", "training", REFERENCE, 3.0),
+)
+
+
+class Worker:
+    """A process that works for a segment when told to."""
+
+    def __init__(self, command: list[str], threads: int, clock: str) -> None:
+        self._clock = clock
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._answer()
+
+    def rate(self, seconds: float) -> float:
+        """Environment steps per second over a segment of at least so many seconds."""
+        assert self._process.stdin is not None
+        print(seconds, file=self._process.stdin, flush=True)
+        answer = self._answer()
+        return float(answer["steps"]) / float(answer["seconds" if self._clock == "wall" else "cpu_seconds"])
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+        raise SystemExit(f"{' '.join(map(str, self._process.args))} ended with exit code {self._process.wait()}")  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Leave nothing running."""
+        self._process.kill()
+        self._process.communicate()
+
+
+def measure(game: str, threads: int, rounds: int, clock: str) -> dict[str, float]:
+    """Name -> environment steps per second, the median over the rounds."""
+    given = {"game": game, "threads": str(threads), "epochs": "1000000"}
+    resolved = resolve("ppo", given)
+    settings = {
+        "given": given, "threads": threads, "kind": resolved.game.kind, "id": resolved.game.id,
+        "sticky_actions": resolved.experiment.sticky_actions, "hyperparameters": asdict(resolved.hyperparameters),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "settings.json"
+        path.write_text(json.dumps(settings))
+        ours = [sys.executable, "-m", "tests.benchmarks.our_worker", str(path)]
+        reference = [str(REFERENCE_PYTHON), str(Path(__file__).with_name("stable_baselines3_worker.py")), str(path)]
+        commands = {"training": [*ours, "training"], REFERENCE: reference} | {part: [*ours, part] for part in PARTS}
+        workers = {name: Worker(command, threads, clock) for name, command in commands.items()}
+        rates: dict[str, list[float]] = {name: [] for name in workers}
+        try:
+            for number in range(1, rounds + 1):
+                for name, worker in workers.items():
+                    rates[name].append(worker.rate(SEGMENTS_S[game] / (4 if name in ("emulator", "inference") else 1)))
+                print(f"{game}, round {number} of {rounds}: " + ", ".join(f"{name} {values[-1]:.0f}" for name, values in rates.items()))
+        finally:
+            for worker in workers.values():
+                worker.end()
+    medians = {name: statistics.median(values) for name, values in rates.items()}
+    return medians | {"serial limit": 1 / sum(1 / medians[part] for part in PARTS)}
+
+
+def facts(threads: int) -> str:
+    """The machine, in one line."""
+    import torch
+
+    from agents.devices import computes_bf16
+
+    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.processor())
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{cpu}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}, bf16 {'yes' if computes_bf16('cpu') else 'no'}; "
+        f"torch {torch.__version__}, {threads} torch threads for everybody; load before {load}"
+    )
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def main() -> int:
+    """Measure, print the table, and say with the exit code whether every bound holds."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--threads", type=int, default=2, help="torch threads of every process (default 2)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of every process (default 3)")
+    parser.add_argument(
+        "--clock", choices=("wall", "cpu"), default="wall", help="cpu: per second of CPU time; for a busy machine, with --threads 1"
+    )
+    parser.add_argument("--game", choices=sorted(SEGMENTS_S), action="append", help="only this one")
+    arguments = parser.parse_args()
+    if not REFERENCE_PYTHON.exists():
+        parser.error(f"{REFERENCE_PYTHON.relative_to(ROOT)} is missing: `make benchmark` installs Stable-Baselines3 there")
+    print(facts(arguments.threads))
+    missed = 0
+    for game in arguments.game or SEGMENTS_S:
+        rates = measure(game, arguments.threads, arguments.rounds, arguments.clock)
+        print(f"\n{game:24}{'steps/s':>10}{'training is':>16}")
+        for name, rate in rates.items():
+            print(f"  {name:22}{rate:10.0f}{rates['training'] / rate:14.2f} x")
+        for bound in (one for one in BOUNDS if one.game == game):
+            ratio = rates[bound.numerator] / rates[bound.denominator]
+            holds = ratio >= bound.least
+            missed += not holds
+            print(f"  {bound.numerator} / {bound.denominator} = {ratio:.2f}, at least {bound.least}: {'holds' if holds else 'MISSED'}")
+        print()
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
