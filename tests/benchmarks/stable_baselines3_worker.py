@@ -17,7 +17,7 @@ def make_model(settings: dict[str, Any]) -> Any:
     import torch
     from stable_baselines3 import PPO
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
-    from stable_baselines3.common.vec_env import VecFrameStack
+    from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
     torch.set_num_threads(settings["threads"])
     hyper = settings["hyperparameters"]
@@ -32,6 +32,9 @@ def make_model(settings: dict[str, Any]) -> Any:
         environments = VecFrameStack(environments, n_stack=4)
     else:
         environments = make_vec_env(settings["id"], hyper["num_envs"], seed=1)
+        observations, rewards = hyper["normalise_observations"], hyper["normalise_rewards"]
+        if observations or rewards:
+            environments = VecNormalize(environments, norm_obs=observations, norm_reward=rewards, gamma=hyper["discount"])
     batch = hyper["num_envs"] * hyper["rollout_length"]
     layers = {} if settings["kind"] == "atari" else {"net_arch": list(hyper["hidden_sizes"])}
     return PPO(
