@@ -131,9 +131,9 @@ class NatureCNN(Network):
     """Mnih et al. 2015: convolutions 32 x 8/4, 64 x 4/2, 64 x 3/1, then 512 units shared by policy and value.
 
     Observations are stored as space-to-depth, uint8 [N, H/4, W/4, 16 C]: 4 x 4 blocks of pixels become channels, so that the
-    first convolution (8 x 8, stride 4, C channels) is exactly a 2 x 2 one of stride 1 over 16 C channels. The processor's
-    vector units are full then (measured, AVX2, one thread: see README, "Speed"). Everything is channels-last, and the pixels'
-    1/255 is folded into the first weights instead of touching every pixel.
+    first convolution (8 x 8, stride 4, C channels) is exactly a 2 x 2 one of stride 1 over 16 C channels. Measured
+    (AVX2, one thread, against plain channels-last): its forward pass 19 ms instead of 26 ms, forward and backward together about
+    equal. Everything is channels-last, and the pixels' 1/255 is folded into the first weights instead of touching every pixel.
     """
 
     def __init__(self, spaces: Interface, log_std_init: float, precision: str, generator: torch.Generator) -> None:
