@@ -39,10 +39,12 @@ def train(context: StepContext) -> dict[str, Any]:
     training = Training(context, checkpoints.load_newest(context.run, context.resolved.identity()))
     training.note(began=False)
     try:
-        return training.run()
+        details = training.run()
     except Exception as error:
         training.failed(error)
         raise
+    checkpoints.prune(context.run, training.step)  # a kill may have come between the last checkpoint and this
+    return details
 
 
 def is_trained(context: StepContext) -> bool:

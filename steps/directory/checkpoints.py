@@ -75,7 +75,7 @@ def pack(*, step: int, state: State, identity: Mapping[str, Any], record: Mappin
 
 
 def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
-    """Make the checkpoint appear, then delete all but the newest two. Raises `ExperimentError` when the disk is full."""
+    """Make the checkpoint appear, then delete all but it and the one before. Raises `ExperimentError` when the disk is full."""
     final = run.checkpoint(step)
     temporary = run.checkpoints / f".{final.name}.{os.getpid()}.tmp"
     manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in packed.items()}}
@@ -92,9 +92,15 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
         sync_directory(run.checkpoints)
     finally:
         remove(temporary)
-    for old in run.checkpoint_steps()[:-KEPT]:
-        remove(run.checkpoint(old))
+    prune(run, step)
     return final
+
+
+def prune(run: RunDirectory, newest: int) -> None:
+    """Keep the checkpoint of step `newest` and the one before it; any newer one is damaged, the loader went back behind it."""
+    kept = [step for step in run.checkpoint_steps() if step <= newest][-KEPT:]
+    for step in set(run.checkpoint_steps()) - set(kept):
+        remove(run.checkpoint(step))
 
 
 def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> Path:

@@ -133,6 +133,7 @@ def test_sigterm_saves_nothing_and_loses_nothing(start: Start, tmp_path: Path, o
         ("mid_save:2:checkpoints", "temporary"),
         ("before_rename:3:checkpoints", "temporary"),
         ("after_rename:3:checkpoints", "three checkpoints"),
+        ("after_rename:14:checkpoints", "three checkpoints"),  # the last one: nothing is left to train
     ],
 )
 def test_killed_at_a_chosen_place(start: Start, tmp_path: Path, oracle: Oracle, fault: str, left: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import pickle
 import resource
 import time
@@ -66,6 +67,15 @@ def test_two_are_kept_and_none_is_none(run: RunDirectory) -> None:
     assert checkpoints.load_newest(run) is None
     save(run, 10, 20, 30)
     assert run.checkpoint_steps() == [20, 30]
+
+
+def test_damaged_newer_ones_never_displace_a_good_one(run: RunDirectory) -> None:
+    save(run, 10, 20, 30)
+    for step in (20, 30):
+        flip(run.checkpoint(step) / TENSORS)
+    shutil.copytree(run.checkpoint(20), run.checkpoint(10))
+    save(run, 15)
+    assert run.checkpoint_steps() == [10, 15]
 
 
 def flip(path: Path) -> None:
