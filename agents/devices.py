@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 from config.errors import BadInput
+
+ROWS_PER_THREAD = 8
+"""Fewer rows are computed as fast by one thread; and torch's other threads, which wait by spinning, then leave the emulator alone."""
+
+
+@contextlib.contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """Compute batches of `rows` with no more of torch's threads than pay off.
+
+    Measured (2 cores, Nature CNN, 8 environments): the network takes 10 % longer, the emulator beside it 20 % less.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(before, rows // ROWS_PER_THREAD)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def choose_device(requested: str) -> str:

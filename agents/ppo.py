@@ -24,6 +24,7 @@ from torch import Tensor
 
 from agents.actions import make_actions
 from agents.advantages import explained_variance, gae
+from agents.devices import threads_for
 from agents.environments import TrainingEnvironments
 from agents.interfaces import Progress, State
 from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
@@ -94,10 +95,11 @@ class PPOTrainer:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
-            collect(
-                self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
-                step=self.step,
-            )  # fmt: skip
+            with threads_for(self.hyper.num_envs):
+                collect(
+                    self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
+                    step=self.step,
+                )  # fmt: skip
             ended = self.rollout.terminated | self.rollout.truncated
             returns, lengths = self.episodes.finish(self.rollout.rewards, ended, self.rollout.valid)
             metrics = self._learn(self._batch(), remaining)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import pickle
 import resource
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path

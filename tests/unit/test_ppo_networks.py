@@ -41,7 +41,7 @@ def plain_nature(network: NatureCNN, channels: int) -> nn.Sequential:
     plain = nn.Sequential(
         nn.Conv2d(channels, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3, 1), nn.ReLU(),
     )  # fmt: skip
-    first = network.weight1.detach().view(32, channels, 4, 4, 2, 2)  # out, c, y, x, block row, block column
+    first = network.weight1.detach().view(32, channels, 2, 2, 4, 4)  # out, c, y, x, block row, block column
     with torch.no_grad():
         plain[0].weight.copy_(first.permute(0, 1, 4, 2, 5, 3).reshape(32, channels, 8, 8))
         plain[2].weight.copy_(network.weight2)
@@ -68,9 +68,9 @@ def test_space_to_depth_is_exactly_the_nature_cnn(channels: int, height: int, wi
 def test_space_to_depth_moves_every_pixel() -> None:
     pixels = torch.arange(2 * 8 * 12).to(torch.uint8).view(1, 2, 8, 12)
     blocks = space_to_depth(pixels)
-    assert blocks.shape == (1, 2, 3, 32)
+    assert blocks.shape == (1, 4, 6, 8)
     for c, y, x in [(0, 0, 0), (1, 5, 7), (0, 7, 11), (1, 2, 4)]:
-        assert blocks[0, y // 4, x // 4, 16 * c + 4 * (y % 4) + x % 4] == pixels[0, c, y, x]
+        assert blocks[0, y // 2, x // 2, 4 * c + 2 * (y % 2) + x % 2] == pixels[0, c, y, x]
 
 
 def test_bf16_is_near_fp32() -> None:
