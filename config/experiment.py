@@ -28,7 +28,10 @@ class Experiment:
     device: str = parameter("auto", choices=("auto", "cpu", "cuda"), help="where training computes; auto: cuda if there is one")
     precision: str = parameter("auto", choices=("auto", "fp32", "bf16"), help="auto: bf16 where the processor computes in it")
     evaluation_episodes: int = parameter(20, low=1, high=10_000, unit="episodes", help="fresh and seeded, for each trained agent")
-    evaluation_policy: str = parameter("greedy", choices=("greedy", "sample"), help="the most probable action, or a sampled one")
+    evaluation_policy: str | None = parameter(
+        None, choices=("greedy", "sample"), optional=True,
+        help="the most probable action, or a sampled one; empty: sample for Atari, greedy elsewhere",
+    )  # fmt: skip
     evaluate_above: float | None = parameter(
         None, optional=True, help="evaluate and film only if the last 100 training episodes return this much on average; empty: always"
     )

@@ -30,15 +30,15 @@ FOLDER = Path(__file__).parent / "algorithms"
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
 LONGEST_TRAINING = 10**11
 """Environment steps; a checkpoint's name has twelve digits."""
-CHECKPOINTS = 64
-"""In a training by default: one interval, the most that is ever done again, is then below 2 %."""
+DONE_AGAIN = 50
+"""At most one of so many epochs is ever done again, by default: those of one interval and the one under way."""
 LONGEST_INTERVAL_STEPS = 250_000
 """Between two checkpoints by default: in long trainings a preemption costs minutes, not hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """An experiment with every parameter decided; `experiment.epochs` is never None here."""
+    """An experiment with every parameter decided; `experiment.epochs` and `.evaluation_policy` are never None here."""
 
     algorithm: str
     experiment: Experiment
@@ -67,12 +67,19 @@ class Resolved:
         """Epochs from one checkpoint to the next."""
         if self.experiment.checkpoint_interval is not None:
             return self.experiment.checkpoint_interval
-        return max(1, min(self.epochs // CHECKPOINTS, LONGEST_INTERVAL_STEPS // self.steps_per_epoch))
+        return max(1, min(self.epochs // DONE_AGAIN - 1, LONGEST_INTERVAL_STEPS // self.steps_per_epoch))
 
     @property
     def min_runs(self) -> int:
         """Usable runs without which the experiment has failed."""
         return self.experiment.runs if self.experiment.min_runs is None else self.experiment.min_runs
+
+    @property
+    def evaluation_policy(self) -> str:
+        """`greedy` or `sample`."""
+        if self.experiment.evaluation_policy is None:
+            raise ValueError("a resolved experiment has its evaluation policy")
+        return self.experiment.evaluation_policy
 
     @property
     def topology(self) -> str:
@@ -117,8 +124,9 @@ class Resolved:
             hyperparameters=_read(algorithm_class(algorithm), "hyperparameters", written["hyperparameters"]),
             game=_read_game(written["game"]),
         )
-        if resolved.experiment.epochs is None:
-            raise BadInput("experiment: epochs is null; written by another program?")
+        for name in ("epochs", "evaluation_policy"):
+            if getattr(resolved.experiment, name) is None:
+                raise BadInput(f"experiment: {name} is null; written by another program?")
         _check(resolved)
         return resolved
 
@@ -140,6 +148,8 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
     hyperparameters = hyperclass(**(preset_values | given_values))
     if experiment.get("epochs") is None:
         experiment["epochs"] = -(-goal_steps // hyperparameters.steps_per_epoch)
+    if experiment.get("evaluation_policy") is None:  # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
+        experiment["evaluation_policy"] = "sample" if game.kind == "atari" else "greedy"
     resolved = Resolved(algorithm=algorithm, experiment=Experiment(**experiment), hyperparameters=hyperparameters, game=game)
     _check(resolved)
     return resolved

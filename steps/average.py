@@ -194,7 +194,7 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
             "score": "mean return over the episodes of a run's final policy",
             "sample": sample,
             "episodes_per_run": experiment.evaluation_episodes,
-            "policy": experiment.evaluation_policy,
+            "policy": resolved.evaluation_policy,
             **described(scores, seed),
         },
         "auc": {

@@ -34,13 +34,13 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     experiment = context.resolved.experiment
     rows: list[dict[str, Cell]] = []
     planned = experiment.evaluation_episodes
-    for one in episodes_of(policy, context.resolved, context.run.index, planned, experiment.evaluation_policy == "sample"):
+    for one in episodes_of(policy, context.resolved, context.run.index, planned, context.resolved.evaluation_policy == "sample"):
         context.check_stop()
         rows.append({"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length})
         if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
             print(f"episode {len(rows)} of {planned}: mean return {_mean(rows):.6g}")
     write_atomically(context.run.evaluation_csv, format_table(EVALUATION_COLUMNS, rows))
-    return {"return_mean": _mean(rows), "episodes": len(rows), "policy": experiment.evaluation_policy, "step": step}
+    return {"return_mean": _mean(rows), "episodes": len(rows), "policy": context.resolved.evaluation_policy, "step": step}
 
 
 def _is_written(context: StepContext) -> bool:

@@ -71,7 +71,7 @@ def _film(context: StepContext, policy: Policy, episode: int) -> dict[str, Any]:
 
     resolved = context.resolved
     rate = frames_per_second(resolved.game)
-    frames = film(policy, resolved, context.run.index, episode, resolved.experiment.evaluation_policy == "sample")
+    frames = film(policy, resolved, context.run.index, episode, resolved.evaluation_policy == "sample")
     path = video_path(context, episode)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / f".{path.stem}.{os.getpid()}.tmp"

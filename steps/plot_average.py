@@ -128,7 +128,7 @@ def _evaluation(context: StepContext) -> Figure | None:
         {index: returns[index] for index, state in states.items() if state == "complete"},
         {index: "below the threshold" if state == "skipped" else state for index, state in states.items() if state != "complete"},
         _aggregate(scores["n"], numbers),
-        policy=context.resolved.experiment.evaluation_policy,
+        policy=context.resolved.evaluation_policy,
         solved=context.resolved.game.solved,
     )
 

@@ -40,7 +40,7 @@ def plot_evaluation(context: StepContext) -> dict[str, Any]:
             returns,
             title=f"Run {context.run.index}: evaluation",
             subtitle=experiment_line(resolved),
-            policy=resolved.experiment.evaluation_policy,
+            policy=resolved.evaluation_policy,
             solved=resolved.game.solved,
         )
         write(figure, context.run.plots / "evaluation")

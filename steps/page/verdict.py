@@ -66,7 +66,7 @@ def headline(facts: Facts) -> Headline:
     if not count:
         return Headline("", "no run evaluated", "", f"no training return reached evaluate_above = {experiment.evaluate_above}")
     kind = "runs above the threshold" if skipped else "runs"
-    episodes = f"{experiment.evaluation_episodes} fresh episodes each, {experiment.evaluation_policy} policy"
+    episodes = f"{experiment.evaluation_episodes} fresh episodes each, {facts.resolved.evaluation_policy} policy"
     note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
     if count == 1:
         return Headline(number(scores["mean"]), "return of the final policy", "n = 1, no interval", note)

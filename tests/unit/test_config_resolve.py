@@ -93,12 +93,18 @@ def test_min_runs_is_all_of_them_unless_given() -> None:
     assert resolve("ppo", {"runs": "5", "min_runs": "3"}).min_runs == 3
 
 
+def test_atari_is_evaluated_with_sampled_actions_unless_given() -> None:
+    assert resolve("ppo", {"game": "cartpole"}).experiment.evaluation_policy == "greedy"
+    assert resolve("ppo", {"game": "breakout"}).experiment.evaluation_policy == "sample"
+    assert resolve("ppo", {"game": "breakout", "evaluation_policy": "greedy"}).experiment.evaluation_policy == "greedy"
+
+
 EXPECTED = {
     "runs": "an integer from 1 to 256",
     "seed": "an integer from 0 to 2147483647",
     "num_envs": "an integer from 1 to 1024",
     "discount": "a number from 0 to 1",
-    "evaluation_policy": "greedy or sample",
+    "evaluation_policy": "greedy or sample, or empty",
     "device": "auto or cpu or cuda",
 }
 
