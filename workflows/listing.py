@@ -49,7 +49,7 @@ def _wrapped(title: str, text: str) -> list[str]:
 def plan(resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where: str, directory: str) -> str:
     """What would run: the place, the size, the tasks, and every resolved parameter with a mark at those given."""
     runs = resolved.experiment.runs
-    once = [*layout.outside, layout.exit_handler]
+    once = [*layout.outside, *layout.at_exit]
     tasks = f"{once[0]}, {runs} x ({', '.join(layout.inside)}), {', '.join(once[1:])}"
     facts = {
         "where": where,

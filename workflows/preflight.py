@@ -57,6 +57,10 @@ def cluster_outdir(outdir: str) -> str:
 def place(outdir: str, storage: Path | None) -> Place:
     """Map the mount to a folder of this machine, `storage/` by default; a plain local path is taken as it is. Raises `BadInput`."""
     check_outdir_text(outdir)
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise BadInput("the folder that this shell is in has been removed; change to another") from None
     path = PurePosixPath(outdir)
     if path.is_relative_to(MOUNT):
         root = Path("storage") if storage is None else storage

@@ -1,7 +1,7 @@
 """What each task of an experiment does, read from a workflow's status: Argo's nodes in, a small table out.
 
-A task in a loop has a node `<workflow>.runs(0:0).train`, its attempts `….train(0)`, `….train(1)`; the exit handler is
-`<workflow>.onExit`. A node that does not exist yet is a task that waits. Source: `reference/argo.md`, sections 3.7 and 9.
+A task in a loop has a node `<workflow>.runs(0:0).train`, its attempts `….train(0)`, `….train(1)`; a task of the exit
+handler is `<workflow>.onExit.report`. A node that does not exist yet is a task that waits. Source: `reference/argo.md`, sections 3.7 and 9.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FINAL_PHASES = ("Succeeded", "Failed", "Error")
 
 @dataclass(frozen=True)
 class Layout:
-    """Names of the tasks: those outside of the runs, in order, those inside of a run, and that of the exit handler."""
+    """Names of the tasks: those outside of the runs, in order, those inside of a run, and those of the exit handler."""
 
     outside: tuple[str, ...]
     inside: tuple[str, ...]
     loop: str
-    exit_handler: str
+    at_exit: tuple[str, ...]
 
     @staticmethod
     def of(manifest: Mapping[str, Any]) -> Layout:
@@ -49,7 +49,7 @@ class Layout:
             outside=tuple(task["name"] for task in whole if task is not loop),
             inside=tuple(task["name"] for task in tasks.get(loop["template"], [])),
             loop=loop["name"],
-            exit_handler=spec.get("onExit", ""),
+            at_exit=tuple(task["name"] for task in tasks.get(spec.get("onExit", ""), [])),
         )
 
 
@@ -70,7 +70,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Experiment:
-    """Every task of an experiment: `runs` by index, then by the task's name; `outside` by name, the exit handler last."""
+    """Every task of an experiment: `runs` by index, then by the task's name; `outside` by name, those of the exit handler last."""
 
     phase: str = "Pending"
     message: str = ""
@@ -104,11 +104,10 @@ def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: i
             run, task, attempt = place
             found.setdefault((run, task), []).append((attempt, node))
     known = {run for run, _ in found if run is not None}
-    outside = (*layout.outside, *((layout.exit_handler,) if layout.exit_handler else ()))
     return Experiment(
         phase=status.get("phase") or "Pending",
         message=status.get("message") or "",
-        outside={task: _task(task, found.get((None, task), [])) for task in outside},
+        outside={task: _task(task, found.get((None, task), [])) for task in (*layout.outside, *layout.at_exit)},
         runs={run: {task: _task(task, found.get((run, task), [])) for task in layout.inside} for run in sorted(known | set(range(runs)))},
     )
 
@@ -121,11 +120,10 @@ def _place(name: str, layout: Layout) -> tuple[int | None, str, int] | None:
     attempt = -1 if match["attempt"] is None else int(match["attempt"])
     if match["item"] is not None and match["inner"] in layout.inside:
         return int(match["item"]), str(match["inner"]), attempt
-    if match["item"] is None and match["inner"] is None:
-        if match["outer"] == "onExit":
-            return None, layout.exit_handler, attempt
-        if match["outer"] in layout.outside:
-            return None, match["outer"], attempt
+    if match["item"] is None and match["inner"] is None and match["outer"] in layout.outside:
+        return None, match["outer"], attempt
+    if match["outer"] == "onExit" and match["inner"] in layout.at_exit:
+        return None, str(match["inner"]), attempt
     return None
 
 

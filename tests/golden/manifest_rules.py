@@ -76,9 +76,10 @@ def every_tag_resolves(manifest: Manifest) -> Iterator[str]:
         template["name"]: {parameter["name"] for parameter in template.get("outputs", {}).get("parameters", [])}
         for template in templates(manifest)
     }
+    at_exit = {task["template"] for dag in dags(manifest) if dag["name"] == spec.get("onExit") for task in dag["dag"]["tasks"]}
     for template in templates(manifest):
         inputs = {f"inputs.parameters.{parameter['name']}" for parameter in template.get("inputs", {}).get("parameters", [])}
-        known = everywhere | inputs | ({"workflow.status"} if template["name"] == spec.get("onExit") else set())
+        known = everywhere | inputs | ({"workflow.status"} if template["name"] in at_exit else set())
         tasks = template.get("dag", {}).get("tasks", [])
         for task in tasks:
             loop = {"item"} if {"withParam", "withItems", "withSequence"} & set(task) else set()
@@ -236,8 +237,11 @@ def cleans_up_after_itself(manifest: Manifest) -> Iterator[str]:
 
 
 def ends_with_a_report(manifest: Manifest) -> Iterator[str]:
+    """By a DAG: after a deadline the controller fails a pending pod whose own node, and not its boundary, is the exit handler."""
     on_exit = manifest["spec"].get("onExit")
-    if on_exit is None or any(task["template"] == on_exit for dag in dags(manifest) for task in dag["dag"]["tasks"]):
+    called = {dag["name"]: [task["template"] for task in dag["dag"]["tasks"]] for dag in dags(manifest)}
+    reports = called.pop(on_exit, [])
+    if not reports or any(name in reports or name == on_exit for names in called.values() for name in names):
         yield f"exit handler {on_exit}"
 
 

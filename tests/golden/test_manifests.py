@@ -130,6 +130,10 @@ def spec_without(name: str) -> Callable[[Manifest], None]:
     return lambda manifest: manifest["spec"].pop(name) and None
 
 
+def spec_with(**values: Any) -> Callable[[Manifest], None]:
+    return lambda manifest: manifest["spec"].update(values)
+
+
 def set_in_leaf(name: str, *path: str, value: Any) -> Callable[[Manifest], None]:
     def change(manifest: Manifest) -> None:
         section = leaf(manifest, name)
@@ -222,7 +226,7 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
         lambda manifest: leaf(manifest, "train")["outputs"]["parameters"][0]["valueFrom"].update(path="/evaluate"),
     ],
     "cleans_up_after_itself": [spec_without("podGC"), spec_without("ttlStrategy"), spec_without("podSpecPatch")],
-    "ends_with_a_report": [spec_without("onExit"), lambda manifest: manifest["spec"].update(onExit="average")],
+    "ends_with_a_report": [spec_without("onExit"), spec_with(onExit="average"), spec_with(onExit="report")],
     "names_fit": [
         lambda manifest: manifest["metadata"].update(generateName="p" * 60),
         lambda manifest: manifest["metadata"].update(namespace="argo"),
@@ -252,11 +256,11 @@ def test_the_figure(ppo: Manifest) -> None:
     assert edges == {
         "prepare": "", "runs": "prepare.Succeeded", "average": "(runs.Succeeded || runs.Failed || runs.Errored)",
         "plot-average": "average.Succeeded", "train": "", "evaluate": "train.Succeeded", "play": "train.Succeeded",
-        "plot-training": "train.Succeeded", "plot-evaluation": "evaluate.Succeeded",
+        "plot-training": "train.Succeeded", "plot-evaluation": "evaluate.Succeeded", "report": "",
     }  # fmt: skip
     conditional = {one["name"] for dag in dags(ppo) for one in dag["dag"]["tasks"] if "when" in one}
     assert conditional == {"evaluate", "play"}
-    assert (ppo["spec"]["entrypoint"], ppo["spec"]["onExit"]) == ("experiment", "report")
+    assert (ppo["spec"]["entrypoint"], ppo["spec"]["onExit"]) == ("experiment", "finish")
 
 
 def test_parameters_are_those_of_config(ppo: Manifest) -> None:

@@ -242,6 +242,29 @@ def test_the_directory_is_released_whatever_the_verdict(states, tmp_path, monkey
     assert present.released
 
 
+def test_a_report_that_is_tried_again_finds_its_directory_owned(tmp_path, monkeypatch):
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    own(directory, "uid-1")
+    monkeypatch.setenv("EXPERIMENT_OWNER", "uid-1")
+    with monkeypatch.context() as broken:
+        broken.setattr(report, "write_if_changed", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        assert report.main([f"--outdir={tmp_path}"]) == 1
+    assert not owner.read_owner(directory.owner_json).released
+    assert report.main([f"--outdir={tmp_path}"]) == 5
+    assert owner.read_owner(directory.owner_json).released
+
+
+def test_a_killed_step_is_not_waited_for_after_a_workflow_that_succeeded(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    synthetic.finish(directory, draw=False)
+    synthetic.status(directory.run(0).status / "play.json", state="running", process="another-machine:1:1")
+    began = time.monotonic()
+    code, page = run_report(directory, "Succeeded")
+    assert time.monotonic() - began < 20
+    assert code == 5
+    assert "play" in text_of(page)
+
+
 def test_a_displaced_workflow_writes_no_page(tmp_path, monkeypatch):
     directory = synthetic.experiment(tmp_path, ("complete",))
     own(directory, "uid-1")

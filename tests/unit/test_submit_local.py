@@ -74,3 +74,11 @@ def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
     *_, stopped, last = out.splitlines()
     assert stopped.startswith("stopped: run 0 train") and stopped.endswith("submit the same again to go on")
     assert last == "Report: y/report.html" and (tmp_path / last.removeprefix("Report: ")).is_file()
+
+
+def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f'rmdir "{gone}" && exec {sys.executable} -m workflows.submit ppo --local -p game=cartpole -p outdir=results/x'
+    ended = subprocess.run(["bash", "-c", command], cwd=gone, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "refused: the folder that this shell is in has been removed; change to another\n")

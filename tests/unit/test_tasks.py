@@ -28,7 +28,7 @@ def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) 
 
 
 def test_layout_is_that_of_the_manifest(layout: Layout) -> None:
-    assert layout.outside == ("prepare", "average", "plot-average") and layout.exit_handler == "report" and layout.loop == "runs"
+    assert layout.outside == ("prepare", "average", "plot-average") and layout.at_exit == ("report",) and layout.loop == "runs"
     assert layout.inside == ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 
 
@@ -83,8 +83,8 @@ def test_failures_are_named_with_their_run(layout: Layout) -> None:
         layout,
         node("wf.runs(2:2).train", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
         node("wf.runs(2:2).train(0)", "Pod", "Failed", message="main: Error (exit code 3)"),
-        node("wf.onExit", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
-        node("wf.onExit(0)", "Pod", "Failed", message="main: Error (exit code 5)"),
+        node("wf.onExit.report", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
+        node("wf.onExit.report(0)", "Pod", "Failed", message="main: Error (exit code 5)"),
         phase="Failed",
     )
     assert [(run, task.name, task.message) for run, task in tasks.having("failed")] == [

@@ -138,8 +138,13 @@ def command(container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str
 
 
 def folder(container: Mapping[str, Any], mounts: Mounts) -> Path:
-    """Where the process starts: `workingDir`, else where the caller is."""
-    return Path(mounts.local(container["workingDir"])) if container.get("workingDir") else Path.cwd()
+    """Where the process starts: `workingDir`, else where the caller is; raises `PodError` if that folder was removed."""
+    if container.get("workingDir"):
+        return Path(mounts.local(container["workingDir"]))
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise PodError("the folder that the workflow was started from has been removed") from None
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
