@@ -35,7 +35,7 @@ RESEED_STEPS = 100_000
 
 @dataclass(slots=True)
 class Transition:
-    """What the environments answered to one action each; everything [N], observation [N, ...].
+    """What n environments answered to one action each; everything [n], observation [n, ...].
 
     life_lost: a training trick's end of an episode (Atari's `episodic_life`), no end of the game.
     """
@@ -55,36 +55,62 @@ class TrainingEnvironments:
     undisturbed runs too, `reseed` starts over; the episodes in flight then count as truncated.
 
     observation [N, ...], valid [N]: where the next step starts, and whether its row is one to learn from.
+    groups: the environments that step together. Atari's step on threads of their own: where torch has more than one, too, one
+    half is emulated while the network looks at the other.
     """
 
     def __init__(self, resolved: Resolved, run: int) -> None:
         self._resolved, self._run = resolved, run
         self.count = resolved.hyperparameters.num_envs
+        halves = resolved.game.kind == "atari" and resolved.experiment.threads > 1 and self.count > 1
+        middle = -(-self.count // 2)
+        self.groups = (slice(0, middle), slice(middle, self.count)) if halves else (slice(0, self.count),)
         self._episodic_life = resolved.game.kind == "atari" and resolved.hyperparameters.episodic_life
-        self._environments: VectorEnv[Any, Any, Any] | None = None
+        self._made = list[VectorEnv[Any, Any, Any]]()
+        self._sent: list[np.ndarray | None] = [None] * len(self.groups)
         self.reseed(0)
-        self.interface = interface(resolved.game.name, self._made.single_observation_space, self._made.single_action_space)
+        self.interface = interface(resolved.game.name, self._made[0].single_observation_space, self._made[0].single_action_space)
 
     def reseed(self, epoch: int) -> None:
         """Make the environments anew and reset them with seeds that belong to this epoch."""
         self.close()
-        self._environments = make_environments(self._resolved, self.count)
         seeds = seed_sequence(self._resolved.experiment.seed, self._run, "environments", epoch).generate_state(self.count)
-        self.observation, info = reset(self._environments, (seeds >> 1).astype(np.int64))
+        self._made = [make_environments(self._resolved, rows.stop - rows.start) for rows in self.groups]
+        resets = [reset(made, (seeds[rows] >> 1).astype(np.int64)) for made, rows in zip(self._made, self.groups, strict=True)]
+        self.observation = np.concatenate([observation for observation, _ in resets])
         self.valid = np.ones(self.count, np.bool_)
-        self._lives = info["lives"].copy() if self._episodic_life else None
+        self._lives = np.concatenate([info["lives"] for _, info in resets]) if self._episodic_life else None
         self.seeded_at, self.actions = epoch, list[np.ndarray]()
 
-    def step(self, actions: np.ndarray) -> Transition:
-        """One step of every environment; actions [N] or [N, A] in the policy's own units."""
+    def send(self, group: int, actions: np.ndarray) -> None:
+        """Start one step of a group; actions [n] or [n, A] in the policy's own units."""
+        made: Any = self._made[group]
         taken = self.interface.environment_actions(actions)
-        self.observation, reward, terminated, truncated, info = self._made.step(taken)
-        self.valid = ~(terminated | truncated)
+        if len(self.groups) > 1:
+            made.send(taken)
+        else:
+            self._sent[group] = taken
+
+    def receive(self, group: int) -> Transition:
+        """The answer to what was sent, [n]; raises `ExperimentError` after `close`."""
+        if not self._made:
+            raise ExperimentError("the environments are closed")
+        made: Any = self._made[group]
+        rows, taken = self.groups[group], self._sent[group]
+        observation, reward, terminated, truncated, info = made.recv() if taken is None else made.step(taken)
+        self.observation[rows] = observation
+        self.valid[rows] = ~(terminated | truncated)
         life_lost = None
         if self._lives is not None:
-            life_lost = info["lives"] < self._lives
-            self._lives = info["lives"].copy()
-        return Transition(self.observation, reward, terminated, truncated, life_lost)
+            life_lost = info["lives"] < self._lives[rows]
+            self._lives[rows] = info["lives"]
+        return Transition(observation, reward, terminated, truncated, life_lost)
+
+    def step(self, actions: np.ndarray) -> list[Transition]:
+        """One step of all groups; actions [N] or [N, A]."""
+        for group, rows in enumerate(self.groups):
+            self.send(group, actions[rows])
+        return [self.receive(group) for group in range(len(self.groups))]
 
     def remember(self, actions: np.ndarray) -> None:
         """Log a rollout's actions, [T, N] or [T, N, A], in as few bytes as they need."""
@@ -118,15 +144,9 @@ class TrainingEnvironments:
 
     def close(self) -> None:
         """Release the environments."""
-        if self._environments is not None:
-            self._environments.close()
-            self._environments = None
-
-    @property
-    def _made(self) -> VectorEnv[Any, Any, Any]:
-        if self._environments is None:
-            raise ExperimentError("the environments are closed")
-        return self._environments
+        for made in self._made:
+            made.close()
+        self._made = []
 
 
 def make_environments(resolved: Resolved, count: int) -> VectorEnv[Any, Any, Any]:

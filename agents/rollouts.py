@@ -68,26 +68,29 @@ def collect(
     *,
     step: int,
 ) -> None:
-    """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from environment step `step`."""
+    """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from environment step `step`.
+
+    While one group of environments is looked at, the other ones step.
+    """
     length, device = len(rollout.rewards), rollout.values.device
-    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device).unbind()
-    encoded, policies, values, taken = (column.unbind() for column in (rollout.encoded, rollout.policy, rollout.values, rollout.actions))
+    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device)
+    columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, noise)
+    views = [[column[:, rows].unbind() for column in columns] for rows in environments.groups]
     for t in range(length):
-        encoded[t].copy_(_encoded(rollout, environments, network, normaliser, t))
-        policy, value = network(encoded[t])
-        action = actions.choose(policy, noise[t])
-        policies[t].copy_(policy)
-        values[t].copy_(value)
-        taken[t].copy_(action)
-        rollout.valid[t] = environments.valid
-        answer = environments.step(action.numpy(force=True))
-        rollout.rewards[t], rollout.terminated[t], rollout.truncated[t] = answer.reward, answer.terminated, answer.truncated
-        if answer.life_lost is not None:
-            rollout.life_lost[t] = answer.life_lost
-        if answer.observation.dtype.kind == "f" and not np.isfinite(answer.observation).all():
-            raise _not_finite("observation", answer.observation, step + int(rollout.valid[: t + 1].sum()))
-    encoded[length].copy_(_encoded(rollout, environments, network, normaliser, length))
-    values[length].copy_(network(encoded[length])[1])
+        for group, (encoded, policies, values, taken, noises) in enumerate(views):
+            if t > 0:
+                _receive(rollout, environments, group, t - 1, step)
+            encoded[t].copy_(_encoded(rollout, environments, network, normaliser, group, t))
+            policy, value = network(encoded[t])
+            action = actions.choose(policy, noises[t])
+            policies[t].copy_(policy)
+            values[t].copy_(value)
+            taken[t].copy_(action)
+            environments.send(group, action.numpy(force=True))
+    for group, (encoded, _, values, _, _) in enumerate(views):
+        _receive(rollout, environments, group, length - 1, step)
+        encoded[length].copy_(_encoded(rollout, environments, network, normaliser, group, length))
+        values[length].copy_(network(encoded[length])[1])
     environments.remember(rollout.actions.numpy(force=True))
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
@@ -95,14 +98,27 @@ def collect(
         raise _not_finite("reward", rollout.rewards[first], step + int(rollout.valid[: first + 1].sum()))
 
 
+def _receive(rollout: Rollout, environments: TrainingEnvironments, group: int, t: int, step: int) -> None:
+    """The answers of one group to the actions of row t."""
+    rows = environments.groups[group]
+    rollout.valid[t, rows] = environments.valid[rows]
+    answer = environments.receive(group)
+    rollout.rewards[t, rows], rollout.terminated[t, rows], rollout.truncated[t, rows] = answer.reward, answer.terminated, answer.truncated
+    if answer.life_lost is not None:
+        rollout.life_lost[t, rows] = answer.life_lost
+    if answer.observation.dtype.kind == "f" and not np.isfinite(answer.observation).all():
+        raise _not_finite("observation", answer.observation, step + int(rollout.valid[: t + 1].sum()))
+
+
 def _encoded(
-    rollout: Rollout, environments: TrainingEnvironments, network: Network, normaliser: ObservationNormaliser | None, t: int
+    rollout: Rollout, environments: TrainingEnvironments, network: Network, normaliser: ObservationNormaliser | None, group: int, t: int
 ) -> Tensor:
     """The observation of row t, normalised and encoded, on the CPU."""
-    observation = environments.observation
+    rows = environments.groups[group]
+    observation = environments.observation[rows]
     if normaliser is not None:
         if rollout.observations is not None and t < len(rollout.observations):
-            rollout.observations[t] = observation
+            rollout.observations[t, rows] = observation
         observation = normaliser(observation)
     return network.encode(torch.from_numpy(observation))
 

@@ -185,12 +185,42 @@ def test_an_environment_that_cannot_be_replayed_is_seeded_anew(caplog: pytest.Lo
     assert [one.epoch for one in resumed.train()] == [2, 3]
 
 
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_atari_resumes_exactly(threads: str) -> None:
+    given = {"game": "pong", "num_envs": "2", "rollout_length": "16", "minibatches": "1", "update_epochs": "1", "epochs": "4"}
+    resolved = resolve("ppo", given | {"threads": threads})
+    trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    rows, states = list[str](), list[State]()
+    for one in trainer.train():
+        rows.append(repr(one))
+        states.append(trainer.state_dict())
+    resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    resumed.load_state_dict(states[1])
+    assert [repr(one) for one in resumed.train()] == rows[2:]
+    assert np.array_equal(resumed.state_dict()["environments"]["observation"], states[3]["environments"]["observation"])
+
+
+def test_halves_that_take_turns_are_the_same_environments() -> None:
+    given = {"game": "breakout", "num_envs": "3", "rollout_length": "8", "minibatches": "2", "epochs": "1"}
+    together, halves = (TrainingEnvironments(resolve("ppo", given | {"threads": threads}), 0) for threads in ("1", "2"))
+    assert (together.groups, halves.groups) == ((slice(0, 3),), (slice(0, 2), slice(2, 3)))
+    generator = np.random.default_rng(0)
+    for _ in range(60):
+        actions = generator.integers(0, 4, 3)
+        [whole], parts = together.step(actions), halves.step(actions)
+        assert np.array_equal(together.observation, halves.observation)
+        assert np.array_equal(whole.reward, np.concatenate([part.reward for part in parts]))
+        assert np.array_equal(whole.life_lost, np.concatenate([part.life_lost for part in parts]))
+    together.close()
+    halves.close()
+
+
 def test_lost_lives_end_episodes_for_the_learner_only() -> None:
     resolved = resolve("ppo", {"game": "breakout", "num_envs": "2", "rollout_length": "128", "minibatches": "2", "epochs": "1"})
     environments = TrainingEnvironments(resolved, 0)
     lost = ended = 0
     for _ in range(400):
-        answer = environments.step(np.zeros(2, np.int64))
+        [answer] = environments.step(np.zeros(2, np.int64))
         assert answer.life_lost is not None
         assert environments.valid.tolist() == (~(answer.terminated | answer.truncated)).tolist()
         lost, ended = lost + int(answer.life_lost.sum()), ended + int(answer.terminated.sum())
