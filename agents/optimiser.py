@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from agents.interfaces import State
 
@@ -15,8 +14,9 @@ DECAY_1, DECAY_2 = 0.9, 0.999
 class FlatAdam:
     """Adam (Kingma & Ba 2015, arXiv:1412.6980, algorithm 1) on a module whose parameters become views into one vector.
 
-    values, gradients: float32 [P]. Strides are kept, so that channels-last weights stay channels-last. On CartPole's network
-    `torch.optim.Adam(fused=True)` took 79 µs for a step, these six calls about 40; on the Nature CNN both are 1 % of an update.
+    values, gradients: float32 [P]. Strides are kept, so that channels-last weights stay channels-last. One call of torch's fused
+    kernel: measured on CartPole's network 33 µs, seven calls of arithmetic 40, `torch.optim.Adam(fused=True)` 79; on the Nature
+    CNN 1.1 ms, the arithmetic 5.5.
     """
 
     def __init__(self, module: nn.Module, *, epsilon: float) -> None:
@@ -24,7 +24,7 @@ class FlatAdam:
         size, device = sum(one.numel() for one in parameters), parameters[0].device
         self.values, self.gradients = torch.empty(size, device=device), torch.zeros(size, device=device)
         self._moment_1, self._moment_2 = torch.zeros(size, device=device), torch.zeros(size, device=device)
-        self._updates, self._epsilon = 0, epsilon
+        self._updates, self._epsilon = torch.zeros((), device=device), epsilon
         offset = 0
         for one in parameters:
             value, gradient = (_view(vector, offset, one) for vector in (self.values, self.gradients))
@@ -46,20 +46,20 @@ class FlatAdam:
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
         """One update of all parameters."""
-        self._updates += 1
-        self._moment_1.lerp_(self.gradients, 1 - DECAY_1)
-        self._moment_2.mul_(DECAY_2).addcmul_(self.gradients, self.gradients, value=1 - DECAY_2)
-        deviation = self._moment_2.sqrt().div_(math.sqrt(1 - DECAY_2**self._updates)).add_(self._epsilon)
-        self.values.addcdiv_(self._moment_1, deviation, value=-learning_rate / (1 - DECAY_1**self._updates))
+        adam(
+            [self.values], [self.gradients], [self._moment_1], [self._moment_2], [], [self._updates],
+            foreach=False, fused=True, capturable=False, differentiable=False, amsgrad=False, maximize=False, weight_decay=0.0,
+            beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, eps=self._epsilon,
+        )  # fmt: skip
 
     def state_dict(self) -> State:
         """First and second moments [P] and the number of updates."""
         moments = {"moment_1": self._moment_1.cpu().numpy().copy(), "moment_2": self._moment_2.cpu().numpy().copy()}
-        return {**moments, "updates": self._updates}
+        return {**moments, "updates": int(self._updates)}
 
     def load_state_dict(self, state: State) -> None:
         """What `state_dict` gave."""
-        self._updates = int(state["updates"])
+        self._updates.fill_(state["updates"])
         for moment, name in ((self._moment_1, "moment_1"), (self._moment_2, "moment_2")):
             moment.copy_(torch.from_numpy(state[name].copy()))
 
