@@ -24,6 +24,7 @@ from steps.figures.style import (
     panels,
     small_multiple,
     steps_axis,
+    steps_caption,
     visible,
 )
 from steps.statistics.curves import Curve, hold, trailing_mean
@@ -182,11 +183,13 @@ def losses(heading: Heading, runs: Mapping[int, Columns], *, frames_per_step: in
     """What the learners measured about themselves: a panel each, every run thin; None when they measured nothing."""
 
     def finish(axes: Axes, label: str) -> None:
-        steps_axis(axes, frames_per_step, ticks=3)
+        steps_axis(axes, frames_per_step, narrow=True)
         small_multiple(axes, label)
 
     names = list(dict.fromkeys(name for columns in runs.values() for name in metric_names(columns)))
-    return _thin_runs(heading, runs, {name: (name.replace("_", " "), 1.0) for name in names}, "step", finish)
+    return _thin_runs(
+        heading, runs, {name: (name.replace("_", " "), 1.0) for name in names}, "step", finish, steps_caption(frames_per_step)
+    )
 
 
 def resources(heading: Heading, runs: Mapping[int, Columns]) -> Figure | None:
@@ -204,6 +207,7 @@ def _thin_runs(
     quantities: Mapping[str, tuple[str, float]],
     against: str,
     finish: Callable[[Axes, str], None],
+    remark: str = "",
 ) -> Figure | None:
     if not quantities:
         return None
@@ -219,5 +223,5 @@ def _thin_runs(
     if few:
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper right", ncols=len(runs), handlelength=1.2, columnspacing=1.0)
-    arrange(figure, f"{heading.sample}; every run by itself, nothing averaged or smoothed.")
+    arrange(figure, f"{heading.sample}; every run by itself, nothing averaged or smoothed.{remark}")
     return figure

@@ -22,6 +22,7 @@ from steps.figures.style import (
     panels,
     small_multiple,
     steps_axis,
+    steps_caption,
     visible,
 )
 from steps.statistics.curves import trailing_mean
@@ -96,9 +97,11 @@ def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int)
         window = window_of(len(values))
         axes.plot(*visible(steps, values), color=BLUE, alpha=0.3, linewidth=0.8)
         axes.plot(*visible(steps, trailing_mean(values, window)), color=BLUE, linewidth=1.4)
-        steps_axis(axes, frames_per_step, ticks=3)
+        steps_axis(axes, frames_per_step, narrow=True)
         small_multiple(axes, name.replace("_", " "))
-    arrange(figure, f"One run; every row of train.csv. {smoothing_caption(window_of(len(columns['step'])))}")
+    arrange(
+        figure, f"One run; every row of train.csv.{steps_caption(frames_per_step)} {smoothing_caption(window_of(len(columns['step'])))}"
+    )
     return figure
 
 

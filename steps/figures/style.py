@@ -125,14 +125,26 @@ def arrange(figure: Figure, *caption: str) -> None:
     figure.text(0.012, 0.07 / height, "\n".join(lines), size=7.5, color=GREY, va="bottom", linespacing=1.4)
     columns = columns_of(len(figure.axes))
     top_in, bottom_in = (0.62 if columns == 1 else 0.85), 0.62 + 0.155 * len(lines)
-    figure.subplots_adjust(left=LEFT[columns], right=0.985, top=1 - top_in / height, bottom=bottom_in / height, hspace=0.5, wspace=0.3)
+    figure.subplots_adjust(
+        left=LEFT[columns],
+        right=0.985 if columns == 1 else 0.965,
+        top=1 - top_in / height,
+        bottom=bottom_in / height,
+        hspace=0.5,
+        wspace=0.3,
+    )
 
 
-def steps_axis(axes: Axes, frames_per_step: int, *, ticks: int = 7) -> None:
-    """Label the x axis with environment steps, and say what a step is where it is more than a frame."""
-    axes.set_xlabel("environment steps" + (f" (of {frames_per_step} frames each)" if frames_per_step > 1 else ""))
-    axes.xaxis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 2.5, 5, 10]))
+def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> None:
+    """Label the x axis with environment steps, and say what a step is where it is more than a frame; a narrow panel's caption does."""
+    axes.set_xlabel("environment steps" + (f" (of {frames_per_step} frames each)" if frames_per_step > 1 and not narrow else ""))
+    axes.xaxis.set_major_locator(MaxNLocator(3 if narrow else 7, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+
+
+def steps_caption(frames_per_step: int) -> str:
+    """One sentence for the caption of narrow panels, or nothing."""
+    return f" A step is {frames_per_step} frames." if frames_per_step > 1 else ""
 
 
 def legend(axes: Axes, values: Floats) -> None:
