@@ -139,6 +139,8 @@ def watched_pods(name: str) -> Iterator[dict[str, PodTimes]]:
         watch.terminate()
         watch.wait(10)
         reader.join(10)
+        if watch.stdout is not None:
+            watch.stdout.close()
 
 
 def _read_pods(lines: Any, seen: dict[str, PodTimes]) -> None:
