@@ -30,7 +30,7 @@ def test_submits_follows_and_ends_as_the_workflow_ended(images: Images, restrict
     followed = submit(token, "ppo", "--name", "t-server", *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
     assert k.phase("t-server") == "Succeeded"
     assert "train" in followed.stdout
-    followed_again = submit(token, "ppo", "--follow", "t-server")
+    followed_again = submit(token, "--follow", "t-server")
     assert "Succeeded" in followed_again.stdout or "succeeded" in followed_again.stdout
 
 
