@@ -11,6 +11,7 @@ TAG ?= $(shell git describe --always --dirty 2>/dev/null)
 BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
 IMAGE = $(if $(REGISTRY),$(REGISTRY)/)rl:$(TAG)
 CLUSTER ?= ../shared/cluster
+CLUSTER_TESTS ?= tests/cluster
 MANIFESTS := workflows/manifests
 
 .PHONY: help run test test-long test-cluster lint manifests images benchmark learning clean
@@ -56,9 +57,9 @@ images: ## build both images with docker, podman or buildah (BUILDER), and push 
 		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $(IMAGE)-$$target;) \
 	done; echo "submit with: -p gpu_image=$(IMAGE)-gpu -p cpu_image=$(IMAGE)-cpu"
 
-test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one)
-	@$(CLUSTER)/up >/dev/null || { echo 'test-cluster: no cluster here; its tests are skipped'; $(BIN)/python -m pytest tests/cluster -m cluster; exit 0; }; \
-	eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER); $(BIN)/python -m pytest tests/cluster -m cluster --durations=0; ended=$$?; $(CLUSTER)/down; exit $$ended
+test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one; CLUSTER_TESTS)
+	@$(CLUSTER)/up >/dev/null || { echo 'test-cluster: no cluster here; its tests are skipped'; $(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster -rs; exit 0; }; \
+	eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER); $(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $(CLUSTER)/down; exit $$ended
 
 learning: $(INSTALLED) ## three runs of every benchmark game with its preset, held against the returns to reach (GAMES: only these)
 	$(BIN)/python -m tests.benchmarks.learning $(GAMES)
