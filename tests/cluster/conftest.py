@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,10 @@ class Images(NamedTuple):
     @property
     def parameters(self) -> list[str]:
         return ["-p", f"gpu_image={self.gpu}", "-p", f"cpu_image={self.cpu}"]
+
+
+# What a shell starts in the background ignores SIGINT, and so would every program that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,7 +50,8 @@ def shell(script: str, tag: str = "", *, timeout_s: float = 900, **environment: 
 
 
 def _person() -> dict[str, str]:
-    without_server = {key: value for key, value in os.environ.items() if not key.startswith("ARGO_")}
+    """A person's shell knows of no Argo Server, and is not itself started by make."""
+    without_server = {key: value for key, value in os.environ.items() if not key.startswith(("ARGO_", "MAKE", "MFLAGS"))}
     return without_server | {"PATH": f"{k.ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
 
 
