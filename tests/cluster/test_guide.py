@@ -115,7 +115,7 @@ def _look_through(forward: str) -> None:
             assert b"<html" in page.read(500)
     finally:
         forwarding.terminate()
-        forwarding.wait(10)
+        forwarding.communicate(timeout=10)
 
 
 def test_several_users(namespace: str) -> None:
