@@ -8,9 +8,11 @@ and returns reward 0 and the reset observation. That row is a dummy: nothing may
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +69,7 @@ class TrainingEnvironments:
         self.groups = (slice(0, middle), slice(middle, self.count)) if halves else (slice(0, self.count),)
         self._episodic_life = resolved.game.kind == "atari" and resolved.hyperparameters.episodic_life
         self._made = list[VectorEnv[Any, Any, Any]]()
-        self._sent: list[np.ndarray | None] = [None] * len(self.groups)
+        self._answers = dict[int, Callable[[], Any]]()
         self.reseed(0)
         self.interface = interface(resolved.game.name, self._made[0].single_observation_space, self._made[0].single_action_space)
 
@@ -83,21 +85,21 @@ class TrainingEnvironments:
         self.seeded_at, self.actions = epoch, list[np.ndarray]()
 
     def send(self, group: int, actions: np.ndarray) -> None:
-        """Start one step of a group; actions [n] or [n, A] in the policy's own units."""
+        """Start one step of a group; actions [n] or [n, A] in the policy's own units. Raises `ExperimentError` after `close`."""
+        if not self._made:
+            raise ExperimentError("the environments are closed")
         made: Any = self._made[group]
         taken = self.interface.environment_actions(actions)
         if len(self.groups) > 1:
             made.send(taken)
+            self._answers[group] = made.recv
         else:
-            self._sent[group] = taken
+            self._answers[group] = functools.partial(made.step, taken)
 
     def receive(self, group: int) -> Transition:
-        """The answer to what was sent, [n]; raises `ExperimentError` after `close`."""
-        if not self._made:
-            raise ExperimentError("the environments are closed")
-        made: Any = self._made[group]
-        rows, taken = self.groups[group], self._sent[group]
-        observation, reward, terminated, truncated, info = made.recv() if taken is None else made.step(taken)
+        """The answer to what was sent, [n]."""
+        rows = self.groups[group]
+        observation, reward, terminated, truncated, info = self._answers[group]()
         self.observation[rows] = observation
         self.valid[rows] = ~(terminated | truncated)
         life_lost = None

@@ -95,7 +95,7 @@ class PPOTrainer:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
-            with threads_for(self.hyper.num_envs):
+            with threads_for(self.environments.groups[0].stop):
                 collect(
                     self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
                     step=self.step,

@@ -31,7 +31,7 @@ ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
 LONGEST_TRAINING = 10**11
 """Environment steps; a checkpoint's name has twelve digits."""
 DONE_AGAIN = 50
-"""At most one of so many epochs is ever done again, by default: those of one interval and the one under way."""
+"""At most one of so many epochs is done again, by default and if there are twice as many: one interval and the one under way."""
 LONGEST_INTERVAL_STEPS = 250_000
 """Between two checkpoints by default: in long trainings a preemption costs minutes, not hours."""
 

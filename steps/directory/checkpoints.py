@@ -98,8 +98,9 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
 
 def prune(run: RunDirectory, newest: int) -> None:
     """Keep the checkpoint of step `newest` and the one before it; any newer one is damaged, the loader went back behind it."""
-    kept = [step for step in run.checkpoint_steps() if step <= newest][-KEPT:]
-    for step in set(run.checkpoint_steps()) - set(kept):
+    present = run.checkpoint_steps()
+    kept = [step for step in present if step <= newest][-KEPT:]
+    for step in set(present) - set(kept):
         remove(run.checkpoint(step))
 
 
