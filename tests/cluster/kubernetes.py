@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -92,6 +93,17 @@ def ended(name: str, *, timeout_s: float = 900) -> dict[str, Any]:
 def delete(*names: str) -> None:
     if names:
         kubectl("delete", "workflow", *names, "--ignore-not-found", "--wait=true", check=False)
+
+
+def kill(program: str) -> None:
+    """Ends one of the cluster's programs outright, as a lost node would."""
+    state = Path(os.environ["RL_CLUSTER_STORAGE"]).parent
+    os.kill(int((state / "run" / f"{program}.pid").read_text()), signal.SIGKILL)
+
+
+def start_again() -> None:
+    """Lets the cluster's own script start what was killed."""
+    command(str(Path(os.environ["CLUSTER"]).resolve() / "up"), timeout_s=300)
 
 
 def node(status: Mapping[str, Any], display_name: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,12 +52,7 @@ def test_a_failed_workflow_is_exit_code_1_and_bad_input_2(images: Images, restri
 
 def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str, outdir: Path, token: str) -> None:
     name = "t-interrupted"
-    k.delete(name)
-    words = ["ppo", "--argo", "--name", name, *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
-    follower = subprocess.Popen(
-        [sys.executable, "-m", "workflows.submit", *words], cwd=k.ROOT, env=os.environ | {"ARGO_TOKEN": token},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    follower = followed(name, token, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
     k.wait_for("the workflow", lambda: k.phase(name), timeout_s=60)
     follower.send_signal(signal.SIGINT)
     said, _ = follower.communicate(timeout=30)
@@ -64,6 +60,30 @@ def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str
     assert f"--follow {name}" in said
     assert f"argo stop {name}" in said
     assert k.ended(name)["phase"] == "Succeeded"
+
+
+def test_a_server_that_is_away_for_a_while(images: Images, restricted: str, outdir: Path, token: str) -> None:
+    name = "t-away"
+    follower = followed(name, token, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    k.wait_for("training", lambda: "Running" in k.phases(k.status(name), "train(0)"), timeout_s=300)
+    k.kill("argo-server")
+    time.sleep(15)
+    assert follower.poll() is None
+    k.start_again()
+    said, _ = follower.communicate(timeout=600)
+    assert follower.returncode == 0, said
+    assert said.count("trying again") == 1, said
+    assert k.phase(name) == "Succeeded"
+
+
+def followed(name: str, token: str, *parameters: str) -> subprocess.Popen[str]:
+    """A submission that is being followed."""
+    k.delete(name)
+    words = ["ppo", "--argo", "--name", name, *SHORT, *parameters]
+    return subprocess.Popen(
+        [sys.executable, "-m", "workflows.submit", *words], cwd=k.ROOT, env=os.environ | {"ARGO_TOKEN": token},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
 
 
 def test_detach_returns_at_once(images: Images, restricted: str, outdir: Path, token: str) -> None:

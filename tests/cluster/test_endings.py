@@ -60,7 +60,7 @@ def test_the_deadline_of_the_workflow(images: Images, restricted: str, manifest:
     status = finish(limited, "t-deadline", outdir, images, **LONG)
     assert status["phase"] == "Failed"
     assert task(outdir, "runs/0", "train")["state"] == "preempted"
-    assert k.node(status, "t-deadline.onExit.report(0)")["outputs"]["exitCode"] == "5", "the report was made, and says incomplete"
+    assert k.node(status, "report(0)")["outputs"]["exitCode"] == "5", "the report was made, and says incomplete"
     assert "preempted" in (outdir / "report.html").read_text()
     assert json.loads((outdir / "owner.json").read_text())["released"]
 

@@ -6,19 +6,22 @@ containers are built inside of one, how the builder must work. TAG stands in the
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster import kubernetes as k
-from tests.cluster.conftest import Images
+from tests.cluster.conftest import Images, in_pods
 
 GUIDE = k.ROOT / "containers" / "kubernetes" / "README.md"
 # buildah inside of a container, a base image without a public registry, and a registry without TLS
@@ -32,12 +35,12 @@ BUILDER = {
 }
 
 
-def blocks(section: str) -> list[str]:
-    """The shell blocks below one heading of the guide."""
+def blocks(section: str, language: str = "sh") -> list[str]:
+    """The blocks below one heading of the guide, those of the shell unless another language is named."""
     text = GUIDE.read_text()
     found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     assert found, section
-    return re.findall(r"^```sh\n(.*?)^```", found[1], re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", found[1], re.M | re.S)
 
 
 def shell(script: str, tag: str = "", *, timeout_s: float = 900, **environment: str) -> str:
@@ -118,11 +121,41 @@ def _look_through(forward: str) -> None:
         forwarding.communicate(timeout=10)
 
 
+def test_a_folder_of_one_node_and_a_namespace_for_each_person(namespace: str, tag: str) -> None:
+    """A pod in the second namespace sees the folder that its own claim was given, and no other."""
+    _forget_alice()
+    try:
+        (one_node,) = blocks("Storage")
+        shell(as_root(one_node))
+        shell(as_root(blocks("Several users")[-1]))
+        Path("/srv/alice/of-alice").touch()
+        bound = lambda: k.kubectl("get", "-n", "alice", "pvc", "storage", "-o", "jsonpath={.spec.volumeName}")  # noqa: E731
+        assert k.wait_for("the claim of alice", bound, timeout_s=60) == "alice"
+        assert k.kubectl("get", "pv", "experiments", "-o", "jsonpath={.status.phase}") == "Available"
+        looking = "\n".join(blocks("Looking at results")[0].splitlines()[:2])
+        shell(looking.replace("kubectl ", "kubectl -n alice "), tag)
+        assert k.kubectl("exec", "-n", "alice", "browse", "--", "ls", "/storage").split() == ["of-alice"]
+    finally:
+        _forget_alice()
+
+
+def as_root(script: str) -> str:
+    """Where there is no sudo, root runs the tests."""
+    return script if shutil.which("sudo") else script.replace("sudo ", "")
+
+
+def _forget_alice() -> None:
+    k.kubectl("delete", "namespace", "alice", "--ignore-not-found", "--wait")
+    k.kubectl("delete", "pv", "alice", "experiments", "--ignore-not-found", "--wait")
+    for folder in ("alice", "experiments"):
+        shutil.rmtree(Path("/srv", folder), ignore_errors=True)
+
+
 def test_several_users(namespace: str) -> None:
-    (block,) = blocks("Several users")
+    _, roles, *_ = blocks("Several users")
     k.kubectl("delete", "rolebinding", "alice", "bob", "--ignore-not-found")
     k.kubectl("delete", "serviceaccount", "bob", "--ignore-not-found")
-    assert len(shell(block).strip().splitlines()[-1]) > 100
+    assert len(shell(roles).strip().splitlines()[-1]) > 100
     for user in ("alice", f"system:serviceaccount:{namespace}:bob"):
         may = ["auth", "can-i", "--as", user]
         assert k.kubectl(*may, "create", "workflows.argoproj.io").strip() == "yes"
@@ -132,14 +165,70 @@ def test_several_users(namespace: str) -> None:
     k.kubectl("delete", "serviceaccount", "bob")
 
 
-def test_a_manifest_for_ones_own_cluster(tmp_path: Path) -> None:
-    """The two rendering lines of "Two node pools": the only ones there that need no second node."""
-    mine = tmp_path / "my-cluster.yaml"
-    mine.write_text("gpu: {node_selector: {pool: gpu}}\ncpu: {node_selector: {pool: cpu}}\n")
-    rendered = k.python("-m", "workflows.submit", "ppo", "--manifest", "--cluster", str(mine)).stdout
-    (tmp_path / "my-ppo.yaml").write_text(rendered)
-    assert rendered.count("pool: gpu") == 1
-    k.command("argo", "lint", "--offline", str(tmp_path / "my-ppo.yaml"))
+def test_labels_tell_whose_and_trainings_above_a_quota_wait(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+    labels, _, quota, _ = blocks("Several users")
+    k.delete("t-quota")
+    k.kubectl("delete", "quota", "gpus", "--ignore-not-found")
+    shell(quota.replace("gpu=4", "gpu=1"))
+    try:
+        with k.watched_pods("t-quota") as pods:
+            filled = f"--name t-quota -p runs=2 -p epochs=40 {' '.join(images.parameters)}"
+            submitted = labels.replace("/storage/alice/ppo-breakout …", f"{in_pods(outdir)} {filled}")
+            listed = shell(submitted.replace("workflows/manifests/ppo.yaml", str(manifest)))
+            status = k.ended("t-quota")
+    finally:
+        k.kubectl("delete", "quota", "gpus")
+    assert listed.splitlines()[-1].startswith("t-quota ")
+    assert status["phase"] == "Succeeded", status.get("message")
+    first, second = (p for p in pods.values() if p.template == "train")
+    assert not first.overlaps(second), "one GPU for the namespace, so one training at a time"
+    assert k.phases(status, "train(0)") == ["Succeeded"] * 2, "to wait is no attempt"
+
+
+def test_two_node_pools(images: Images, restricted: str, outdir: Path) -> None:
+    """The real node stands for cpu-1. What is bound to the pretended gpu-1 never starts there: where it was bound to is the point."""
+    labels, submit = blocks("Two node pools")
+    (settings,) = blocks("Two node pools", language="yaml")
+    mine = [k.ROOT / "my-cluster.yaml", k.ROOT / "my-ppo.yaml"]
+    _forget_pools()
+    try:
+        k.kubectl("create", "-f", "-", stdin=json.dumps(PRETENDED_NODE))
+        k.kubectl("patch", "node", "gpu-1", "--subresource=status", "--type=merge", "-p", json.dumps({"status": PRETENDED_NODE["status"]}))
+        shell(labels.replace("cpu-1", "node-1"))
+        mine[0].write_text(settings)
+        filled = f"-p outdir={in_pods(outdir)} {' '.join(images.parameters)} --name t-pools"
+        shell(submit.replace("-p game=breakout …", filled))
+        bound = k.wait_for("the training's node", lambda: _node_of("t-pools-train"), timeout_s=120)
+        assert bound == "gpu-1"
+        assert k.node(k.status("t-pools"), "prepare(0)")["hostNodeName"] == "node-1"
+    finally:
+        _forget_pools()
+        for file in mine:
+            file.unlink(missing_ok=True)
+
+
+PRETENDED_NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "gpu-1"},
+    "status": {
+        "capacity": {"cpu": "8", "memory": "32Gi", "pods": "10", "nvidia.com/gpu": "4"},
+        "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "10", "nvidia.com/gpu": "4"},
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Pretended"}],
+    },
+}
+
+
+def _node_of(pod_prefix: str) -> str:
+    pods = k.kubectl("get", "pods", "-o", "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{'\\n'}{end}").splitlines()
+    return next((line.split(" ")[1] for line in pods if line.startswith(pod_prefix)), "")
+
+
+def _forget_pools() -> None:
+    k.delete("t-pools")
+    k.kubectl("delete", "pods", "-l", "workflows.argoproj.io/workflow=t-pools", "--force", "--grace-period=0", "--ignore-not-found")
+    k.kubectl("delete", "node", "gpu-1", "--ignore-not-found")
+    k.kubectl("label", "node", "node-1", "pool-")
 
 
 @pytest.mark.parametrize("right", ["create pods", "get secrets", "list workflows.argoproj.io", "get workflowtaskresults.argoproj.io"])

@@ -33,7 +33,8 @@ def test_deleted_pods_and_a_restarted_controller(images: Images, restricted: str
     k.wait_for("a quarter of the training", lambda: train.exists() and len(train.read_text().splitlines()) > 100, timeout_s=300)
     _delete_pod(name, "train")
     k.wait_for("the second attempt", lambda: _attempt_runs(name, "train(1)"), timeout_s=120)
-    _restart_controller()
+    k.kill("workflow-controller")
+    k.start_again()
     k.wait_for("the evaluation", lambda: _attempt_runs(name, "evaluate(0)"), timeout_s=600, poll_s=0.3)
     _delete_pod(name, "evaluate")
     status = k.ended(name)
@@ -60,12 +61,3 @@ def _delete_pod(name: str, template: str) -> None:
     ).split()  # fmt: skip
     (pod,) = [p for p in pods if f"{name}-{template}-" in p]
     k.kubectl("delete", pod, "--wait=false")
-
-
-def _restart_controller() -> None:
-    """Ends the controller outright, as a lost node would, and lets the cluster's own script start it again."""
-    state = Path(os.environ["RL_CLUSTER_STORAGE"]).parent
-    pid = int((state / "run" / "workflow-controller.pid").read_text())
-    os.kill(pid, 9)
-    up = str(Path(os.environ["CLUSTER"]).resolve() / "up")
-    subprocess.run([up], check=True, capture_output=True, timeout=300)
