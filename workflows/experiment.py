@@ -42,6 +42,7 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         arguments=_arguments(algorithm, cluster),
         volumes=volumes(),
         security_context=UNPRIVILEGED_POD,
+        pod_metadata=m.Metadata(labels={"app": "experiment"}),  # what containers/kubernetes/network-policy.yaml selects
         pod_spec_patch=grace_period_patch(cluster),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration="60s"),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),

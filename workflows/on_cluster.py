@@ -1,7 +1,8 @@
-"""An experiment on an Argo cluster: submitted and followed; interrupting the following stops nothing."""
+"""An experiment on an Argo cluster: submitted and followed; what ends the following stops nothing."""
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -9,64 +10,90 @@ from typing import Any
 
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
+from steps.directory.progress import Progress, read_printed
 from workflows.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
 from workflows.manifest import Manifest
 from workflows.preflight import MOUNT, place
 from workflows.progress_view import ProgressView
-from workflows.server import Address, ArgoServer
+from workflows.server import Address, ArgoServer, LostSight
 from workflows.submission import Submission
-from workflows.tasks import FINAL_PHASES, Layout, seconds_between
+from workflows.tasks import FINAL_PHASES, Experiment, Layout, seconds_between
 
 POLL_S = 3.0
+ASK_FOR_LINES_S, LINES = 10.0, 20
+"""How often a training's last lines are asked for, and how many: it prints one about its progress every 10 s."""
 
 
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
     """Submit and follow to the end, or only submit; the exit code."""
-    argo, name = ArgoServer(address), submission.name
+    argo, name, outdir = ArgoServer(address), submission.name, submission.resolved.experiment.outdir
+    directory = _seen_here(outdir, storage)
     try:
         argo.create(submission.manifest)
-        print(f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}", flush=True)
-        if detach:
-            print(f"Follow: {_follow_command(name)}\n{where_to_look(None, submission.resolved.experiment.outdir)}")
-            return SUCCEEDED
-        return _follow(argo, name, submission.manifest, submission.resolved, storage)
     except KeyboardInterrupt:
-        return _let_go(name, address)
+        print(f"\nInterrupted before the server had answered: {name} may have been created.\nFollow it then: {_follow_command(name)}")
+        return INTERRUPTED
+    print(f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}", flush=True)
+    if detach:
+        print(f"Follow: {_follow_command(name)}\n{where_to_look(None, outdir)}")
+        return SUCCEEDED
+    return _follow(argo, name, submission.manifest, submission.resolved, outdir, directory)
 
 
 def follow(address: Address, name: str, storage: Path | None) -> int:
     """A workflow that was submitted before, to its end; the exit code."""
     argo = ArgoServer(address)
     workflow = argo.read(name)
-    values = _values(workflow)
-    resolved = _resolved(workflow, values)
-    if "outdir" not in values or resolved is None:
+    algorithm, values = _submitted(workflow)
+    if algorithm is None or "outdir" not in values:
         raise BadInput(f"workflow {name!r} in namespace {address.namespace} is no experiment of this program")
     print(f"Following {name} on {address.url}, namespace {address.namespace}", flush=True)
-    try:
-        return _follow(argo, name, workflow, resolved, storage)
-    except KeyboardInterrupt:
-        return _let_go(name, address)
+    return _follow(argo, name, workflow, _resolved(algorithm, values), values["outdir"], _seen_here(values["outdir"], storage))
 
 
-def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved, storage: Path | None) -> int:
-    outdir = resolved.experiment.outdir
-    directory = _seen_here(outdir, storage)
-    view = ProgressView(workflow=name, layout=Layout.of(manifest), resolved=resolved, directory=directory, out=sys.stdout)
+def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved | None, outdir: str, directory: Path | None) -> int:
+    printed = _PrintedProgress(argo, name)
+    view = ProgressView(
+        workflow=name, layout=Layout.of(manifest), resolved=resolved, directory=directory, out=sys.stdout, elsewhere=printed.seen.get
+    )
     argo.say = view.say
-    with view:
-        while True:
-            status = argo.status(name)
-            view.update(status)
-            if status.get("phase") in FINAL_PHASES:
-                break
-            time.sleep(POLL_S)
-    return end(view.tasks, _duration_s(status), directory, outdir)
+    try:
+        with view:
+            while True:
+                status = argo.status(name)
+                view.update(status)
+                if status.get("phase") in FINAL_PHASES:
+                    break
+                printed.ask(view.tasks)
+                time.sleep(POLL_S)
+    except KeyboardInterrupt:
+        print()
+        return _let_go(name, argo.where)
+    except LostSight as lost:
+        print(f"failed to follow: {lost}", file=sys.stderr)
+        return _let_go(name, argo.where)
+    return end(view.tasks, _duration_s(status), directory if directory and directory.is_dir() else None, outdir)
+
+
+class _PrintedProgress:
+    """How far the trainings are, by the lines that they print: for a person whose machine does not see the cluster's storage."""
+
+    def __init__(self, argo: ArgoServer, name: str) -> None:
+        self.seen: dict[int, Progress] = {}
+        self._argo, self._name, self._asked_s = argo, name, dict[int, float]()
+
+    def ask(self, tasks: Experiment) -> None:
+        """Ask for the last lines of every running training, unless that was done a moment ago."""
+        for run, task in tasks.having("running"):
+            if task.name == "train" and run is not None and time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S:
+                self._asked_s[run] = time.monotonic()
+                lines = map(read_printed, self._argo.last_lines(self._name, task.pod, LINES))
+                self.seen.update((run, progress) for progress in lines if progress is not None)
 
 
 def _let_go(name: str, address: Address) -> int:
-    """Interrupted: the workflow goes on."""
-    print(f"\nNo longer following; {name} goes on.")
+    """The following has ended before the workflow, which goes on."""
+    print(f"No longer following; {name} goes on.")
     print(f"Follow it again: {_follow_command(name)}\nStop it:         argo stop {name} -n {address.namespace}")
     return INTERRUPTED
 
@@ -78,16 +105,18 @@ def _seen_here(outdir: str, storage: Path | None) -> Path | None:
     return Path(outdir) if Path(MOUNT).is_dir() else None
 
 
-def _values(workflow: Manifest) -> dict[str, str]:
-    return {one["name"]: str(one.get("value", "")) for one in workflow["spec"].get("arguments", {}).get("parameters", [])}
-
-
-def _resolved(workflow: Manifest, values: dict[str, str]) -> Resolved | None:
-    """The experiment as this version of the program reads the workflow's parameters; None if it is none."""
+def _submitted(workflow: Manifest) -> tuple[str | None, dict[str, str]]:
+    """The algorithm (None: no experiment of ours) and the parameters of a workflow."""
     words = [word for template in workflow["spec"].get("templates", []) for word in template.get("container", {}).get("args", [])]
     algorithms = [word.removeprefix("--algorithm=") for word in words if word.startswith("--algorithm=")]
+    parameters = workflow["spec"].get("arguments", {}).get("parameters", [])
+    return next(iter(algorithms), None), {one["name"]: str(one.get("value", "")) for one in parameters}
+
+
+def _resolved(algorithm: str, values: dict[str, str]) -> Resolved | None:
+    """The experiment; None if the parameters are bad, which `prepare` says, or those of another version of this program."""
     try:
-        return resolve(algorithms[0], values) if algorithms else None
+        return resolve(algorithm, values)
     except BadInput:
         return None
 

@@ -1,7 +1,7 @@
 """Live progress of an experiment, the same for the local engine and for Argo.
 
 On a terminal a table (`progress_terminal`), elsewhere lines (`progress_lines`). States come from the workflow's status, the numbers of
-a training from the run's files.
+a training from the run's files, or from elsewhere where this machine does not see them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, read_progress
 from workflows.progress_lines import Lines
 from workflows.progress_terminal import Terminal
+from workflows.progress_words import ReadProgress
 from workflows.reasons import reason
 from workflows.tasks import Experiment, Layout, Task, read_tasks
 
@@ -28,12 +29,23 @@ TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
 class ProgressView:
     """Draws while it is open: `update(status)` gives it Argo's status, a thread of its own draws and reads the runs' files.
 
-    directory: where the results can be read from here, or None (a cluster's storage that this machine does not see).
+    directory: where the results can be read from here, or None (a cluster's storage that this machine does not see); elsewhere: how
+    far a run is, where there are no files of it to read.
     """
 
-    def __init__(self, *, workflow: str, layout: Layout, resolved: Resolved | None, directory: Path | None, out: TextIO) -> None:
+    def __init__(
+        self,
+        *,
+        workflow: str,
+        layout: Layout,
+        resolved: Resolved | None,
+        directory: Path | None,
+        out: TextIO,
+        elsewhere: ReadProgress = lambda run: None,
+    ) -> None:
         self._workflow, self._layout, self._resolved, self._out = workflow, layout, resolved, out
         self._directory = None if directory is None else ExperimentDirectory(directory)
+        self._elsewhere = elsewhere
         self._painter: Terminal | Lines = (Terminal if out.isatty() else Lines)(out, self._progress, self._reason)
         self._period_s = TERMINAL_PERIOD_S if out.isatty() else LINES_PERIOD_S
         self._tasks = read_tasks({}, workflow, layout, self._runs)
@@ -105,8 +117,8 @@ class ProgressView:
         return task.message if task.state == "pending" else reason(run, task, self._directory.root if self._directory else None)
 
     def _progress(self, run: int) -> Progress | None:
-        if self._directory is None or self._resolved is None:
-            return None
+        if self._directory is None or self._resolved is None or not self._directory.run(run).train_csv.exists():
+            return self._elsewhere(run)
         try:
             return read_progress(self._directory.run(run), self._resolved)
         except (OSError, ValueError):

@@ -6,8 +6,11 @@ the variables as the `argo` command reads them. Importing Hera takes more than a
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import json
+import secrets
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 CONNECT_S, ANSWER_S, PAUSE_S = 5.0, 30.0, 2.0
+SUBMISSION = "rl-training-dag/submission"
+"""Annotation with a number of its own for every submission: whether a workflow that exists already is the one that was sent."""
 STATUS_FIELDS = "metadata.name,spec.entrypoint,status.phase,status.message,status.startedAt,status.finishedAt,status.nodes"
 
 
@@ -63,22 +68,34 @@ def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool
     return default if text == "" else text.lower() in ("true", "1")
 
 
+class LostSight(ExperimentError):
+    """The server that has answered before answers no more, or not to this token: the workflow itself goes on."""
+
+
 class ArgoServer:
-    """One Argo Server. A request that the server refuses is `BadInput`; one that it never answered is tried again for `patience_s`."""
+    """One Argo Server. A request that it never answered is tried again for `patience_s`.
+
+    Before its first good answer a refusal is `BadInput`: the address, the token or the name is wrong. Afterwards it is `LostSight`, as is
+    the end of the patience: a token has expired, or the workflow was deleted.
+    """
 
     def __init__(
         self, where: Address, *, patience_s: float = 600.0, pause_s: float | None = None, say: Callable[[str], None] = print
     ) -> None:
         self.where, self.say, self._patience_s, self._pause_s = where, say, patience_s, PAUSE_S if pause_s is None else pause_s
         self._service = _connect(where)
+        self._answered = False
 
     def create(self, manifest: Mapping[str, Any], *, patience_s: float = 30.0) -> None:
         """Create the workflow; its `metadata.name` is set, so that a request whose answer was lost can be repeated."""
         from hera.exceptions import AlreadyExists
         from hera.workflows import models as m
 
-        name = manifest["metadata"]["name"]
-        workflow = m.Workflow.model_validate(manifest)
+        name, number = manifest["metadata"]["name"], secrets.token_hex(8)
+        numbered = copy.deepcopy(dict(manifest))
+        numbered["metadata"].setdefault("annotations", {})[SUBMISSION] = number
+        workflow = m.Workflow.model_validate(numbered)
+
         attempts = 0
 
         def post() -> None:
@@ -87,7 +104,7 @@ class ArgoServer:
             try:
                 self._service.create_workflow(m.WorkflowCreateRequest(workflow=workflow))
             except AlreadyExists:
-                if attempts == 1:
+                if attempts == 1 or self.read(name)["metadata"].get("annotations", {}).get(SUBMISSION) != number:
                     raise BadInput(f"a workflow {name!r} exists already; allowed: another --name, or --follow {name}") from None
 
         self._patiently(post, patience_s)
@@ -101,6 +118,25 @@ class ArgoServer:
         status: dict[str, Any] = self._get(name, fields=STATUS_FIELDS).get("status") or {}
         return status
 
+    def last_lines(self, name: str, pod: str, count: int) -> list[str]:
+        """The last lines that the main container of a pod has printed; none if the server cannot say. Asked once, without patience.
+
+        Hera's own `workflow_logs` reads one JSON document, the server sends one per line.
+        """
+        from requests.exceptions import RequestException
+
+        lines: list[str] = []
+        with contextlib.suppress(RequestException, ValueError, LookupError, TypeError):
+            answer = self._service._request(  # type: ignore[no-untyped-call]
+                method="get",
+                url=f"{self.where.url}api/v1/workflows/{self.where.namespace}/{name}/log",
+                params={"podName": pod, "logOptions.container": "main", "logOptions.tailLines": str(count)},
+                headers={"Authorization": self._service.token},
+                verify=self.where.verify_certificate,
+            )
+            lines.extend(json.loads(line)["result"]["content"] for line in answer.text.splitlines() if line)
+        return lines
+
     def _get(self, name: str, fields: str | None) -> dict[str, Any]:
         workflow = self._patiently(lambda: self._service.get_workflow(name, fields=fields), self._patience_s)
         document: dict[str, Any] = json.loads(workflow.model_dump_json(exclude_none=True, by_alias=True))
@@ -108,32 +144,44 @@ class ArgoServer:
 
     def _patiently(self, request: Callable[[], Result], patience_s: float) -> Result:
         """Answer of a request; a server that is away or broken is asked again until `patience_s` have passed."""
-        from hera.exceptions import BadRequest, Forbidden, HeraException, NotFound, Unauthorized
-        from requests.exceptions import ConnectionError, RequestException, SSLError
+        from hera.exceptions import HeraException
+        from requests.exceptions import ConnectionError, RequestException
 
         started_s, said = time.monotonic(), False
         while True:
             try:
-                return request()
-            except Unauthorized as error:
-                raise BadInput(f"{self.where.url} does not accept ARGO_TOKEN: {_one_line(error)}") from None
-            except Forbidden as error:
-                raise BadInput(f"{self.where.url} does not allow this in namespace {self.where.namespace!r}: {_one_line(error)}") from None
-            except NotFound as error:
-                raise BadInput(f"{self.where.url}: {_one_line(error)}") from None
-            except BadRequest as error:
-                raise BadInput(f"{self.where.url} refused the request: {_one_line(error)}") from None
-            except SSLError as error:
-                hint = "ARGO_SECURE=false for plain HTTP, ARGO_INSECURE_SKIP_VERIFY=true for a certificate of its own"
-                raise BadInput(f"{self.where.url}: {_one_line(error)}; {hint}") from None
+                answer = request()
+                self._answered = True
+                return answer
             except (HeraException, RequestException, ValueError, LookupError) as error:
+                self._refuse(error)
                 if time.monotonic() - started_s > patience_s:
-                    raise ExperimentError(f"{self.where.url} has not answered for {patience_s:.0f} s: {_one_line(error)}") from None
+                    lost = f"{self.where.url} has not answered for {patience_s:.0f} s: {_one_line(error)}"
+                    raise (LostSight if self._answered else ExperimentError)(lost) from None
                 if not said:
                     reason = "cannot be reached" if isinstance(error, ConnectionError) else _one_line(error)
                     self.say(f"Argo Server {self.where.url} {reason}; trying again for up to {patience_s:.0f} s")
                     said = True
             time.sleep(self._pause_s)
+
+    def _refuse(self, error: Exception) -> None:
+        """Raises if trying again cannot help."""
+        from hera.exceptions import BadRequest, Forbidden, NotFound, Unauthorized
+        from requests.exceptions import SSLError
+
+        url = self.where.url
+        final: dict[type[Exception], str] = {
+            Unauthorized: f"{url} does not accept ARGO_TOKEN",
+            Forbidden: f"{url} does not allow this in namespace {self.where.namespace!r}",
+            NotFound: url.rstrip("/"),
+            BadRequest: f"{url} refused the request",
+        }
+        for kind, what in final.items():
+            if isinstance(error, kind):
+                raise (LostSight if self._answered else BadInput)(f"{what}: {_one_line(error)}") from None
+        if isinstance(error, SSLError) and not self._answered:  # afterwards a handshake that broke off: a server that restarts
+            hint = "ARGO_SECURE=false for plain HTTP, ARGO_INSECURE_SKIP_VERIFY=true for a certificate of its own"
+            raise BadInput(f"{url}: {_one_line(error)}; {hint}") from None
 
 
 def _connect(where: Address) -> WorkflowsService:

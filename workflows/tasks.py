@@ -34,7 +34,6 @@ class Layout:
 
     outside: tuple[str, ...]
     inside: tuple[str, ...]
-    loop: str
     at_exit: tuple[str, ...]
 
     @staticmethod
@@ -48,7 +47,6 @@ class Layout:
         return Layout(
             outside=tuple(task["name"] for task in whole if task is not loop),
             inside=tuple(task["name"] for task in tasks.get(loop["template"], [])),
-            loop=loop["name"],
             at_exit=tuple(task["name"] for task in tasks.get(spec.get("onExit", ""), [])),
         )
 
@@ -57,7 +55,7 @@ class Layout:
 class Task:
     """One task: attempt counts from 1; message: why it waits, or how it ended; duration_s: None before it ended.
 
-    log: the file with what its last attempt printed, where the local engine kept it.
+    pod: Argo's name of its last attempt's pod; log: the file with what that attempt printed, where the local engine kept it.
     """
 
     name: str
@@ -65,6 +63,7 @@ class Task:
     message: str = ""
     attempt: int = 1
     duration_s: float | None = None
+    pod: str = ""
     log: str = ""
 
 
@@ -140,7 +139,13 @@ def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
     if state == "failed" and STOPPED.search(f"{whole.get('message')} {last.get('message')}"):
         state = "stopped"
     message = last.get("message") or whole.get("message") or ""  # the attempt says what happened, the whole that it was not repeated
-    return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole), last.get("logFile") or "")
+    return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole), _pod(last), last.get("logFile") or "")
+
+
+def _pod(node: Mapping[str, Any]) -> str:
+    """`<workflow>-<template>-<hash>` for the node `<workflow>-<hash>` (Argo's pod names, version 2)."""
+    workflow, _, digest = node.get("id", "").rpartition("-")
+    return f"{workflow}-{node.get('templateName', '')}-{digest}"
 
 
 def _duration_s(node: Mapping[str, Any]) -> float | None:

@@ -1,7 +1,8 @@
-"""How far a training is, from the files that it leaves: for the live view and the report."""
+"""How far a training is, from the files that it leaves or from what it prints: for the live view and the report."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from config.resolve import Resolved
@@ -26,6 +27,37 @@ class Progress:
     def fraction(self) -> float:
         """Between 0 and 1."""
         return min(1.0, self.epoch / self.epochs)
+
+
+PRINTED = re.compile(
+    r"epoch (?P<epoch>\d+) of (?P<epochs>\d+), step (?P<step>\d+) of (?P<total_steps>\d+)"
+    r"(?:, return (?P<return_mean>[^ ,]+))?(?:, (?P<steps_per_second>[^ ,]+) steps/s)?"
+)
+
+
+def printed(progress: Progress) -> str:
+    """The line that a training prints now and then: `epoch 58 of 196, step 14848 of 50176, return 43.2, 5843.1 steps/s`."""
+    parts = [f"epoch {progress.epoch} of {progress.epochs}", f"step {progress.step} of {progress.total_steps}"]
+    if progress.return_mean is not None:
+        parts.append(f"return {progress.return_mean:.5g}")
+    if progress.steps_per_second is not None:
+        parts.append(f"{progress.steps_per_second:.1f} steps/s")
+    return ", ".join(parts)
+
+
+def read_printed(line: str) -> Progress | None:
+    """What `printed` wrote; None for any other line."""
+    match = PRINTED.fullmatch(line.strip())
+    if match is None:
+        return None
+    return Progress(
+        step=int(match["step"]),
+        total_steps=int(match["total_steps"]),
+        epoch=int(match["epoch"]),
+        epochs=int(match["epochs"]),
+        return_mean=_number(match["return_mean"]),
+        steps_per_second=_number(match["steps_per_second"]),
+    )
 
 
 def read_progress(run: RunDirectory, resolved: Resolved) -> Progress:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from config.errors import ExperimentError
 from steps.command.context import StepContext
 from steps.directory import checkpoints, owner
+from steps.directory import progress as directory_progress
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.tables import last_row
 from steps.training import guard as progress_guard
@@ -33,7 +34,7 @@ class Training:
         self._resolved, self._run = context.resolved, context.run
         self._record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self._saved_step = self.step = 0 if checkpoint is None else checkpoint.step
-        self._printed_at = 0.0
+        self._printed: tuple[float, int] | None = None  # when, and at which step
         self.guard = self._guard()
 
     def note(self, *, began: bool) -> None:
@@ -78,7 +79,7 @@ class Training:
         if not last:
             self._context.check_stop()
         recorder.add(progress)
-        self._print(progress, recorder, sampler, last)
+        self._print(progress, recorder, last)
         if last or progress.epoch % self._resolved.checkpoint_interval == 0:
             self._save(trainer, recorder, saver, sampler)
 
@@ -164,12 +165,19 @@ class Training:
             **self._machine,
         }
 
-    def _print(self, progress: Progress, recorder: Recorder, sampler: ResourceSampler, last: bool) -> None:
-        if last or time.monotonic() - self._printed_at > PRINT_EVERY_S:
-            self._printed_at = time.monotonic()
-            mean = recorder.training_return
-            shown = "no episode has ended" if mean is None else f"return {mean:.5g} over the last 100 episodes"
-            print(f"epoch {progress.epoch} of {self._resolved.epochs}, step {progress.step}, {shown}, {sampler.wall_s:.0f} s")
+    def _print(self, progress: Progress, recorder: Recorder, last: bool) -> None:
+        now_s, before = time.monotonic(), self._printed
+        if last or before is None or now_s - before[0] > PRINT_EVERY_S:
+            self._printed = (now_s, progress.step)
+            reached = directory_progress.Progress(
+                step=progress.step,
+                total_steps=self._resolved.total_steps,
+                epoch=progress.epoch,
+                epochs=self._resolved.epochs,
+                return_mean=recorder.training_return,
+                steps_per_second=None if before is None else (progress.step - before[1]) / (now_s - before[0]),
+            )
+            print(directory_progress.printed(reached))
 
     def _guard(self) -> Guard:
         reached = int((last_row(self._run.train_csv) or {}).get("step") or 0)

@@ -130,9 +130,13 @@ class PodTimes:
     ended_s: float | None = None
 
     def overlaps(self, other: PodTimes) -> bool:
-        return None not in (self.started_s, self.ended_s, other.started_s, other.ended_s) and (
-            self.started_s < other.ended_s and other.started_s < self.ended_s  # type: ignore[operator]
-        )
+        """Whether both ran at once; fails where one was not seen to start or to end."""
+        (started_s, ended_s), (other_started_s, other_ended_s) = self._ran(), other._ran()
+        return started_s < other_ended_s and other_started_s < ended_s
+
+    def _ran(self) -> tuple[float, float]:
+        assert self.started_s is not None and self.ended_s is not None, self
+        return self.started_s, self.ended_s
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import pytest
 from tests.cluster import kubernetes as k
 from tests.cluster.conftest import Images, in_pods
 
-SHORT = ["-p", "game=cartpole", "-p", "runs=1", "-p", "epochs=40", "-p", "evaluation_episodes=3"]
+CARTPOLE = ["-p", "game=cartpole", "-p", "runs=1", "-p", "evaluation_episodes=3"]
+SHORT = [*CARTPOLE, "-p", "epochs=40"]
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_a_failed_workflow_is_exit_code_1_and_bad_input_2(images: Images, restri
 
 def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str, outdir: Path, token: str) -> None:
     name = "t-interrupted"
-    follower = followed(name, token, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    follower = followed(name, token, "-p", "epochs=40", "-p", f"outdir={in_pods(outdir)}", *images.parameters)
     k.wait_for("the workflow", lambda: k.phase(name), timeout_s=60)
     follower.send_signal(signal.SIGINT)
     said, _ = follower.communicate(timeout=30)
@@ -62,9 +64,18 @@ def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str
     assert k.ended(name)["phase"] == "Succeeded"
 
 
+def test_progress_of_a_training_without_its_files(images: Images, restricted: str, outdir: Path, token: str) -> None:
+    """The cluster's storage is not mounted on a person's machine: the numbers come from what the training prints."""
+    name = "t-progress"
+    follower = followed(name, token, "-p", "epochs=800", "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    said, _ = follower.communicate(timeout=600)
+    assert follower.returncode == 0, said
+    assert re.search(r"run 0  train +\d+ %  return [\d.]+  [\d,]+ steps/s  \d+:\d\d left\n", said), said
+
+
 def test_a_server_that_is_away_for_a_while(images: Images, restricted: str, outdir: Path, token: str) -> None:
     name = "t-away"
-    follower = followed(name, token, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    follower = followed(name, token, "-p", "epochs=40", "-p", f"outdir={in_pods(outdir)}", *images.parameters)
     k.wait_for("training", lambda: "Running" in k.phases(k.status(name), "train(0)"), timeout_s=300)
     k.kill("argo-server")
     time.sleep(15)
@@ -79,7 +90,7 @@ def test_a_server_that_is_away_for_a_while(images: Images, restricted: str, outd
 def followed(name: str, token: str, *parameters: str) -> subprocess.Popen[str]:
     """A submission that is being followed."""
     k.delete(name)
-    words = ["ppo", "--argo", "--name", name, *SHORT, *parameters]
+    words = ["ppo", "--argo", "--name", name, *CARTPOLE, *parameters]
     return subprocess.Popen(
         [sys.executable, "-m", "workflows.submit", *words], cwd=k.ROOT, env=os.environ | {"ARGO_TOKEN": token},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.comparison import BATCH, all_cases, compare
+from tests.cluster.comparison import all_cases, batches, compare
 
-CASES = all_cases()
-BATCHES = [CASES[i : i + BATCH] for i in range(0, len(CASES), BATCH)]
+BATCHES = batches(all_cases())
 
 
 @pytest.mark.parametrize("batch", BATCHES, ids=[f"{b[0]['metadata']['name']}-to-{b[-1]['metadata']['name']}" for b in BATCHES])

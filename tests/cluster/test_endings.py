@@ -56,9 +56,10 @@ def test_stop_ends_as_preempted_and_the_same_again_goes_on(images: Images, restr
 
 def test_the_deadline_of_the_workflow(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
     limited = tmp_path / "limited.yaml"
-    limited.write_text(manifest.read_text().replace("spec:\n", "spec:\n  activeDeadlineSeconds: 45\n", 1))
+    limited.write_text(manifest.read_text().replace("spec:\n", "spec:\n  activeDeadlineSeconds: 60\n", 1))
     status = finish(limited, "t-deadline", outdir, images, **LONG)
     assert status["phase"] == "Failed"
+    assert training_has_begun(outdir), "or the deadline came too early to show anything"
     assert task(outdir, "runs/0", "train")["state"] == "preempted"
     assert k.node(status, "report(0)")["outputs"]["exitCode"] == "5", "the report was made, and says incomplete"
     assert "preempted" in (outdir / "report.html").read_text()
@@ -66,7 +67,7 @@ def test_the_deadline_of_the_workflow(images: Images, restricted: str, manifest:
 
 
 def test_a_run_that_fails_for_good(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
-    """A file in the way of run 1's directory: its training can never start, the others go on."""
+    """A damaged checkpoint in run 1's directory: its training can never start, the others go on."""
     submit(manifest, "t-failing", outdir, images, **SHORT | {"runs": "3"})
     k.wait_for("the directory", lambda: (outdir / "experiment.yaml").exists(), timeout_s=120, poll_s=0.2)
     _damage(outdir / "runs" / "1" / "checkpoints")

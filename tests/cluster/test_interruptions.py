@@ -40,7 +40,8 @@ def test_deleted_pods_and_a_restarted_controller(images: Images, restricted: str
     status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
     assert k.phases(status, "train(0)")[0] in ("Failed", "Error")
-    assert k.phases(status, "train(1)") == ["Succeeded"]
+    assert k.phases(status, "evaluate(0)")[0] in ("Failed", "Error")
+    assert k.phases(status, "train(1)") == k.phases(status, "evaluate(1)") == ["Succeeded"]
     for file in ("runs/0/train.csv", "runs/0/evaluation.csv", "average/train.csv"):
         assert (outdir / file).read_bytes() == (undisturbed / file).read_bytes(), file
 

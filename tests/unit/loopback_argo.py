@@ -16,7 +16,7 @@ NOT_FOUND, EXISTS, UNAUTHENTICATED = (404, 5), (409, 6), (401, 16)
 
 class LoopbackArgo:
     """workflows: name -> the created object; statuses: what each GET of the status answers, the last for ever after;
-    broken: how many of the next requests are dropped (0), or answered with this code.
+    broken: how many of the next requests are dropped (0), or answered with this code; printed: pod -> the lines of its log.
     """
 
     def __init__(self, base: str = "") -> None:
@@ -24,6 +24,7 @@ class LoopbackArgo:
         self.workflows: dict[str, dict[str, Any]] = {}
         self.statuses: list[dict[str, Any]] = [{}]
         self.broken: list[int] = []
+        self.printed: dict[str, list[str]] = {}
         self.lost_answers = 0
         self.requests: list[tuple[str, str, dict[str, list[str]]]] = []
         self.bodies: list[Any] = []
@@ -81,7 +82,8 @@ class LoopbackArgo:
                     argo.lost_answers -= 1
                     self.close_connection = True
                     return
-                self.send(code, json.dumps(document).encode(), "application/json")
+                documents = document if isinstance(document, list) else [document]
+                self.send(code, "\n".join(map(json.dumps, documents)).encode(), "application/json")
 
             def send(self, code: int, content: bytes, kind: str) -> None:
                 self.send_response(code)
@@ -112,6 +114,9 @@ class LoopbackArgo:
         if name not in self.workflows:
             return _error(NOT_FOUND, f'workflows.argoproj.io "{name}" not found')
         workflow = self.workflows[name]
+        if parts[5:] == ["log"]:
+            (pod,), (count,) = query["podName"], query["logOptions.tailLines"]
+            return 200, [{"result": {"content": line, "podName": pod}} for line in self.printed.get(pod, [])[-int(count) :]]
         if "fields" in query:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             spec = {"entrypoint": workflow["spec"]["entrypoint"]}

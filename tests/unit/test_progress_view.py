@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from config.cluster import load_cluster
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.progress import Progress, printed, read_printed
 from workflows.manifest import rendered
 from workflows.progress_view import ProgressView
 from workflows.progress_words import clock, duration
@@ -193,3 +195,13 @@ def test_clock(seconds: float, text: str) -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize("return_mean", [None, -1234567.0, 0.5])
+@pytest.mark.parametrize("steps_per_second", [None, 5120.5])
+def test_what_a_training_prints_can_be_read(return_mean: float | None, steps_per_second: float | None) -> None:
+    progress = Progress(step=248, total_steps=25600, epoch=1, epochs=100, return_mean=return_mean, steps_per_second=steps_per_second)
+    seen = read_printed(printed(progress))
+    assert seen is not None and dataclasses.replace(seen, return_mean=None) == dataclasses.replace(progress, return_mean=None)
+    assert (seen.return_mean or 0.0) == pytest.approx(return_mean or 0.0, rel=1e-4)
+    assert read_printed(f"warning: {printed(progress)}") is read_printed("") is None

@@ -12,7 +12,7 @@ from loopback_argo import NAMESPACE, TOKEN, LoopbackArgo
 from config.cluster import load_cluster
 from config.errors import BadInput, ExperimentError
 from workflows.manifest import rendered, with_values
-from workflows.server import Address, ArgoServer, address
+from workflows.server import Address, ArgoServer, LostSight, address
 
 # Hera 7.1 itself calls pydantic's deprecated `json`.
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
@@ -71,6 +71,9 @@ def test_a_wrong_address_is_refused(environment: dict[str, str], named: str) -> 
 def test_what_is_created_is_the_manifest(argo: LoopbackArgo) -> None:
     client(argo).create(manifest())
     assert argo.bodies == [{"workflow": {**manifest(), "metadata": argo.workflows["ppo-1"]["metadata"]}}]
+    assert (
+        argo.workflows["ppo-1"]["metadata"].items() >= {key: v for key, v in manifest()["metadata"].items() if key != "annotations"}.items()
+    )
     assert argo.workflows["ppo-1"]["metadata"]["name"] == "ppo-1"
     assert argo.workflows["ppo-1"]["spec"] == manifest()["spec"], "Hera's models dropped something"
 
@@ -111,6 +114,14 @@ def test_a_lost_answer_is_no_second_submission(argo: LoopbackArgo) -> None:
     assert len(argo.bodies) == 2 and list(argo.workflows) == ["ppo-1"]
 
 
+def test_a_name_is_taken_while_the_server_is_away(argo: LoopbackArgo) -> None:
+    """The first attempt never reached it: what exists under that name is somebody else's."""
+    client(argo).create(manifest())
+    argo.broken = [0]
+    with pytest.raises(BadInput, match="'ppo-1' exists already"):
+        client(argo).create(manifest())
+
+
 @pytest.mark.parametrize("broken", [[0, 0, 0], [503, 502], [0, 500, 504]])
 def test_a_server_that_is_away_is_forgiven(argo: LoopbackArgo, broken: list[int]) -> None:
     said: list[str] = []
@@ -146,6 +157,25 @@ def test_refusals_are_not_repeated(argo: LoopbackArgo) -> None:
     with pytest.raises(BadInput, match='"ppo-9" not found'):
         client(argo).status("ppo-9")
     assert len(argo.requests) == 2
+
+
+@pytest.mark.parametrize(("change", "said"), [({"allowed": "another"}, "does not accept ARGO_TOKEN"), ({"workflows": {}}, "not found")])
+def test_a_refusal_after_a_good_answer_is_no_bad_input(argo: LoopbackArgo, change: dict[str, Any], said: str) -> None:
+    server = client(argo)
+    server.create(manifest())
+    vars(argo).update(change)
+    with pytest.raises(LostSight, match=said):
+        server.status("ppo-1")
+
+
+def test_the_last_lines_of_a_pod(argo: LoopbackArgo) -> None:
+    server = client(argo)
+    server.create(manifest())
+    argo.printed["ppo-1-train-7"] = [f"line {i}" for i in range(30)]
+    assert server.last_lines("ppo-1", "ppo-1-train-7", 2) == ["line 28", "line 29"]
+    assert server.last_lines("ppo-1", "ppo-1-train-8", 2) == server.last_lines("ppo-9", "x", 2) == []
+    argo.broken = [0, 503]
+    assert server.last_lines("ppo-1", "ppo-1-train-7", 2) == server.last_lines("ppo-1", "ppo-1-train-7", 2) == []
 
 
 def test_the_token_is_in_no_message(argo: LoopbackArgo) -> None:

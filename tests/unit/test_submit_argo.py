@@ -142,6 +142,48 @@ def test_a_server_that_is_away_while_following(
     assert "trying again" in capsys.readouterr().out
 
 
+def test_progress_from_what_the_trainings_print(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_cluster, "ASK_FOR_LINES_S", 0.0)
+    monkeypatch.setattr("workflows.progress_lines.SAY_AFTER_S", 0.0)
+    running = status("Running", train_1="Running")
+    running["nodes"]["train_1"] |= {"id": "ppo-1-4711", "templateName": "train"}
+    argo.printed["ppo-1-train-4711"] = [
+        "epoch 1 of 100, step 248 of 25600",
+        "epoch 40 of 100, step 10240 of 25600, return 43.2, 5120.0 steps/s",
+        "…",
+    ]
+    argo.statuses = [running] * 3 + [status("Succeeded")]
+    assert submit.main(SHORT) == 0
+    assert "run 1  train  40 %  return 43.2  5,120 steps/s  0:03 left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("change", "why"), [({"allowed": "another"}, "does not accept ARGO_TOKEN"), ({"workflows": {}}, "not found")])
+def test_a_follower_that_is_refused_says_that_the_workflow_goes_on(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], why: str
+) -> None:
+    argo.statuses = [status("Running", prepare="Running")]
+    monkeypatch.setattr(on_cluster.time, "sleep", lambda _: vars(argo).update(change))
+    assert submit.main(SHORT) == 130
+    shown = capsys.readouterr()
+    assert why in shown.err and "ppo-1 goes on" in shown.out and "--follow ppo-1" in shown.out
+
+
+def test_what_argo_submit_let_through_can_be_followed(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown parameter: `prepare` refuses it, and a follower says how that ended."""
+    submit.main([*SHORT, "--detach"])
+    argo.workflows["ppo-1"]["spec"]["arguments"]["parameters"].append({"name": "epoch", "value": "3"})
+    argo.statuses = [status("Failed", prepare="Failed")]
+    assert submit.main(["--follow", "ppo-1"]) == 1
+    assert "prepare failed" in capsys.readouterr().out
+
+
+def test_bad_storage_is_refused_before_anything_is_sent(argo: LoopbackArgo) -> None:
+    assert submit.main([*SHORT, "-p", "outdir=/storage/../x", "--storage", "nfs"]) == 2
+    assert argo.requests == []
+
+
 def test_interrupting_stops_only_the_following(argo: LoopbackArgo, tmp_path: Path) -> None:
     argo.statuses = [status("Running", prepare="Running")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -28,7 +28,7 @@ def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) 
 
 
 def test_layout_is_that_of_the_manifest(layout: Layout) -> None:
-    assert layout.outside == ("prepare", "average", "plot-average") and layout.at_exit == ("report",) and layout.loop == "runs"
+    assert layout.outside == ("prepare", "average", "plot-average") and layout.at_exit == ("report",)
     assert layout.inside == ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 
 
