@@ -7,9 +7,8 @@ INSTALLED := $(VENV)/.installed
 BENCHMARK := .venv-benchmark/.installed
 RESULTS ?= results
 REGISTRY ?=
-TAG ?= $(shell git describe --always --dirty 2>/dev/null)
+TAG ?=
 BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
-IMAGE = $(if $(REGISTRY),$(REGISTRY)/)rl:$(TAG)
 CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
 MANIFESTS := workflows/manifests
@@ -51,15 +50,24 @@ $(BENCHMARK): pyproject.toml
 benchmark: $(INSTALLED) $(BENCHMARK) ## training speed against Stable-Baselines3 and against this machine's limits
 	$(BIN)/python -m tests.benchmarks.throughput
 
-images: ## build both images with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
-	@set -e; for target in gpu cpu; do \
-		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$(TAG) --tag $(IMAGE)-$$target .; \
-		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $(IMAGE)-$$target;) \
-	done; echo "submit with: -p gpu_image=$(IMAGE)-gpu -p cpu_image=$(IMAGE)-cpu"
+images: ## build both images with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG (default: containers/tag), IMAGE_OPTIONS, PUSH_OPTIONS
+	@source=$$(containers/tag); tag="$(or $(TAG),$$source)"; [ "$$tag" ] || exit 2; image=$(if $(REGISTRY),$(REGISTRY)/)rl:$$tag; \
+	set -e; for target in gpu cpu; do \
+		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$$source --tag $$image-$$target .; \
+		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $$image-$$target;) \
+	done; echo "submit with: -p gpu_image=$$image-gpu -p cpu_image=$$image-cpu"
 
+# Only a machine that can have no cluster skips: up ends with 2 without root, with 3 without Argo's programs, with 126 or 127 where it is
+# not there. A cluster that ran before goes on, and so does one that failed to start: down would remove its logs.
 test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one; CLUSTER_TESTS)
-	@$(CLUSTER)/up >/dev/null || { echo 'test-cluster: no cluster here; its tests are skipped'; $(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster -rs; exit 0; }; \
-	eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER); $(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $(CLUSTER)/down; exit $$ended
+	@(. $(CLUSTER)/settings; alive kube-apiserver) 2>/dev/null && down=: || down=$(CLUSTER)/down; \
+	$(CLUSTER)/up >/dev/null; up=$$?; \
+	case $$up in \
+		0) eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER);; \
+		2|3|126|127) echo 'test-cluster: no cluster can be had here; its tests are skipped'; down=:;; \
+		*) echo "test-cluster: $(CLUSTER)/up ended with $$up" >&2; exit $$up;; \
+	esac; \
+	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
 
 learning: $(INSTALLED) ## three runs of every benchmark game with its preset, held against the returns to reach (GAMES: only these)
 	$(BIN)/python -m tests.benchmarks.learning $(GAMES)

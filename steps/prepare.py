@@ -112,9 +112,10 @@ def source() -> dict[str, Any]:
     """The commit of this code: from the image, else from git; changed: whether files differ from it. Both None if unknown."""
     baked = os.environ.get("EXPERIMENT_SOURCE")
     if baked:
-        return {"commit": baked, "changed": None}
-    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
-    return {"commit": commit, "changed": None if changes is None else bool(changes)}
+        commit, _, tree = baked.partition("-")  # as `containers/tag` prints it
+        return {"commit": commit, "changed": bool(tree)}
+    changes = _git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": _git("rev-parse", "HEAD"), "changed": None if changes is None else bool(changes)}
 
 
 def _git(*arguments: str) -> str | None:

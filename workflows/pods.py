@@ -40,7 +40,7 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 )
 
 
-def gpu(cluster: Cluster, name: str, *, module: str | None = None, **options: Any) -> Container:
+def gpu(cluster: Cluster, name: str, **options: Any) -> Container:
     """A pod that trains: GPUs as many as the parameter `gpus` says, and a generous number of retries.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code 3. The number of GPUs goes
@@ -51,7 +51,6 @@ def gpu(cluster: Cluster, name: str, *, module: str | None = None, **options: An
         cluster,
         name,
         pool="gpu",
-        module=module,
         environment={},
         shared_memory=True,
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
@@ -60,13 +59,12 @@ def gpu(cluster: Cluster, name: str, *, module: str | None = None, **options: An
     )
 
 
-def cpu(cluster: Cluster, name: str, *, module: str | None = None, **options: Any) -> Container:
+def cpu(cluster: Cluster, name: str, **options: Any) -> Container:
     """A pod that evaluates, films, plots or reports: never with a GPU, also where the NVIDIA runtime is the default one."""
     return _pod(
         cluster,
         name,
         pool="cpu",
-        module=module,
         environment={"NVIDIA_VISIBLE_DEVICES": "void"},
         shared_memory=False,
         retries=_retries(limit=6, first_wait="2s", longest_wait="5m"),
@@ -99,7 +97,6 @@ def _pod(
     name: str,
     *,
     pool: str,
-    module: str | None,
     environment: dict[str, str],
     shared_memory: bool,
     retries: RetryStrategy,
@@ -113,7 +110,7 @@ def _pod(
         name=name,
         image=image,
         image_pull_policy="IfNotPresent",
-        command=["python", "-m", f"steps.{module or name.replace('-', '_')}"],
+        command=["python", "-m", f"steps.{name.replace('-', '_')}"],
         env=[
             Env(name="STORAGE", value=STORAGE),
             Env(name="OUTPUTS", value=OUTPUTS),

@@ -6,10 +6,11 @@ a training from the run's files, or from elsewhere where this machine does not s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -62,9 +63,8 @@ class ProgressView:
 
     def say(self, text: str) -> None:
         """A line of its own, which stays."""
-        with self._lock:
+        with self._writing():
             self._painter.say(text)
-            self._out.flush()
 
     @property
     def tasks(self) -> Experiment:
@@ -108,8 +108,14 @@ class ProgressView:
             self._changed.clear()
 
     def _draw_now(self) -> None:
-        with self._lock:
+        with self._writing():
             self._painter.draw(self.tasks)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One writer at a time. A reader or a terminal that has gone (`… | tee log` and Ctrl-C) must not keep a stop from happening."""
+        with self._lock, contextlib.suppress(OSError):
+            yield
             self._out.flush()
 
     def _reason(self, run: int | None, task: Task) -> str:

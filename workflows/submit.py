@@ -4,12 +4,13 @@ With an Argo Server configured (`ARGO_SERVER`, `ARGO_TOKEN`, `ARGO_NAMESPACE`, `
 manifest is submitted there and followed; otherwise it runs on this machine. Everything that can be checked is checked before
 anything is sent or written.
 
-Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted.
+Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted, also by a reader of the output that left before the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 import re
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no ✔ shows a ?
     try:
-        code = _dispatch(_parse(sys.argv[1:] if arguments is None else arguments))
+        options = _parse(sys.argv[1:] if arguments is None else arguments)
+        code = _dispatch(options)
         sys.stdout.flush()
         return code
     except BadInput as error:
@@ -54,9 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # `… --list | head`
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):  # a closed pipe, a closed terminal
+            raise
+        # `… --list | head` has seen enough; how an experiment ended, nobody was told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return SUCCEEDED
+        return SUCCEEDED if options.help or options.list or options.manifest or options.dry_run else INTERRUPTED
 
 
 def _dispatch(options: argparse.Namespace) -> int:

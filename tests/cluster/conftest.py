@@ -47,9 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def namespace() -> str:
     """The namespace with what `containers/kubernetes/` brings, and nothing more."""
     name = os.environ["ARGO_NAMESPACE"]
-    k.kubectl(
-        "apply", "--server-side", "--force-conflicts", "--field-manager=experiments", "-n", name, "-f", str(KUBERNETES / "controller.yaml")
-    )
+    patch = f"--patch-file={KUBERNETES / 'controller.yaml'}"
+    k.kubectl("patch", "configmap", "workflow-controller-configmap", "-n", name, "--type=merge", patch)
     k.kubectl("apply", "-n", name, "-k", str(KUBERNETES))
     k.wait_for("the claim", lambda: k.kubectl("get", "pvc", "storage", "-o", "jsonpath={.status.phase}") == "Bound", timeout_s=60)
     return name

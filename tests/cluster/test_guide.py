@@ -53,7 +53,7 @@ def here(script: str, tag: str = "") -> str:
         "ARGO_INSECURE_SKIP_VERIFY=true": "ARGO_SECURE=false",
     }.items():
         script = script.replace(of_guide, of_here)
-    return script.replace("field-manager=argo", "field-manager=experiments")
+    return script
 
 
 def shell(script: str, tag: str = "", *, timeout_s: float = 900, **environment: str) -> str:

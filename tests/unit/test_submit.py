@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from loopback_argo import LoopbackArgo
 
 from config.resolve import parameters
 from workflows import manifest as manifests
@@ -199,9 +200,30 @@ def test_start_up_is_light(tmp_path: Path) -> None:
     assert not loaded & {"hera", "torch", "pandas", "requests", "gymnasium", "pydantic", "matplotlib", "scipy"}
 
 
-def test_a_reader_that_leaves_early(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m workflows.submit --list | head -1; exit ${{PIPESTATUS[0]}}"
-    ended = subprocess.run(
-        ["bash", "-c", command], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stderr) == (0, "")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--list",), 0),
+        (("ppo", "--help"), 0),
+        (("ppo", "--manifest"), 0),
+        (("ppo", "--dry-run"), 0),
+        (("ppo", "--local", "-p", "outdir=results/x"), 130),
+        (("ppo", "--name", "ppo-1"), 130),
+        (("ppo", "--name", "ppo-2", "--detach"), 130),
+        (("--follow", "ppo-0"), 130),
+    ],
+)
+def test_a_reader_that_has_left(arguments: Sequence[str], code: int) -> None:
+    """What is only shown has been shown enough; of an experiment nobody was told how it ended."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with LoopbackArgo().running() as argo, os.fdopen(writing, "wb") as closed:
+        argo.workflows["ppo-0"] = {
+            "metadata": {"name": "ppo-0"},
+            "spec": manifests.load((manifests.FOLDER / "ppo.yaml").read_text())["spec"],
+        }
+        ended = subprocess.run(
+            [sys.executable, "-m", "workflows.submit", *arguments],
+            env=os.environ | argo.environment, stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (code, "")

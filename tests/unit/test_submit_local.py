@@ -76,6 +76,17 @@ def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
     assert last == "Report: y/report.html" and (tmp_path / last.removeprefix("Report: ")).is_file()
 
 
+def test_a_stop_after_the_reader_has_left(tmp_path: Path) -> None:
+    """`… | tee log` and Ctrl-C: `tee` ends first, and the trainings must still end as preempted, with a report."""
+    with start(tmp_path, *LONG, "-p", "outdir=y") as process:
+        assert process.stdout is not None and process.stderr is not None
+        next(line for line in process.stdout if "train started" in line)
+        process.stdout.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(240) == 130 and process.stderr.read() == ""
+    assert (tmp_path / "y/report.html").is_file()
+
+
 def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
