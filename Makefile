@@ -8,6 +8,7 @@ BENCHMARK := .venv-benchmark/.installed
 RESULTS ?= results
 REGISTRY ?=
 TAG ?=
+TARGETS ?= gpu cpu
 BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
 CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
@@ -50,22 +51,22 @@ $(BENCHMARK): pyproject.toml
 benchmark: $(INSTALLED) $(BENCHMARK) ## training speed against Stable-Baselines3 and against this machine's limits
 	$(BIN)/python -m tests.benchmarks.throughput
 
-images: ## build both images with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG (default: containers/tag), IMAGE_OPTIONS, PUSH_OPTIONS
+images: ## build the images (TARGETS) with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
 	@source=$$(containers/tag); tag="$(or $(TAG),$$source)"; [ "$$tag" ] || exit 2; image=$(if $(REGISTRY),$(REGISTRY)/)rl:$$tag; \
-	set -e; for target in gpu cpu; do \
+	set -e; for target in $(TARGETS); do \
 		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$$source --tag $$image-$$target .; \
 		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $$image-$$target;) \
-	done; echo "submit with: -p gpu_image=$$image-gpu -p cpu_image=$$image-cpu"
+	done; echo "submit with:$(foreach target,$(TARGETS), -p $(target)_image=$$image-$(target))"
 
 # Only a machine that can have no cluster skips: up ends with 2 without root, with 3 without Argo's programs, with 126 or 127 where it is
-# not there. A cluster that ran before goes on, and so does one that failed to start: down would remove its logs.
+# not there. A cluster that ran before goes on, and so does what there is of one that failed to start: down would remove its logs.
 test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one; CLUSTER_TESTS)
 	@(. $(CLUSTER)/settings; alive kube-apiserver) 2>/dev/null && down=: || down=$(CLUSTER)/down; \
 	$(CLUSTER)/up >/dev/null; up=$$?; \
 	case $$up in \
 		0) eval "$$($(CLUSTER)/env)"; export CLUSTER=$(CLUSTER);; \
 		2|3|126|127) echo 'test-cluster: no cluster can be had here; its tests are skipped'; down=:;; \
-		*) echo "test-cluster: $(CLUSTER)/up ended with $$up" >&2; exit $$up;; \
+		*) echo "test-cluster: $(CLUSTER)/up ended with $$up; $(CLUSTER)/down stops what has started" >&2; exit $$up;; \
 	esac; \
 	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
 

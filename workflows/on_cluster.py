@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput
+from config.errors import BadInput, ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.progress import Progress, read_printed
 from workflows.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
@@ -21,7 +21,7 @@ from workflows.tasks import FINAL_PHASES, Experiment, Layout, seconds_between
 
 POLL_S = 3.0
 ASK_FOR_LINES_S, LINES = 10.0, 20
-"""How often a training's last lines are asked for, and how many: it prints one about its progress every 10 s."""
+"""How often at most a training's last lines are asked for, and how many: it prints one about its progress every 10 s."""
 
 
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
@@ -31,8 +31,12 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
     try:
         argo.create(submission.manifest)
     except KeyboardInterrupt:
-        print(f"\nInterrupted before the server had answered: {name} may have been created.\nFollow it then: {_follow_command(name)}")
+        print(f"\nInterrupted before the server had answered; {_perhaps(name)}")
         return INTERRUPTED
+    except BadInput:
+        raise
+    except ExperimentError as error:
+        raise ExperimentError(f"{error}; {_perhaps(name)}") from None
     print(f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}", flush=True)
     if detach:
         print(f"Follow: {_follow_command(name)}\n{where_to_look(None, outdir)}")
@@ -64,7 +68,8 @@ def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved 
                 view.update(status)
                 if status.get("phase") in FINAL_PHASES:
                     break
-                printed.ask(view.tasks)
+                if not _is_there(directory):
+                    printed.ask(view.tasks)
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         print()
@@ -72,7 +77,7 @@ def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved 
     except LostSight as lost:
         print(f"failed to follow: {lost}", file=sys.stderr)
         return _let_go(name, argo.where)
-    return end(view.tasks, _duration_s(status), directory if directory and directory.is_dir() else None, outdir)
+    return end(view.tasks, _duration_s(status), directory if _is_there(directory) else None, outdir)
 
 
 class _PrintedProgress:
@@ -83,12 +88,13 @@ class _PrintedProgress:
         self._argo, self._name, self._asked_s = argo, name, dict[int, float]()
 
     def ask(self, tasks: Experiment) -> None:
-        """Ask for the last lines of every running training, unless that was done a moment ago."""
-        for run, task in tasks.having("running"):
-            if task.name == "train" and run is not None and time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S:
-                self._asked_s[run] = time.monotonic()
-                lines = map(read_printed, self._argo.last_lines(self._name, task.pod, LINES))
-                self.seen.update((run, progress) for progress in lines if progress is not None)
+        """Ask for the last lines of the running training that was not asked for longest: one request, so that the states stay fresh."""
+        trainings = {run: task for run, task in tasks.having("running") if task.name == "train" and run is not None}
+        run = min(trainings, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
+        if run is not None and time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S:
+            self._asked_s[run] = time.monotonic()
+            lines = map(read_printed, self._argo.last_lines(self._name, trainings[run].pod, LINES))
+            self.seen.update((run, progress) for progress in lines if progress is not None)
 
 
 def _let_go(name: str, address: Address) -> int:
@@ -103,6 +109,14 @@ def _seen_here(outdir: str, storage: Path | None) -> Path | None:
     if storage is not None:
         return place(outdir, storage).directory
     return Path(outdir) if Path(MOUNT).is_dir() else None
+
+
+def _is_there(directory: Path | None) -> bool:
+    """Whether results can be read here; not, either, where a network's file system has gone."""
+    try:
+        return directory is not None and directory.is_dir()
+    except OSError:
+        return False
 
 
 def _submitted(workflow: Manifest) -> tuple[str | None, dict[str, str]]:
@@ -124,6 +138,10 @@ def _resolved(algorithm: str, values: dict[str, str]) -> Resolved | None:
 def _duration_s(status: dict[str, Any]) -> float:
     started, finished = status.get("startedAt"), status.get("finishedAt")
     return seconds_between(started, finished) if started and finished else 0.0
+
+
+def _perhaps(name: str) -> str:
+    return f"{name} may have been created; follow it then: {_follow_command(name)}"
 
 
 def _follow_command(name: str) -> str:

@@ -123,9 +123,7 @@ class ProgressView:
         return task.message if task.state == "pending" else reason(run, task, self._directory.root if self._directory else None)
 
     def _progress(self, run: int) -> Progress | None:
-        if self._directory is None or self._resolved is None or not self._directory.run(run).train_csv.exists():
-            return self._elsewhere(run)
-        try:
-            return read_progress(self._directory.run(run), self._resolved)
-        except (OSError, ValueError):
-            return None
+        with contextlib.suppress(OSError, ValueError):
+            if self._directory is not None and self._resolved is not None and self._directory.run(run).train_csv.exists():
+                return read_progress(self._directory.run(run), self._resolved)
+        return self._elsewhere(run)

@@ -75,8 +75,8 @@ class LostSight(ExperimentError):
 class ArgoServer:
     """One Argo Server. A request that it never answered is tried again for `patience_s`.
 
-    Before its first good answer a refusal is `BadInput`: the address, the token or the name is wrong. Afterwards it is `LostSight`, as is
-    the end of the patience: a token has expired, or the workflow was deleted.
+    Before its first good answer a refusal is `BadInput`: the address, the token or the name is wrong. Afterwards it is `LostSight` (a token
+    has expired), as is the end of the patience, and for a workflow that is no more `ExperimentError`.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class ArgoServer:
         self._service = _connect(where)
         self._answered = False
 
-    def create(self, manifest: Mapping[str, Any], *, patience_s: float = 30.0) -> None:
+    def create(self, manifest: Mapping[str, Any], *, patience_s: float = 3 * ANSWER_S) -> None:
         """Create the workflow; its `metadata.name` is set, so that a request whose answer was lost can be repeated."""
         from hera.exceptions import AlreadyExists
         from hera.workflows import models as m
@@ -133,8 +133,9 @@ class ArgoServer:
                 params={"podName": pod, "logOptions.container": "main", "logOptions.tailLines": str(count)},
                 headers={"Authorization": self._service.token},
                 verify=self.where.verify_certificate,
+                timeout=(CONNECT_S, CONNECT_S),
             )
-            lines.extend(json.loads(line)["result"]["content"] for line in answer.text.splitlines() if line)
+            lines.extend(json.loads(line)["result"].get("content", "") for line in answer.text.splitlines() if line)
         return lines
 
     def _get(self, name: str, fields: str | None) -> dict[str, Any]:
@@ -173,9 +174,11 @@ class ArgoServer:
         final: dict[type[Exception], str] = {
             Unauthorized: f"{url} does not accept ARGO_TOKEN",
             Forbidden: f"{url} does not allow this in namespace {self.where.namespace!r}",
-            NotFound: url.rstrip("/"),
+            NotFound: f"{url} has no such workflow",
             BadRequest: f"{url} refused the request",
         }
+        if isinstance(error, NotFound) and self._answered:
+            raise ExperimentError(f"{url}: {_one_line(error)}; it was deleted, or removed after its end") from None
         for kind, what in final.items():
             if isinstance(error, kind):
                 raise (LostSight if self._answered else BadInput)(f"{what}: {_one_line(error)}") from None

@@ -10,11 +10,11 @@ Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted, also by a reader 
 from __future__ import annotations
 
 import argparse
-import errno
 import io
 import os
 import re
 import secrets
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,12 +56,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.EIO):  # a closed pipe, a closed terminal
+    except OSError:
+        if not _reader_has_left():
             raise
         # `… --list | head` has seen enough; how an experiment ended, nobody was told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SUCCEEDED if options.help or options.list or options.manifest or options.dry_run else INTERRUPTED
+
+
+def _reader_has_left() -> bool:
+    """Whether standard output is a closed pipe or a closed terminal."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def _dispatch(options: argparse.Namespace) -> int:

@@ -116,7 +116,8 @@ class LoopbackArgo:
         workflow = self.workflows[name]
         if parts[5:] == ["log"]:
             (pod,), (count,) = query["podName"], query["logOptions.tailLines"]
-            return 200, [{"result": {"content": line, "podName": pod}} for line in self.printed.get(pod, [])[-int(count) :]]
+            lines = self.printed.get(pod, [])[-int(count) :]
+            return 200, [{"result": ({"content": line} if line else {}) | {"podName": pod}} for line in lines]
         if "fields" in query:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             spec = {"entrypoint": workflow["spec"]["entrypoint"]}

@@ -159,20 +159,23 @@ def test_refusals_are_not_repeated(argo: LoopbackArgo) -> None:
     assert len(argo.requests) == 2
 
 
-@pytest.mark.parametrize(("change", "said"), [({"allowed": "another"}, "does not accept ARGO_TOKEN"), ({"workflows": {}}, "not found")])
-def test_a_refusal_after_a_good_answer_is_no_bad_input(argo: LoopbackArgo, change: dict[str, Any], said: str) -> None:
+def test_a_refusal_after_a_good_answer_is_no_bad_input(argo: LoopbackArgo) -> None:
     server = client(argo)
     server.create(manifest())
-    vars(argo).update(change)
-    with pytest.raises(LostSight, match=said):
+    argo.allowed = "another"
+    with pytest.raises(LostSight, match="does not accept ARGO_TOKEN"):
         server.status("ppo-1")
+    argo.allowed, argo.workflows = TOKEN, {}
+    with pytest.raises(ExperimentError, match="it was deleted") as raised:
+        server.status("ppo-1")
+    assert type(raised.value) is ExperimentError
 
 
 def test_the_last_lines_of_a_pod(argo: LoopbackArgo) -> None:
     server = client(argo)
     server.create(manifest())
-    argo.printed["ppo-1-train-7"] = [f"line {i}" for i in range(30)]
-    assert server.last_lines("ppo-1", "ppo-1-train-7", 2) == ["line 28", "line 29"]
+    argo.printed["ppo-1-train-7"] = [*(f"line {i}" for i in range(30)), "", "the last"]
+    assert server.last_lines("ppo-1", "ppo-1-train-7", 3) == ["line 29", "", "the last"]
     assert server.last_lines("ppo-1", "ppo-1-train-8", 2) == server.last_lines("ppo-9", "x", 2) == []
     argo.broken = [0, 503]
     assert server.last_lines("ppo-1", "ppo-1-train-7", 2) == server.last_lines("ppo-1", "ppo-1-train-7", 2) == []

@@ -159,15 +159,24 @@ def test_progress_from_what_the_trainings_print(
     assert "run 1  train  40 %  return 43.2  5,120 steps/s  0:03 left" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("change", "why"), [({"allowed": "another"}, "does not accept ARGO_TOKEN"), ({"workflows": {}}, "not found")])
 def test_a_follower_that_is_refused_says_that_the_workflow_goes_on(
-    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], why: str
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     argo.statuses = [status("Running", prepare="Running")]
-    monkeypatch.setattr(on_cluster.time, "sleep", lambda _: vars(argo).update(change))
+    monkeypatch.setattr(on_cluster.time, "sleep", lambda _: setattr(argo, "allowed", "another"))
     assert submit.main(SHORT) == 130
     shown = capsys.readouterr()
-    assert why in shown.err and "ppo-1 goes on" in shown.out and "--follow ppo-1" in shown.out
+    assert "does not accept ARGO_TOKEN" in shown.err and "ppo-1 goes on" in shown.out and "--follow ppo-1" in shown.out
+
+
+def test_a_workflow_that_is_deleted_does_not_go_on(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    argo.statuses = [status("Running", prepare="Running")]
+    monkeypatch.setattr(on_cluster.time, "sleep", lambda _: argo.workflows.clear())
+    assert submit.main(SHORT) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("failed: ") and "it was deleted" in shown.err and "goes on" not in shown.out
 
 
 def test_what_argo_submit_let_through_can_be_followed(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,8 +188,10 @@ def test_what_argo_submit_let_through_can_be_followed(argo: LoopbackArgo, capsys
     assert "prepare failed" in capsys.readouterr().out
 
 
-def test_bad_storage_is_refused_before_anything_is_sent(argo: LoopbackArgo) -> None:
-    assert submit.main([*SHORT, "-p", "outdir=/storage/../x", "--storage", "nfs"]) == 2
+def test_bad_storage_is_refused_before_anything_is_sent(argo: LoopbackArgo, tmp_path: Path) -> None:
+    (tmp_path / "nfs").mkdir()
+    (tmp_path / "nfs/ppo-cartpole").symlink_to("/etc")
+    assert submit.main([*SHORT, "--storage", "nfs"]) == 2
     assert argo.requests == []
 
 
