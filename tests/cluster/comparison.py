@@ -27,6 +27,7 @@ Json = dict[str, Any]
 AT_ONCE, LIMITED_AT_ONCE = 12, 2  # workflows on the cluster, whose one node has two cores; with a time limit, which counts a pod's wait
 LIMITS = ("activeDeadlineSeconds", '"timeout"', "maxDuration")
 BY_KUBELET, BY_CONTROLLER = "Pod was active on the node longer than the specified deadline", "Step exceeded its deadline"
+RETRY_ENDED = "retry exceeded workflow deadline"
 LOCAL_AT_ONCE = 3
 LIMIT_S = 300
 CONTRACT = k.ROOT / "tests" / "contract"
@@ -158,10 +159,12 @@ def compare(workflows: list[Json]) -> dict[str, list[str]]:
 
 
 def _whoever_was_first(seen: Json) -> None:
-    """At a workflow's deadline controller and kubelet both end its pods, and the first of them words the message."""
+    """At a workflow's deadline both controller and kubelet end its pods: the first words the message, and only the kubelet sees a code."""
     for node in seen["nodes"].values():
-        if node["message"] == BY_KUBELET:
-            node["message"] = BY_CONTROLLER
+        if node["message"] in (BY_KUBELET, BY_CONTROLLER):
+            node |= {"message": BY_CONTROLLER, "exitCode": None}
+        elif node["message"].startswith(RETRY_ENDED):
+            node["exitCode"] = None
 
 
 def recorded(seen: dict[str, Json], workflows: list[Json]) -> list[Json]:
