@@ -56,7 +56,7 @@ images: ## build the images (TARGETS) with docker, podman or buildah (BUILDER), 
 	set -e; for target in $(TARGETS); do \
 		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$$source --tag $$image-$$target .; \
 		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $$image-$$target;) \
-	done; echo "submit with:$(foreach target,$(TARGETS), -p $(target)_image=$$image-$(target))"
+	done; echo "submit with: $(foreach target,$(TARGETS),-p $(target)_image=$$image-$(target))"
 
 # Only a machine that can have no cluster skips: up ends with 2 without root, with 3 without Argo's programs, with 126 or 127 where it is
 # not there. A cluster that ran before goes on, and so does what there is of one that failed to start: down would remove its logs.

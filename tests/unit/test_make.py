@@ -121,6 +121,11 @@ def test_images_are_named_after_the_source_or_by_the_person(committed: Path) -> 
     assert images(committed, "TAG=v1", "REGISTRY=r") == (0, {"r/rl:v1-gpu", "r/rl:v1-cpu"}, {built}, "")
 
 
+def test_what_to_submit_with(committed: Path) -> None:
+    told = [shell(committed, "make", "images", "BUILDER=echo", "TAG=v1", *more).stdout.splitlines()[-1] for more in ((), ("TARGETS=cpu",))]
+    assert told == ["submit with: -p gpu_image=rl:v1-gpu -p cpu_image=rl:v1-cpu", "submit with: -p cpu_image=rl:v1-cpu"]
+
+
 def test_images_without_a_name(unpacked: Path) -> None:
     code, names, _, error = images(unpacked)
     assert (code, names) == (2, set()) and error.splitlines()[0].endswith("images then need a name: make images TAG=…")
