@@ -18,6 +18,7 @@ from pathlib import Path
 from config.errors import BadInput, ExperimentError
 
 TEXT_LIMIT_BYTES = 16 * 2**20
+GROWTH_BYTES = 2**20
 LAG_S = 5.0
 """How long a reader on another machine may see an old directory (attribute caches of NFS)."""
 _hits = 0
@@ -124,11 +125,20 @@ def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
 
 
 def _read_once(path: Path, limit_bytes: int) -> bytes:
+    """Python allocates what `read` is asked for, so it is asked for the size and never for the limit, which may be gigabytes."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        if size > limit_bytes:
-            raise BadInput(f"{path} has {size} bytes; at most {limit_bytes} are read")
-        return file.read(limit_bytes + 1)
+        _refuse_large(path, size, limit_bytes)
+        content = file.read(size + 1)
+        while len(content) > size and (more := file.read(GROWTH_BYTES)):  # it has grown meanwhile
+            content += more
+            _refuse_large(path, len(content), limit_bytes)
+        return content
+
+
+def _refuse_large(path: Path, size_bytes: int, limit_bytes: int) -> None:
+    if size_bytes > limit_bytes:
+        raise BadInput(f"{path} has {size_bytes} bytes; at most {limit_bytes} are read")
 
 
 def remove_temporaries(directory: Path) -> None:

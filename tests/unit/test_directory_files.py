@@ -81,6 +81,36 @@ def test_sizes_are_limited_before_reading(tmp_path: Path) -> None:
         read_bytes(path)
 
 
+READ_IN_LITTLE_MEMORY = """
+import resource, sys
+from pathlib import Path
+from steps.directory.checkpoints import TENSORS_LIMIT_BYTES
+from steps.directory.files import read_bytes
+resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
+sys.stdout.buffer.write(read_bytes(Path(sys.argv[1]), TENSORS_LIMIT_BYTES))
+"""
+
+
+def test_a_limit_is_never_allocated(tmp_path: Path) -> None:
+    """With `vm.overcommit_memory=1` any allocation is granted; an address space limit refuses it under every setting."""
+    path = tmp_path / "x"
+    path.write_bytes(b"content")
+    command = [sys.executable, "-c", READ_IN_LITTLE_MEMORY, str(path)]
+    read = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (read.returncode, read.stdout) == (0, b"content"), read.stderr.decode()
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"0123456789")
+    monkeypatch.setattr(files.os, "fstat", lambda descriptor: os.stat_result((0,) * 6 + (4,) + (0,) * 3))
+    monkeypatch.setattr(files, "GROWTH_BYTES", 2)
+    assert read_bytes(path) == b"0123456789"
+    assert read_bytes(path, 10) == b"0123456789"
+    with pytest.raises(BadInput, match="at most 9 are read"):
+        read_bytes(path, 9)
+
+
 def test_a_stale_handle_is_opened_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"content")
