@@ -35,8 +35,10 @@ def train(context: StepContext) -> dict[str, Any]:
     from steps.training.single import Training
 
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)  # read when torch is imported
+    context.note(**_left_by_the_last_attempt(context))
     checkpoints.clean(context.run)
-    training = Training(context, checkpoints.load_newest(context.run, context.resolved.identity()))
+    training = Training(context, checkpoints.load_newest(context.run, context.resolved.identity(), continues=True))
+    checkpoints.discard_after(context.run, training.step)
     training.note(began=False)
     try:
         details = training.run()
@@ -45,6 +47,12 @@ def train(context: StepContext) -> dict[str, Any]:
         raise
     checkpoints.prune(context.run, training.step)  # a kill may have come between the last checkpoint and this
     return details
+
+
+def _left_by_the_last_attempt(context: StepContext) -> dict[str, Any]:
+    """Its guard, kept until the checkpoint is read: a kill in between would lose the count of all kills before."""
+    guard = context.previous.details.get("guard") if context.previous else None
+    return {"guard": {**guard, "began": False}} if isinstance(guard, dict) else {}
 
 
 def is_trained(context: StepContext) -> bool:

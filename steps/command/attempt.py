@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory
@@ -55,9 +54,13 @@ class Attempt:
         context.attempt, context.note = self._status.attempt, self.note
 
     def note(self, **details: Any) -> None:
-        """Remember details, in the status file at once: what a killed attempt leaves behind, and what every end reports."""
+        """Remember details, in the status file at once: what a killed attempt leaves behind, and what every end reports.
+
+        Raises `WrongDirectory` where that file is no longer ours to write.
+        """
         self._details |= details
         self._status = replace(self._status, details=dict(self._details))
+        self._context.require_ours()
         status.write_status(self._context.status_path, self._status)
 
     def run(self, work: Callable[[], Answer]) -> Status:
@@ -73,6 +76,7 @@ class Attempt:
         except OSError as error:
             raise unwritable(self._context.log_path, error) or error from error
         try:
+            self._context.fence.claim()
             self.note()
         except (OSError, ExperimentError) as error:
             self._log.close()
@@ -102,9 +106,24 @@ class Attempt:
             traceback.print_exception(error)
         return Outcome("preempted" if isinstance(error, Preempted) else "failed", error.exit_code, one_line(error))
 
+    def _displaced(self) -> ExperimentError | None:
+        """Why this attempt may write no more, whoever noticed it first: the keeper, the work, or nobody before this."""
+        if isinstance(self._context.stop.cause, WrongDirectory):
+            return self._context.stop.cause
+        try:
+            self._context.require_ours()
+        except WrongDirectory as error:
+            return error
+        except OSError:  # nobody knows; writing the status will say what is wrong with the storage
+            pass
+        return None
+
     def _close(self, outcome: Outcome) -> Status:
-        """Write the status (never into a directory that has become another's), and say the reason on stderr."""
+        """Write the status and say the reason on stderr; not a byte where another workflow or attempt writes now."""
         context = self._context
+        displaced = self._displaced()
+        if displaced is not None:
+            outcome = self._failure(displaced)
         ended = replace(
             self._status,
             state=outcome.state,
@@ -116,7 +135,7 @@ class Attempt:
             details={**self._details, **outcome.details},
         )
         try:
-            if not isinstance(context.stop.cause, WrongDirectory):
+            if displaced is None:
                 status.write_status(context.status_path, ended)
         except (OSError, ExperimentError) as error:
             reason = f"cannot write {context.status_path}: {one_line(error)}"
@@ -125,35 +144,39 @@ class Attempt:
             )
         self._log.close()
         line = f"{context.title}: {ended.state}" + (f": {ended.reason}" if ended.reason else f" in {ended.duration_s} s")
-        append_line(context.log_path, line)
+        if displaced is None:
+            append_line(context.log_path, line)
         print(line, file=sys.stderr if ended.exit_code else sys.stdout, flush=True)
         return ended
 
     def _keep(self) -> None:
         """Beside the work: keep the lease alive, and end a step that does not look at the stop request."""
-        stop, uid, path = self._context.stop, self._context.owner_uid, self._context.directory.owner_json
-        next_touch = time.monotonic()
+        stop = self._context.stop
+        next_beat = time.monotonic()
         while not self._ending.locked():
-            if uid is not None and time.monotonic() >= next_touch:
-                next_touch = time.monotonic() + _touch(path, uid, stop.because)
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + self._beat()
             if stop.overdue and self._ending.acquire(blocking=False):
                 outcome = self._failure(stop.error())
                 reason = f"{outcome.reason} (ended in the middle: it did not look within {GRACE_S:g} s)"
                 os._exit(self._close(replace(outcome, reason=reason)).exit_code or 1)
             time.sleep(POLL_S)
 
-
-def _touch(path: Path, uid: str, displaced: Callable[[ExperimentError], None]) -> float:
-    """Renew the lease; returns the seconds until the next time."""
-    try:
-        owner.touch(path, uid)
-        present = owner.read_owner(path)
-        return (present.lease_s if present else owner.LEASE_S) / owner.HEARTBEATS_PER_LEASE
-    except WrongDirectory as error:
-        displaced(error)
-    except OSError:
-        pass  # the storage is gone for a moment; the next beat or the work itself will say so
-    return owner.LEASE_S / owner.HEARTBEATS_PER_LEASE
+    def _beat(self) -> float:
+        """Renew the lease, and stop if it is another's to write here; returns the seconds until the next time."""
+        uid, path = self._context.owner_uid, self._context.directory.owner_json
+        lease_s = owner.LEASE_S
+        try:
+            self._context.fence.check()
+            if uid is not None:
+                owner.touch(path, uid)
+                present = owner.read_owner(path)
+                lease_s = present.lease_s if present else lease_s
+        except WrongDirectory as error:
+            self._context.stop.because(error)
+        except OSError:
+            pass  # the storage is gone for a moment; the next beat or the work itself will say so
+        return lease_s / owner.HEARTBEATS_PER_LEASE
 
 
 def one_line(error: BaseException) -> str:

@@ -13,7 +13,9 @@ from typing import Any
 from config.errors import BadInput
 from config.resolve import Resolved
 from steps.command.stop import StopRequest
+from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.fence import Fence
 from steps.directory.files import LAG_S
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import Status, read_status
@@ -73,6 +75,17 @@ class StepContext:
     def status_path(self) -> Path:
         """Where this step says how it ended."""
         return self._own.status / f"{self.task}.json"
+
+    @cached_property
+    def fence(self) -> Fence:
+        """The right of this attempt to write, claimed when it starts."""
+        return Fence(self._own.status / f".{self.task}.attempt")
+
+    def require_ours(self) -> None:
+        """Raise `WrongDirectory` if another workflow, or a later attempt of this step, writes here now."""
+        if self.owner_uid is not None:
+            owner.check(self.directory.owner_json, self.owner_uid)
+        self.fence.check()
 
     @property
     def title(self) -> str:

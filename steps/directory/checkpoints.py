@@ -5,15 +5,19 @@
         state.json            the rest of the state, the step, what it belongs to, and the `record` of the step that saved it
         manifest.json         size and SHA-256 of the other two, written last
 
-Two are kept. The loader takes the newest that verifies and says what it skipped. numpy and safetensors are imported only
+Two are kept. The loader takes the newest that verifies and says what it skipped. A training that continues verifies the growing
+files beside it, too (`record["files"]`): one that does not begin with what the checkpoint counts on belongs to another attempt, or
+was changed. numpy and safetensors are imported only
 to load and to save, so that other steps can list and verify checkpoints without them.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +29,7 @@ from steps.directory.differences import difference
 from steps.directory.files import LAG_S, fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
+from steps.directory.tables import sum_of_start
 
 if TYPE_CHECKING:
     from config.resolve import Resolved
@@ -77,7 +82,7 @@ def pack(*, step: int, state: State, identity: Mapping[str, Any], record: Mappin
 def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
     """Make the checkpoint appear, then delete all but it and the one before. Raises `ExperimentError` when the disk is full."""
     final = run.checkpoint(step)
-    temporary = run.checkpoints / f".{final.name}.{os.getpid()}.tmp"
+    temporary = run.checkpoints / f".{final.name}.{secrets.token_hex(8)}.tmp"  # pods may have the same pid
     manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in packed.items()}}
     contents = {**packed, MANIFEST: json.dumps(manifest, indent=1).encode()}
     run.checkpoints.mkdir(parents=True, exist_ok=True)
@@ -85,9 +90,8 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
         with full_disk_explained(final, sum(len(content) for content in contents.values())):
             temporary.mkdir()
             _write_files(temporary, contents)
-            remove(final)  # only a damaged one can be there: the loader went back behind it
             fault("before_rename", final)
-            temporary.rename(final)
+            _rename_over(temporary, final)
         fault("after_rename", final)
         sync_directory(run.checkpoints)
     finally:
@@ -97,11 +101,15 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
 
 
 def prune(run: RunDirectory, newest: int) -> None:
-    """Keep the checkpoint of step `newest` and the one before it; any newer one is damaged, the loader went back behind it."""
-    present = run.checkpoint_steps()
-    kept = [step for step in present if step <= newest][-KEPT:]
-    for step in set(present) - set(kept):
+    """Keep the checkpoint of step `newest` and the one before it. Newer ones are left: they may be a later attempt's."""
+    for step in [step for step in run.checkpoint_steps() if step <= newest][:-KEPT]:
         remove(run.checkpoint(step))
+
+
+def discard_after(run: RunDirectory, step: int) -> None:
+    """Remove the checkpoints behind which the loader went back; called by the run's one writer at its start."""
+    for newer in [present for present in run.checkpoint_steps() if present > step]:
+        remove(run.checkpoint(newer))
 
 
 def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> Path:
@@ -109,17 +117,26 @@ def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, A
     return write(run, step, pack(step=step, state=state, identity=identity, record=record))
 
 
-def load_newest(run: RunDirectory, identity: Mapping[str, Any] | None = None, *, say: Callable[[str], None] = print) -> Checkpoint | None:
+def load_newest(
+    run: RunDirectory,
+    identity: Mapping[str, Any] | None = None,
+    *,
+    continues: bool = False,
+    say: Callable[[str], None] = print,
+) -> Checkpoint | None:
     """The newest checkpoint that verifies; None if the run has none yet.
 
-    identity: what the checkpoint must belong to. Raises `WrongDirectory` for another identity (with the differences) or a newer
-    format, and `NoUsableState` if there are checkpoints and all are damaged.
+    identity: what the checkpoint must belong to; continues: a training will go on from it, so that the rows that it counts on
+    must be there. Raises `WrongDirectory` for another identity (with the differences) or a newer format, and `NoUsableState` if
+    there are checkpoints and none can be used.
     """
     skipped: list[str] = []
     for step in reversed(run.checkpoint_steps()):
         path = run.checkpoint(step)
         try:
             checkpoint = load(path)
+            if continues:
+                _verify_files(run, checkpoint)
         except DamagedError as error:
             skipped.append(f"{path}: {error}")
             continue
@@ -129,6 +146,33 @@ def load_newest(run: RunDirectory, identity: Mapping[str, Any] | None = None, *,
     if skipped:
         raise NoUsableState(f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again")
     return None
+
+
+def _verify_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
+    """Compare the growing files with what they held when the checkpoint was taken; raises `DamagedError`."""
+    for name, kept in checkpoint.record.get("files", {}).items():
+        try:
+            found = sum_of_start(run.root / name, kept["bytes"])
+        except OSError as error:
+            raise DamagedError(f"{name} cannot be read: {error.strerror}") from error
+        if found["bytes"] != kept["bytes"]:
+            raise DamagedError(f"{name} has {found['bytes']} bytes, {kept['bytes']} were written before this checkpoint")
+        if found != kept:
+            raise DamagedError(f"{name} does not begin with the {kept['bytes']} bytes that were written before this checkpoint")
+
+
+def _rename_over(temporary: Path, final: Path) -> None:
+    """A directory can be renamed over an empty one only: what stands there is removed first.
+
+    It is a damaged one, behind which the loader went back, or one of another attempt at the very same step.
+    """
+    try:
+        temporary.rename(final)
+    except OSError as error:
+        if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+            raise
+        remove(final)
+        temporary.rename(final)
 
 
 def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:

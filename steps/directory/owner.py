@@ -32,7 +32,7 @@ OWNER_LIMIT_BYTES = 65536
 class Owner:
     """A workflow that may write.
 
-    uid: unique per workflow; workflow: its name; process: `host:pid:start` of a local engine, else None; lease_s: silence after
+    uid: unique per workflow; workflow: its name; process: the local engine's (`processes.identity`), else None; lease_s: silence after
     which it may be displaced; released: it ended, and said so.
     """
 

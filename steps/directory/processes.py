@@ -1,29 +1,48 @@
-"""Which process on which machine: `host:pid:start`, so that a dead owner on this machine is known at once.
+"""Which process on which machine: `host:pid:start:world`, so that a dead owner on this machine is known at once.
 
-start is field 22 of `/proc/<pid>/stat` (clock ticks since boot): a pid that was given out again is another process.
+start is field 22 of `/proc/<pid>/stat` (clock ticks since boot): a pid that was given out again is another process. world is the
+boot of the kernel and the PID namespace: a container that shares its host's name counts processes of its own, and of one that it
+cannot see it knows nothing.
 """
 
 from __future__ import annotations
 
 import os
 import socket
+from functools import lru_cache
 from pathlib import Path
 
 
 def identity(pid: int | None = None) -> str:
-    """Name this process, or another one of this machine, as `host:pid:start`."""
+    """Name this process, or another one of this machine, as `host:pid:start:world`."""
     pid = os.getpid() if pid is None else pid
-    return f"{socket.gethostname()}:{pid}:{start_time(pid) or 0}"
+    return f"{socket.gethostname()}:{pid}:{start_time(pid) or 0}:{world()}"
 
 
 def is_alive(process: str) -> bool | None:
-    """Whether the process still runs; None if it belongs to another machine or the text is no identity."""
-    host, separator, rest = process.rpartition(":")[0].rpartition(":")
-    start = process.rpartition(":")[2]
-    if not separator or not rest.isdecimal() or host != socket.gethostname():
+    """Whether the process still runs; None if it cannot be seen from here, or if the text is no identity.
+
+    It can be seen from the same host, boot and PID namespace only: of any other, nothing is known.
+    """
+    parts = process.rsplit(":", 3)
+    if len(parts) != 4 or not parts[1].isdecimal():
         return None
-    found = start_time(int(rest))
-    return found is not None and (start == "0" or _same_start(found, start, int(rest)))
+    host, pid, start, its_world = parts
+    if host != socket.gethostname() or its_world != world():
+        return None
+    found = start_time(int(pid))
+    return found is not None and (start == "0" or _same_start(found, start, int(pid)))
+
+
+@lru_cache(maxsize=1)
+def world() -> str:
+    """Our boot of the kernel and our PID namespace: `1f2e3d4c-4026531836`; `-` without `/proc`."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - `pid:[4026531836]`, no path
+    except OSError:
+        return "-"
+    return f"{boot[:8]}-{''.join(filter(str.isdecimal, namespace))}"
 
 
 def start_time(pid: int) -> str | None:

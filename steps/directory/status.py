@@ -21,7 +21,7 @@ class Status:
     """One task's last attempt.
 
     started, ended: ISO 8601 in UTC, for people only: no decision compares them with another machine's clock. duration_s: this
-    attempt, from a monotonic clock. process: `host:pid:start` of the writer. inputs: what the result depends on, so that a repeat
+    attempt, from a monotonic clock. process: the writer's (`processes.identity`). inputs: what the result depends on, so that a repeat
     knows whether it is finished; details: what the task wants to say.
     """
 

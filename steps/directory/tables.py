@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import errno
+import hashlib
 import io
 import math
 import os
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.errors import NoUsableState
-from steps.directory.files import die, full_disk_explained, read_bytes, will_fault, write_all
+from config.errors import NoUsableState, WrongDirectory
+from steps.directory.files import (
+    die,
+    full_disk_explained,
+    read_bytes,
+    sync_directory,
+    will_fault,
+    write_all,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,31 +30,37 @@ if TYPE_CHECKING:
 Cell = int | float | str | None
 TABLE_LIMIT_BYTES = 2**30
 TAIL_BYTES = 65536
+COPY_BYTES = 2**20
 
 
 class Table:
     """The one writer of a CSV file. Every row reaches the file as one write, so readers see whole lines or a torn last one.
 
-    offset: bytes to keep of the existing file, as a checkpoint stored them; 0 starts the file anew. The header is written
-    with the first row. Raises `NoUsableState` if the file is shorter than the offset.
+    The file is a new one for each writer, and begins with what is kept of the one that was there: an older attempt that still
+    lives goes on with a file that has no name any more (`fence.py`), and notices that before its next row.
+
+    offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with the first row. Raises
+    `NoUsableState` if the file is shorter than the offset.
     """
 
     def __init__(self, path: Path, *, offset: int = 0) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        size = os.fstat(self._descriptor).st_size
-        if size < offset:
-            os.close(self._descriptor)
-            raise NoUsableState(
-                f"{path} has {size} bytes, the checkpoint was taken at {offset}; delete {path.parent} to start this run again"
-            )
-        os.ftruncate(self._descriptor, offset)
         self.offset = offset
+        self._sum = hashlib.sha256()
+        self._descriptor = self._continued()
         self._columns: tuple[str, ...] | None = _header(path) if offset else None
 
+    @property
+    def kept(self) -> dict[str, int | str]:
+        """What a checkpoint may count on: the file's bytes up to now, and their SHA-256 (see `checkpoints.load_newest`)."""
+        return {"bytes": self.offset, "sha256": self._sum.hexdigest()}
+
     def append(self, row: Mapping[str, Cell]) -> None:
-        """Add one row; `None` is an empty cell, floats are written by `repr` so that they read back exactly."""
+        """Add one row; `None` is an empty cell, floats are written by `repr` so that they read back exactly.
+
+        Raises `WrongDirectory` if another process has written here since, or has put another file in this one's place.
+        """
         if self._columns is None:
             self._columns = tuple(row)
             self._write(format_line(self._columns))
@@ -52,21 +69,88 @@ class Table:
         self._write(format_line(row.values()))
 
     def sync(self) -> None:
-        """Down to the disk: a checkpoint may then store `offset`."""
+        """Down to the disk: a checkpoint may then store `kept`."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Close the file; rows are already in it."""
         os.close(self._descriptor)
 
+    def _continued(self) -> int:
+        """Open a new file that holds the first `offset` bytes of the old one and stands in its place."""
+        for left_over in self.path.parent.glob(f".{self.path.name}.*.tmp"):
+            left_over.unlink(missing_ok=True)  # of an attempt that was killed here
+        temporary = self.path.parent / f".{self.path.name}.{secrets.token_hex(8)}.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        try:
+            with full_disk_explained(self.path, self.offset):
+                self._copy_to(descriptor)
+                os.fsync(descriptor)
+            temporary.replace(self.path)
+            sync_directory(self.path.parent)
+        except BaseException:
+            os.close(descriptor)
+            temporary.unlink(missing_ok=True)
+            raise
+        return descriptor
+
+    def _copy_to(self, descriptor: int) -> None:
+        left = self.offset
+        with contextlib.ExitStack() as opened:
+            old = opened.enter_context(_open_without_links(self.path)) if left else io.BytesIO()
+            while left and (chunk := old.read(min(left, COPY_BYTES))):
+                write_all(descriptor, chunk)
+                self._sum.update(chunk)
+                left -= len(chunk)
+        if left:
+            raise NoUsableState(
+                f"{self.path} has {self.offset - left} bytes, the checkpoint was taken at {self.offset}; "
+                f"delete {self.path.parent} to start this run again"
+            )
+
     def _write(self, line: str) -> None:
         content = line.encode()
+        self._require_ours()
         if will_fault("mid_row", self.path):
             write_all(self._descriptor, content[: len(content) // 2])
             die()
         with full_disk_explained(self.path, len(content)):
             write_all(self._descriptor, content)
         self.offset += len(content)
+        self._sum.update(content)
+
+    def _require_ours(self) -> None:
+        own = os.fstat(self._descriptor)
+        try:
+            present = self.path.lstat()
+        except FileNotFoundError:
+            raise WrongDirectory(f"{self.path} has been removed while this step was writing it") from None
+        if not os.path.samestat(own, present):
+            raise WrongDirectory(f"another attempt has put a new file in the place of {self.path}")
+        if own.st_size != self.offset:
+            raise WrongDirectory(f"{self.path} has {own.st_size} bytes, {self.offset} were left: another process writes to it")
+
+
+def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
+    """What `Table.kept` was when the file had `length` bytes; of a shorter file, all of it. Raises the usual `OSError`s."""
+    whole, left = hashlib.sha256(), length
+    with path.open("rb") as file:
+        while left and (chunk := file.read(min(left, COPY_BYTES))):
+            whole.update(chunk)
+            left -= len(chunk)
+    return {"bytes": length - left, "sha256": whole.hexdigest()}
+
+
+def _open_without_links(path: Path) -> io.BufferedReader:
+    """Open for reading what really stands there; raises `WrongDirectory` for a symbolic link or a missing file."""
+    try:
+        return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise WrongDirectory(f"{path} is a symbolic link: no step writes through one") from error
+        if error.errno == errno.ENOENT:
+            raise NoUsableState(f"{path} is missing; delete {path.parent} to start this run again") from error
+        raise
 
 
 def format_line(cells: Iterable[Cell]) -> str:

@@ -1,7 +1,8 @@
 """The guard against attempts that never get further: the same step reached again without a newer checkpoint ends with exit 3.
 
 An exception at the same step twice is a fact. A killed attempt says nothing about why: a node that vanished, memory that
-ran out. So it counts only if the training had begun, and it takes `KILLS` of them in a row that died at the same row of `train.csv`.
+ran out. So it takes `KILLS` of them in a row that died at the same row of `train.csv`, or as many in a row that died before the
+training had begun: an environment may kill the process while it is made.
 A preemption (SIGTERM, exit 75) never counts, a newer checkpoint or another workflow starts anew, and so does a repeat after exit 3,
 because a person asked for it.
 """
@@ -23,7 +24,8 @@ class Guard:
     """What the attempts from one checkpoint have come to; kept in the status file.
 
     checkpoint: the step that they start from; owner: the workflow; began: whether the present one has begun to train; failed_at:
-    the step where one raised an exception; killed_at, kills: the last row of those that were killed, and how many in a row.
+    the step where one raised an exception; killed_at, kills: the last row of those that were killed, and how many in a row;
+    unbegun: how many in a row were killed before they had begun.
     """
 
     checkpoint: int
@@ -32,6 +34,7 @@ class Guard:
     failed_at: int | None = None
     killed_at: int | None = None
     kills: int = 0
+    unbegun: int = 0
 
 
 def after(previous: Status | None, *, checkpoint: int, owner: str | None, reached: int, memory: str) -> Guard:
@@ -43,12 +46,17 @@ def after(previous: Status | None, *, checkpoint: int, owner: str | None, reache
     before = _read(previous)
     if previous is None or before is None or before.checkpoint != checkpoint or before.owner != owner or previous.exit_code == 3:
         return fresh
-    if previous.state != "running" or not before.began:
+    if previous.state != "running":
         return replace(before, began=False)
+    if not before.began:
+        unbegun = before.unbegun + 1
+        if unbegun >= KILLS:
+            raise NoProgress(f"no progress: killed {unbegun} times while the training was being made, from step {checkpoint}; {memory}")
+        return replace(before, unbegun=unbegun)
     kills = before.kills + 1 if before.killed_at == reached else 1
     if kills >= KILLS:
         raise NoProgress(f"no progress: killed {kills} times at step {reached}, continuing from step {checkpoint}; {memory}")
-    return replace(before, began=False, killed_at=reached, kills=kills)
+    return replace(before, began=False, killed_at=reached, kills=kills, unbegun=0)
 
 
 def failed(guard: Guard, step: int, error: Exception) -> Guard:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import ExperimentError
 from steps.command.context import StepContext
-from steps.directory import checkpoints, owner
+from steps.directory import checkpoints
 from steps.directory import progress as directory_progress
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.tables import last_row
@@ -89,13 +89,14 @@ class Training:
             **self._machine,
             "epoch": trainer.epoch,
             "recorder": recorder.state(),
+            "files": {self._run.train_csv.name: recorder.table.kept},
             "resources_csv": sampler.offset,
             "wall_s": round(sampler.wall_s, 3),
         }
         packed = checkpoints.pack(step=step, state=trainer.state_dict(), identity=self._context.record.identity, record=record)
 
         def write() -> None:
-            owner.check(self._context.directory.owner_json, self._context.owner_uid)
+            self._context.require_ours()
             recorder.table.sync()
             checkpoints.write(self._run, step, packed)
             self._saved_step = step

@@ -148,6 +148,15 @@ def _one_here(workflow: Json) -> tuple[str, Json]:
         return name, summary(json.loads(status.read_text()))
 
 
+def run_here(name: str, manifest: Path, parameters: list[str], folder: Path) -> Json:
+    """An experiment's manifest on this machine, its storage in `folder / "storage"`; the summary of its end."""
+    (folder / "storage").mkdir()
+    status = folder / "status.json"
+    places = ["--name", name, "--status", str(status), "--storage", str(folder / "storage")]
+    k.python("-m", "workflows.local", str(manifest), *parameters, *places)
+    return summary(json.loads(status.read_text()))
+
+
 def compare(workflows: list[Json]) -> dict[str, list[str]]:
     """Differences by workflow name; an empty list where both engines agree."""
     there, here = on_cluster(workflows), on_this_machine(workflows)

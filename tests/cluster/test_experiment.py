@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cluster import kubernetes as k
-from tests.cluster.comparison import differences, summary
+from tests.cluster.comparison import differences, run_here, summary
 from tests.cluster.conftest import Images, in_pods
 
 STEPS = {"train", "evaluate", "play", "plot-training", "plot-evaluation"}
@@ -43,21 +41,13 @@ def test_the_same_files_as_on_this_machine(images: Images, restricted: str, mani
     parameters = [*CARTPOLE, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
     k.argo_without_server("submit", str(manifest), "--name", name, *parameters)
     there = summary(k.ended(name))
-    here = _run_here(name, manifest, parameters, tmp_path)
+    here = run_here(name, manifest, parameters, tmp_path)
     assert differences(name, there, here) == []
     assert there["phase"] == here["phase"] == "Succeeded"
     local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
     files = sorted(str(f.relative_to(outdir)) for pattern in COMPARED for f in outdir.glob(pattern))
     assert len(files) == 3 + 3 + 2
     assert [f for f in files if (outdir / f).read_bytes() != (local / f).read_bytes()] == []
-
-
-def _run_here(name: str, manifest: Path, parameters: list[str], folder: Path) -> dict[str, Any]:
-    (folder / "storage").mkdir()
-    status = folder / "status.json"
-    places = ["--name", name, "--status", str(status), "--storage", str(folder / "storage")]
-    k.python("-m", "workflows.local", str(manifest), *parameters, *places)
-    return summary(json.loads(status.read_text()))
 
 
 @pytest.mark.parametrize("game", ["breakout"])

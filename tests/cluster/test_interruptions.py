@@ -1,17 +1,23 @@
-"""Issue 4, point 4: pods that are deleted and a controller that is restarted cost time, and not one byte of the result."""
+"""Pods that are deleted and a controller that is restarted cost time, and not one byte of the result."""
 
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import kubernetes as k
+from tests.cluster.comparison import run_here
 from tests.cluster.conftest import Images, in_pods
 
 PARAMETERS = ["-p", "game=cartpole", "-p", "runs=1", "-p", "epochs=400", "-p", "evaluation_episodes=200"]
+
+FOUR_RUNS = ["-p", "game=cartpole", "-p", "runs=4", "-p", "epochs=600", "-p", "evaluation_episodes=50"]
+DELETIONS = 20
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +52,41 @@ def test_deleted_pods_and_a_restarted_controller(images: Images, restricted: str
         assert (outdir / file).read_bytes() == (undisturbed / file).read_bytes(), file
 
 
-def _submit(manifest: Path, name: str, folder: Path, images: Images) -> None:
+def test_twenty_pods_deleted_at_random(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
+    """Whatever pod it is, and whenever: the experiment completes, with the bytes of an undisturbed one on this machine."""
+    name = "t-twenty"
+    k.delete(name)
+    _submit(manifest, name, outdir, images, FOUR_RUNS)
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    deleted = _delete_at_random(name, random.Random(seed))
+    status = k.ended(name, timeout_s=1500)
+    assert status["phase"] == "Succeeded", f"{status.get('message')}; deleted: {deleted}"
+    parameters = [*FOUR_RUNS, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
+    assert run_here(name, manifest, parameters, tmp_path)["phase"] == "Succeeded"
+    local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
+    files = [f"runs/{run}/{table}.csv" for run in range(4) for table in ("train", "evaluation")]
+    for file in (*files, "average/train.csv", "average/evaluation.csv"):
+        assert (outdir / file).read_bytes() == (local / file).read_bytes(), f"{file}; deleted: {deleted}"
+    assert (outdir / "report.html").stat().st_size > 10_000
+
+
+def _delete_at_random(name: str, generator: random.Random) -> list[str]:
+    """The pods that were deleted, one every few seconds, chosen among those that run."""
+    deleted: list[str] = []
+    while len(deleted) < DELETIONS:
+        running = sorted(set(_running_pods(name)) - set(deleted))
+        if running:
+            deleted.append(generator.choice(running))
+            k.kubectl("delete", deleted[-1], "--wait=false", "--ignore-not-found")
+        assert k.phase(name) == "Running", f"the experiment ended before {DELETIONS} pods were deleted: {deleted}"
+        time.sleep(generator.uniform(1, 6))
+    return deleted
+
+
+def _submit(manifest: Path, name: str, folder: Path, images: Images, parameters: list[str] = PARAMETERS) -> None:
     k.argo_without_server(
-        "submit", str(manifest), "--name", name, *PARAMETERS, "-p", f"outdir={in_pods(folder)}", *images.parameters
+        "submit", str(manifest), "--name", name, *parameters, "-p", f"outdir={in_pods(folder)}", *images.parameters
     )  # fmt: skip
 
 
@@ -56,9 +94,11 @@ def _attempt_runs(name: str, display_name: str) -> bool:
     return "Running" in k.phases(k.status(name), display_name)
 
 
+def _running_pods(name: str) -> list[str]:
+    selected = ["-l", f"workflows.argoproj.io/workflow={name}", "--field-selector=status.phase=Running"]
+    return k.kubectl("get", "pods", *selected, "-o", "name").split()
+
+
 def _delete_pod(name: str, template: str) -> None:
-    pods = k.kubectl(
-        "get", "pods", "-l", f"workflows.argoproj.io/workflow={name}", "--field-selector=status.phase=Running", "-o", "name"
-    ).split()  # fmt: skip
-    (pod,) = [p for p in pods if f"{name}-{template}-" in p]
+    (pod,) = [p for p in _running_pods(name) if f"{name}-{template}-" in p]
     k.kubectl("delete", pod, "--wait=false")

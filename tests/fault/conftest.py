@@ -7,6 +7,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +38,18 @@ TINY = {
 }
 
 
-def _child(module: str, argv: list[str], environment: dict[str, str], output: str, file_size: int | None, unprivileged: bool) -> None:
+def _child(
+    module: str,
+    argv: list[str],
+    environment: dict[str, str],
+    output: str,
+    file_size: int | None,
+    unprivileged: bool,
+    hostname: str | None,
+) -> None:
     os.setsid()
+    if hostname is not None:
+        socket.gethostname = lambda: hostname
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
@@ -132,9 +143,13 @@ def start(server: multiprocessing.context.ForkServerContext, tmp_path: Path) -> 
         *,
         file_size: int | None = None,
         unprivileged: bool = False,
+        hostname: str | None = None,
     ) -> Step:
+        """hostname: of the node that the step believes to be on."""
         output = tmp_path / f"output-{len(started)}.txt"
-        arguments = (module, list(argv), dict(environment or {}), str(output), file_size, unprivileged)
+        arguments = (
+            module, list(argv), dict(environment or {}), str(output), file_size, unprivileged, hostname
+        )  # fmt: skip
         process = server.Process(target=_child, args=arguments)
         process.start()
         started.append(Step(process, output))

@@ -168,6 +168,26 @@ def test_damaged_newest_checkpoint_costs_one_interval(start: Start, tmp_path: Pa
     assert products(run) == oracle
 
 
+def test_a1_rows_that_are_not_those_before_the_checkpoint(start: Start, tmp_path: Path, oracle: Oracle) -> None:
+    """As an attempt that was shut out might leave it: a checkpoint, and rows that do not belong to it."""
+    run = prepare(start, tmp_path / "x")
+    step = start(*train(tmp_path / "x"))
+    step.wait_for(lambda: len(run.checkpoint_steps()) == 2)
+    step.kill()
+    step.end()
+    older, newer = (
+        json.loads((run.checkpoint(step) / "state.json").read_bytes())["record"]["files"]["train.csv"]["bytes"]
+        for step in run.checkpoint_steps()[-2:]
+    )
+    content = bytearray(run.train_csv.read_bytes())
+    content[(older + newer) // 2] ^= 1
+    run.train_csv.write_bytes(content)
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 0, again.text
+    assert "train.csv does not begin with the" in again.text
+    assert products(run) == oracle
+
+
 def test_all_checkpoints_damaged(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", epochs=6)
     assert start(*train(tmp_path / "x")).end() == 0

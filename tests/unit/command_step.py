@@ -20,6 +20,8 @@ def step(context: StepContext) -> dict[str, Any] | Skipped | None:
     """Do one of several things."""
     what = context.arguments.do
     print(f"doing {what}", flush=True)
+    if context.arguments.shut_out:
+        context.status_path.with_name(".average.attempt").write_text("the next one")
     if what == "print":
         os.write(2, b"from a descriptor\n")
         ctypes.CDLL(None).puts(b"from C")
@@ -45,6 +47,7 @@ def step(context: StepContext) -> dict[str, Any] | Skipped | None:
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--do", default="nothing")
     parser.add_argument("--input", default="1")
+    parser.add_argument("--shut-out", action="store_true")
 
 
 def _outputs(status: Status) -> dict[str, str]:

@@ -174,6 +174,28 @@ def test_a_step_that_does_not_look_is_ended_in_seconds(tmp_path: Path) -> None:
     assert (status(tmp_path).state, status(tmp_path).exit_code) == ("preempted", 75)
 
 
+def test_a1_a_step_that_only_waits_notices_the_next_attempt(tmp_path: Path) -> None:
+    """It writes nothing for long, so that only its keeper can see it; the lease says how often that looks."""
+    (tmp_path / "owner.json").write_text(json.dumps({"uid": "uid", "lease_s": 1.2}))
+    process = begin(tmp_path, "sleep", EXPERIMENT_OWNER="uid")
+    wait_for_log(tmp_path, "doing sleep")
+    (tmp_path / "status" / ".average.attempt").write_text("the next one")
+    _, err = process.communicate(timeout=8)
+    assert process.returncode == 4
+    assert "another attempt of this step has started since" in err
+    assert status(tmp_path).state == "running", "not ours to write"
+
+
+@pytest.mark.parametrize("what", ["bug", "nothing", "BadInput"])
+def test_a1_whatever_ends_an_attempt_that_was_shut_out_it_ends_with_4(tmp_path: Path, what: str) -> None:
+    """The error of such an attempt is a consequence: the next one may have removed what it was working with."""
+    outputs = tmp_path / "outputs"
+    code, _, err = run(tmp_path, what, "--shut-out", OUTPUTS=str(outputs))
+    assert (code, status(tmp_path).state) == (4, "running")
+    assert "another attempt of this step has started since" in err
+    assert not outputs.exists()
+
+
 def test_a_terminal_that_has_gone_does_not_stop_the_work(tmp_path: Path) -> None:
     process = begin(tmp_path, "nothing")
     assert process.stdout is not None

@@ -74,6 +74,7 @@ def test_damaged_newer_ones_never_displace_a_good_one(run: RunDirectory) -> None
     for step in (20, 30):
         flip(run.checkpoint(step) / TENSORS)
     shutil.copytree(run.checkpoint(20), run.checkpoint(10))
+    checkpoints.discard_after(run, 10)
     save(run, 15)
     assert run.checkpoint_steps() == [10, 15]
 
@@ -138,6 +139,49 @@ def test_all_damaged_is_never_a_start_from_zero(run: RunDirectory) -> None:
         checkpoints.load_newest(run)
     assert f"delete {run.root} to start this run again" in str(caught.value)
     assert caught.value.exit_code == 4
+
+
+def kept(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def test_a1_a_checkpoint_that_counts_on_rows_of_another_attempt_is_none(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+    """An attempt that was shut out may still have renamed the checkpoint that it was saving: its rows are not there."""
+    save(run, 10)
+    run.train_csv.write_text("step\n10\n")
+    for step, rows in ((20, "step\n10\n20\n"), (30, "step\n10\n20\n30\n")):
+        run.train_csv.write_text(rows)
+        record = {"epoch": step // 10, "files": {"train.csv": kept(run.train_csv)}}
+        checkpoints.save(run, step=step, state=TREE, identity=IDENTITY, record=record)
+    for rows, found in (
+        ("step\n10\n20\n30\n40\n", 30),  # went on since
+        ("step\n10\n20\n99\n40\n", 20),  # another's rows
+        ("step\n10\n20\n3", 20),  # too short
+    ):
+        run.train_csv.write_text(rows)
+        checkpoint = checkpoints.load_newest(run, IDENTITY, continues=True)
+        assert checkpoint is not None and checkpoint.step == found
+    assert "train.csv has 12 bytes, 14 were written before this checkpoint" in capsys.readouterr().out
+    run.train_csv.unlink()
+    with pytest.raises(NoUsableState, match="cannot be read"):
+        checkpoints.load_newest(run, IDENTITY, continues=True)
+    assert checkpoints.load_newest(run, IDENTITY) is not None, "to evaluate, the weights are enough"
+
+
+def test_a1_a_save_never_removes_what_a_later_attempt_saved(run: RunDirectory) -> None:
+    save(run, 10, 20, 40, 50)
+    save(run, 30)
+    assert run.checkpoint_steps() == [30, 40, 50]
+    checkpoints.discard_after(run, 30)
+    assert run.checkpoint_steps() == [30]
+
+
+def test_a_checkpoint_at_the_same_step_is_replaced(run: RunDirectory) -> None:
+    save(run, 10)
+    save(run, 10, state={"weights": np.ones(2)})
+    checkpoint = checkpoints.load_newest(run, IDENTITY)
+    assert checkpoint is not None and checkpoint.state["weights"].tolist() == [1, 1]
 
 
 def test_other_parameters_are_named_one_by_one(run: RunDirectory) -> None:
@@ -275,3 +319,20 @@ def test_the_final_checkpoint_is_that_of_the_last_epoch(run: RunDirectory, monke
     write_status(run.status / "train.json", Status(task="train", state="succeeded", started=""))
     with pytest.raises(BadInput, match="epoch 1 of 2"):
         checkpoints.load_final(run, resolved)
+
+
+def test_case_26_the_final_checkpoint_may_be_seen_late(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training says that it has succeeded; another machine's view of the directory lags behind by a few looks."""
+    resolved: Resolved = resolve("ppo", {"epochs": "2", "outdir": "/x"})
+    identity = json.loads(json.dumps(resolved.identity()))
+    write_status(run.status / "train.json", Status(task="train", state="succeeded", started=""))
+    looks: list[float] = []
+
+    def look_again(pause_s: float) -> None:
+        looks.append(pause_s)
+        if len(looks) == 3:
+            checkpoints.save(run, step=200, state=TREE, identity=identity, record={"epoch": 2})
+
+    monkeypatch.setattr(checkpoints.time, "sleep", look_again)
+    assert checkpoints.load_final(run, resolved).step == 200
+    assert len(looks) == 3

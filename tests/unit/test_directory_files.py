@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import BadInput, ExperimentError, NoUsableState
+from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirectory
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
 from steps.directory import files, processes
@@ -162,7 +162,9 @@ def test_resume_cuts_back_and_each_row_appears_once(tmp_path: Path) -> None:
     whole = path.read_bytes()
     with path.open("ab") as file:
         file.write(b"3,torn")
+    (tmp_path / ".x.csv.0.tmp").touch()  # of an attempt that was killed while it took over
     resumed = Table(path, offset=saved)
+    assert not (tmp_path / ".x.csv.0.tmp").exists()
     resumed.append(ROWS[1])
     assert path.read_bytes() == whole
     uncut = Table(path, offset=path.stat().st_size)  # the negative twin: without the cut the row stands twice
@@ -185,6 +187,50 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     resumed = Table(tmp_path / "x.csv", offset=table.offset)
     with pytest.raises(ValueError, match="has the columns"):
         resumed.append({"other": 1})
+
+
+def test_a1_an_older_writer_is_shut_out_and_changes_nothing(tmp_path: Path) -> None:
+    older = Table(tmp_path / "x.csv")
+    older.append(ROWS[0])
+    newer = Table(tmp_path / "x.csv", offset=older.offset)
+    with pytest.raises(WrongDirectory, match="another attempt has put a new file in the place of"):
+        older.append(ROWS[1])
+    newer.append(ROWS[1])
+    assert (tmp_path / "x.csv").read_text() == format_table(("step", "loss", "return_mean"), ROWS[:2])
+
+
+def test_a1_a_writer_that_was_stopped_just_before_its_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGSTOP may come between the look and the write: the row then goes into a file without a name."""
+    older = Table(tmp_path / "x.csv")
+    older.append(ROWS[0])
+    newer = Table(tmp_path / "x.csv", offset=older.offset)
+    monkeypatch.setattr(older, "_require_ours", lambda: None)
+    older.append(ROWS[1])
+    newer.append(ROWS[1])
+    assert (tmp_path / "x.csv").read_text() == format_table(("step", "loss", "return_mean"), ROWS[:2])
+
+
+def test_a1_a_file_that_has_grown_by_itself_is_not_appended_to(tmp_path: Path) -> None:
+    table = Table(tmp_path / "x.csv")
+    table.append(ROWS[0])
+    with (tmp_path / "x.csv").open("a") as file:
+        file.write("from elsewhere\n")
+    with pytest.raises(WrongDirectory, match="another process writes to it"):
+        table.append(ROWS[1])
+    (tmp_path / "x.csv").unlink()
+    with pytest.raises(WrongDirectory, match="has been removed"):
+        table.append(ROWS[1])
+
+
+def test_b12_a_table_is_never_written_through_a_link(tmp_path: Path) -> None:
+    target = tmp_path / "precious"
+    target.write_text("precious")
+    (tmp_path / "x.csv").symlink_to(target)
+    with pytest.raises(WrongDirectory, match="is a symbolic link"):
+        Table(tmp_path / "x.csv", offset=3)
+    Table(tmp_path / "x.csv").append(ROWS[0])  # anew: in the place of the link
+    assert target.read_text() == "precious"
+    assert not (tmp_path / "x.csv").is_symlink()
 
 
 def test_a_growing_table_is_read_up_to_the_last_newline(tmp_path: Path) -> None:
@@ -251,11 +297,11 @@ def test_checkpoint_names_sort_as_their_steps(tmp_path: Path) -> None:
 
 def test_processes_are_told_apart() -> None:
     mine = processes.identity()
-    host, pid, start = mine.rsplit(":", 2)
+    host, pid, start, world = mine.rsplit(":", 3)
     assert int(pid) == os.getpid()
     assert processes.is_alive(mine) is True
-    assert processes.is_alive(f"{host}:{pid}:{int(start) + 1}") is False
-    assert processes.is_alive(f"another-{host}:{pid}:{start}") is None
+    assert processes.is_alive(f"{host}:{pid}:{int(start) + 1}:{world}") is False
+    assert processes.is_alive(f"another-{host}:{pid}:{start}:{world}") is None
     assert processes.is_alive("nonsense") is None
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     name = processes.identity(child.pid)
@@ -266,3 +312,15 @@ def test_processes_are_told_apart() -> None:
     assert processes.is_alive(name) is False, "a zombie has ended"
     child.wait()
     assert processes.is_alive(name) is False
+
+
+@pytest.mark.parametrize("number", [1, 2**31])
+def test_a6_a_process_of_another_namespace_or_boot_is_unknown_not_dead(number: int) -> None:
+    """Containers on the host's network share its name: the pid that they see is another process here, or none."""
+    host, _, _, world = processes.identity().rsplit(":", 3)
+    boot, namespace = world.split("-")
+    elsewhere = (f"{boot}-{int(namespace) + 1}", f"{'f' * 8}-{namespace}")
+    for other in elsewhere:
+        assert processes.is_alive(f"{host}:{number}:77:{other}") is None
+    assert processes.is_alive(f"{host}:{number}:77:{world}") is False
+    assert processes.is_alive(f"{host}:{number}:77") is None, "as older versions wrote it"

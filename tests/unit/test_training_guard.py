@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.errors import BadInput, Diverged, ExperimentError, NoProgress
+from config.resolve import resolve
+from steps.command.context import StepContext
+from steps.command.stop import StopRequest
+from steps.directory import checkpoints
+from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status
+from steps.train import train
 from steps.training.guard import KILLS, Guard, after, as_details, failed
 
 
@@ -67,13 +76,39 @@ def test_kills_elsewhere_during_the_start_and_preemptions_do_not_add_up() -> Non
         guard = begin(left(began(guard)), reached=128 * (number % 2))
         guard = begin(left(guard))  # killed before it began
         guard = begin(left(began(guard), "preempted", 75))
-    assert guard.kills == 1
+    assert (guard.kills, guard.unbegun) == (1, 1)
+
+
+def test_a7_kills_before_the_training_has_begun() -> None:
+    """An environment that ends the process when it is made would otherwise use up every retry of a GPU pod."""
+    guard = begin(None)
+    for _ in range(KILLS - 1):
+        guard = begin(left(guard))
+        guard = begin(left(guard, "preempted", 75))
+    with pytest.raises(NoProgress, match=rf"killed {KILLS} times while the training was being made, from step 0"):
+        begin(left(guard))
 
 
 def test_another_workflow_and_a_repeat_after_exit_3_start_anew() -> None:
     guard = failed(begin(None), 128, RuntimeError("x"))
     assert begin(left(guard, "failed", 1), owner="other").failed_at is None
     assert begin(left(guard, "failed", 3)).failed_at is None
+
+
+def test_a7_a_kill_while_the_checkpoint_is_read_does_not_forget_the_kills_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "clean", lambda run: sys.exit("killed here"))
+    monkeypatch.setattr(StepContext, "resolved", resolve("ppo", {"outdir": "/x"}))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    previous = left(Guard(checkpoint=64, owner="uid", began=True, kills=3, killed_at=128))
+    noted: dict[str, Any] = {}
+    context = StepContext(
+        task="train", directory=ExperimentDirectory(tmp_path), run_index=0, owner_uid="uid",
+        arguments=argparse.Namespace(), stop=StopRequest(), previous=previous, note=noted.update,
+    )  # fmt: skip
+    with pytest.raises(SystemExit):
+        train(context)
+    guard = after(left(Guard(**noted["guard"])), checkpoint=64, owner="uid", reached=128, memory="")
+    assert (guard.kills, guard.unbegun) == (3, 1)
 
 
 @pytest.mark.parametrize("details", [{}, {"guard": None}, {"guard": {}}, {"guard": {"surprise": 1}}])
