@@ -30,10 +30,12 @@ class StopRequest:
         """Catch the signals from now on; call it before anything slow is imported.
 
         Python gives handlers back while it shuts down, and the third SIGTERM then turned an exit 75 into a death by signal (seen):
-        so the signals are ignored from the beginning of the shutdown.
+        so the signals are ignored from the beginning of the shutdown. An interrupt that is ignored already stays ignored: that is
+        how a shell starts what shall go on in the background.
         """
         signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._on_signal)
         atexit.register(_ignore)
 
     def because(self, cause: ExperimentError) -> None:

@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CLEAN = ("STORAGE", "OUTPUTS", "EXPERIMENT_OWNER", "EXPERIMENT_WORKFLOW", "EXPERIMENT_OWNER_PROCESS", "EXPERIMENT_FAULT")
 
 
-def begin(outdir: Path, what: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def begin(outdir: Path, what: str, *arguments: str, interrupt: Any = signal.SIG_DFL, **environment: str) -> subprocess.Popen[str]:
+    """interrupt: how the step finds SIGINT, whatever the shell did that started the tests."""
     kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     return subprocess.Popen(
         [sys.executable, "-m", "tests.unit.command_step", "--outdir", str(outdir), "--do", what, *arguments],
@@ -29,6 +30,7 @@ def begin(outdir: Path, what: str, *arguments: str, **environment: str) -> subpr
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, interrupt),
     )
 
 
@@ -159,6 +161,17 @@ def test_signals_are_a_flag_until_the_very_end(tmp_path: Path, number: int) -> N
         time.sleep(0.002)
     assert process.returncode == 75
     assert status(tmp_path).state == "preempted"
+    process.communicate()
+
+
+def test_a4_an_interrupt_that_was_ignored_before_stays_ignored(tmp_path: Path) -> None:
+    """As `nohup … &` starts it in a script; Ctrl-C in the terminal reaches the whole group."""
+    process = begin(tmp_path, "sleep", interrupt=signal.SIG_IGN)
+    wait_for_log(tmp_path, "doing sleep")
+    ignored = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
+    assert int(ignored.split()[1], 16) >> (signal.SIGINT - 1) & 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 75
     process.communicate()
 
 
