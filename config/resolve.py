@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,13 +226,22 @@ def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
         raise BadInput("empty value for 'outdir'; allowed: a path")
     check_outdir_text(outdir)
     try:
-        path = Path(outdir).resolve()
-        root = None if storage_root is None else Path(storage_root).resolve()
+        path = _followed(outdir)
+        root = None if storage_root is None else _followed(storage_root)
     except (OSError, RuntimeError) as error:
         raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
     if root is not None and (path == root or not path.is_relative_to(root)):
         raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}")
     return path
+
+
+def _followed(path: str | Path) -> Path:
+    """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads to itself."""
+    followed = Path(path).resolve()
+    for part in (followed, *followed.parents):
+        if os.path.islink(part):
+            raise OSError(f"the symbolic link {part} leads to itself")
+    return followed
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def place(outdir: str, storage: Path | None) -> Place:
         directory = root / path.relative_to(MOUNT)
     else:
         directory = Path(outdir)
-        root = directory.resolve().parent if storage is None else storage
+        root = check_outdir(outdir, None).parent if storage is None else storage
     resolved = check_outdir(str(directory), root)
     return Place(root.resolve(), str(PurePosixPath(MOUNT, resolved.relative_to(root.resolve()))), directory)
 

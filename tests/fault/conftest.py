@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -16,6 +15,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
+
+from tests.modes import respect_modes
 
 ROOT = Path(__file__).resolve().parents[2]
 CLEAN = (
@@ -61,23 +62,13 @@ def _child(
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
     if unprivileged:
-        _respect_modes()
+        respect_modes()
     import importlib
 
     code = importlib.import_module(module).main(argv)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _respect_modes() -> None:
-    """Give up CAP_DAC_OVERRIDE: root writes into every directory otherwise."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable of the capabilities 0-31, then of 32-63
-    assert libc.capget(header, sets) == 0, os.strerror(ctypes.get_errno())
-    sets[0] &= ~2
-    assert libc.capset(header, sets) == 0, os.strerror(ctypes.get_errno())
 
 
 @dataclass

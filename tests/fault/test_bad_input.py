@@ -143,7 +143,8 @@ def test_full_storage(tmp_path: Path, capsys: Capture, monkeypatch: pytest.Monke
 
 def test_directory_that_we_may_not_write(start: Start, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
-    closed.mkdir(mode=0o555)
+    closed.mkdir()
+    closed.chmod(0o555)  # whatever the umask
     step = start("steps.prepare", assignments(closed / "x"), unprivileged=True)
     assert step.end() == 2, step.text
     assert f"cannot write {closed / 'x'}: {closed} has mode 0555 and belongs to uid {os.geteuid()}, this is uid" in step.text

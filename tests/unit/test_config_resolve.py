@@ -397,10 +397,26 @@ def test_a_symbolic_link_does_not_lead_out(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="allowed: a directory below"):
         check_outdir(str(root / "link/x"), root)
     assert check_outdir(str(root / "inner/x"), root) == root / "real/x"
-    with pytest.raises(BadInput):
-        check_outdir(str(root / "loop/x"), root)
     (tmp_path / "alias").symlink_to(root)
     assert check_outdir(str(root / "x"), tmp_path / "alias") == root / "x"
+
+
+@pytest.mark.parametrize("root_too", [True, False])
+def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root_too: bool) -> None:
+    """`Path.resolve` raises up to Python 3.12 and answers with the link from 3.13 on: both ways must be refused."""
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "one").symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(tmp_path / "one")
+    outdirs = [str(tmp_path / path) for path in ("loop", "loop/x", "one/x/y")]
+    roots = [tmp_path if root_too else None, tmp_path / "loop"]
+    for resolve_path in (Path.resolve, lambda path: Path(os.path.realpath(path))):
+        monkeypatch.setattr(Path, "resolve", resolve_path)
+        for outdir in outdirs:
+            with pytest.raises(BadInput, match="parameter 'outdir' cannot be '.*'") as refusal:
+                check_outdir(outdir, roots[0])
+            assert "\n" not in str(refusal.value)
+        with pytest.raises(BadInput, match="outdir"):
+            check_outdir(str(tmp_path / "x"), roots[1])
 
 
 def test_without_a_storage_root_any_local_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,16 +105,25 @@ def test_a_full_directory(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert files() == []
 
 
-def test_a_directory_that_is_not_writable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "results").mkdir(mode=0o555)
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)  # root may write everywhere
-    try:
-        assert submit.main(["ppo", "-p", "outdir=results/x"]) == 2
-    finally:
-        os.seteuid(before)
-    assert "is not writable for user" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [["-p", "outdir=loop"], ["-p", "outdir=loop/x"], ["--storage", "loop"]])
+def test_a_symbolic_link_that_leads_to_itself(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("loop").symlink_to("loop")
+    assert submit.main(["ppo", *arguments]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("refused: parameter 'outdir' cannot be") and shown.count("\n") == 1
+    assert files() == ["loop"]
+
+
+WITHOUT_PRIVILEGE = "from tests.modes import respect_modes; from workflows import submit; respect_modes(); raise SystemExit(submit.main())"
+
+
+def test_a_directory_that_is_not_writable(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results").chmod(0o555)
+    command = [sys.executable, "-c", WITHOUT_PRIVILEGE, "ppo", "-p", "outdir=results/x"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert f"{tmp_path / 'results'} is not writable for user {os.geteuid()} (mode 555" in ended.stderr
     assert files() == ["results"]
 
 
