@@ -25,7 +25,7 @@ from gymnasium.wrappers import FlattenObservation
 from agents.interfaces import State
 from agents.spaces import Interface, interface
 from config.errors import BadInput, ExperimentError
-from config.games import Game
+from config.games import OWN_GAME, Game
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
 
@@ -187,7 +187,7 @@ def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any,
 def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """One environment of a game that is not Atari; raises `BadInput` when it cannot be made."""
     settings = dict(game.options) | ({} if render_mode is None else {"render_mode": render_mode})
-    if ":" in game.id:
+    if OWN_GAME.fullmatch(game.id):
         environment = _made(game, lambda: _own(game.id)(**settings))
     else:
         environment = _made(game, lambda: gymnasium.make(game.id, **settings))

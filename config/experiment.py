@@ -14,7 +14,7 @@ KUBERNETES_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 class Experiment:
     """One experiment: a directory, a game, N independent training runs, and their evaluation."""
 
-    game: str = parameter("cartpole", form="a short name, a gymnasium id or package.module:Name", help="what to learn")
+    game: str = parameter("cartpole", form="a short name, a gymnasium id, or package.module: before a Name or an id", help="what to learn")
     outdir: str = parameter("/storage/ppo-cartpole", form="a path below the storage mount", help="directory of the results", identity=False)
     runs: int = parameter(1, low=1, high=256, help="independent training runs; may grow when submitted again", identity=False)
     min_runs: int | None = parameter(
@@ -42,7 +42,9 @@ class Experiment:
     )
     sticky_actions: float = parameter(0.25, low=0, high=1, help="Atari: probability that the emulator repeats the last action")
     full_action_set: bool = parameter(False, help="Atari: all 18 actions instead of those that the game uses")
-    gpus: int = parameter(1, low=0, high=64, help="GPUs of a training pod", identity=False)
+    gpus: int = parameter(
+        1, low=0, high=1, form="0 or 1, because a training computes on one GPU at most", help="GPUs of a training pod", identity=False
+    )
     gpu_image: str = parameter("rl:0.1.0-gpu", pattern=IMAGE, form="an image reference", help="image of training pods", identity=False)
     cpu_image: str = parameter("rl:0.1.0-cpu", pattern=IMAGE, form="an image reference", help="image of all other pods", identity=False)
     claim: str = parameter(

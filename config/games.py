@@ -1,4 +1,5 @@
-"""The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and `package.module:Name`.
+"""The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and `package.module:Name`
+or `package.module:Id-v0`, an environment of one's own or one that its module registers.
 
 Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module. Whether an id exists and
 can be made is asked by `agents.environments.check_game`.
@@ -22,8 +23,11 @@ SHARED = ("atari", "fallback")
 """Presets of many games; no game has these names."""
 KINDS = ("atari", "native", "sync")
 
-GYMNASIUM_ID = re.compile(r"(?:[A-Za-z0-9_-]{1,64}/)?[A-Za-z0-9_.-]{1,64}-v[0-9]{1,4}")
-OWN_GAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}:[A-Za-z_][A-Za-z0-9_]{0,63}")
+MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"
+GYMNASIUM_ID = re.compile(rf"(?:{MODULE}:)?(?!ALE/)(?:[A-Za-z0-9_-]{{1,64}}/)?[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}")
+"""With a module before it, gymnasium imports that first, which registers the id. Atari's ids are those that we know."""
+OWN_GAME = re.compile(rf"{MODULE}:[A-Za-z_][A-Za-z0-9_]{{0,63}}")
+ATARI_ID = re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5")
 OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
 
 
@@ -31,9 +35,9 @@ OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic
 class Game:
     """One game and how its environments are made.
 
-    id: gymnasium id, or `package.module:Name`; kind: "atari" (ale-py's native vector environment), "native" (gymnasium's
-    `vector_entry_point`) or "sync" (one Python environment after the other); options: further keyword arguments of the
-    environment; frames_per_step: emulator frames in one environment step; solved: the return that counts as solved.
+    id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native vector environment),
+    "native" (gymnasium's `vector_entry_point`) or "sync" (one Python environment after the other); options: further keyword
+    arguments of the environment; frames_per_step: emulator frames in one environment step; solved: the return that counts as solved.
     """
 
     name: str
@@ -59,7 +63,7 @@ def find_game(text: str) -> Game:
     old = OLD_ATARI_ID.fullmatch(text)
     if old and f"ALE/{old[1]}-v5" in {game.id for game in by_name.values()}:
         raise _unknown(text, f"did you mean game={_atari_name(old[1])} sticky_actions=0? ")
-    if OWN_GAME.fullmatch(text) or (GYMNASIUM_ID.fullmatch(text) and not text.startswith("ALE/")):
+    if OWN_GAME.fullmatch(text) or GYMNASIUM_ID.fullmatch(text):
         return Game(name=text, id=text)
     raise _unknown(text)
 
@@ -69,7 +73,7 @@ def is_well_formed(game: Game) -> bool:
     texts = all(isinstance(text, str) for text in (game.name, game.id, game.kind))
     return (
         texts
-        and bool(GYMNASIUM_ID.fullmatch(game.id) or OWN_GAME.fullmatch(game.id))
+        and any(form.fullmatch(game.id) for form in (GYMNASIUM_ID, OWN_GAME, ATARI_ID))
         and game.kind in KINDS
         and isinstance(game.options, Mapping)
         and type(game.frames_per_step) is int
@@ -130,5 +134,5 @@ def _file(name: str) -> Mapping[str, Any]:
 def _unknown(text: str, hint: str = "") -> BadInput:
     nearest = difflib.get_close_matches(text[:64].lower(), games(), n=1)
     question = f"did you mean {nearest[0]!r}? " if nearest else ""
-    known = f"known: {', '.join(own_presets())}, every Atari game of ale-py (--list), any gymnasium id, package.module:Name"
+    known = f"known: {', '.join(own_presets())}, every Atari game of ale-py (--list), any gymnasium id, [package.]module:Name or :Id-v0"
     return BadInput(f"unknown game {shown(text)}; {hint or question}{known}")

@@ -31,8 +31,8 @@ class Parameter:
     """One declared parameter.
 
     kind: int, float, bool, str or tuple (of int); optional: the empty text means None; low, high: inclusive, of each
-    element for a tuple; pattern: what a text must match as a whole; form: the pattern in words; identity: whether the
-    value can change a result.
+    element for a tuple; pattern: what a text must match as a whole; form: what may stand here in words, in place of the
+    type and the range; identity: whether the value can change a result.
     """
 
     name: str
@@ -55,11 +55,16 @@ class Parameter:
             words = " or ".join(self.choices)
         else:
             words = self.form or NOUNS[self.kind]
-            if self.low is not None and self.high is not None:
+            if not self.form and self.low is not None and self.high is not None:
                 words += f" from {to_text(self.low)} to {to_text(self.high)}"
             if self.kind is tuple:
                 words += " with commas between"
         return f"{words}, or empty" if self.optional else words
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every text that may stand here besides the empty one, if they can be listed."""
+        return ("true", "false") if self.kind is bool else self.choices
 
     def parse(self, value: object) -> Any:
         """The typed value of a text, or of a scalar or list that a preset holds; raises `BadInput`."""

@@ -189,7 +189,7 @@ def _check(resolved: Resolved) -> None:
     if resolved.min_runs > experiment.runs:
         raise BadInput(f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}")
     if experiment.device == "cuda" and experiment.gpus == 0:
-        raise BadInput("parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus from 1 to 64")
+        raise BadInput("parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1")
     for name in ("log_interval", "checkpoint_interval"):
         if (getattr(experiment, name) or 0) > resolved.epochs:
             raise BadInput(f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}")
@@ -239,7 +239,7 @@ def _followed(path: str | Path) -> Path:
     """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads to itself."""
     followed = Path(path).resolve()
     for part in (followed, *followed.parents):
-        if os.path.islink(part):
+        if os.path.islink(part):  # noqa: PTH114 - `Path.is_symlink` raises below a folder that may not be entered
             raise OSError(f"the symbolic link {part} leads to itself")
     return followed
 
@@ -248,7 +248,8 @@ def _followed(path: str | Path) -> Path:
 class ParameterInfo:
     """One parameter as manifests, `--help`, `--list` and the README show it.
 
-    default: as text; empty where the preset or the rest decides; section: "experiment" or the algorithm's name.
+    default: as text; empty where the preset or the rest decides; texts: all that may be given, if they can be listed;
+    section: "experiment" or the algorithm's name.
     """
 
     name: str
@@ -256,6 +257,7 @@ class ParameterInfo:
     help: str
     unit: str
     allowed: str
+    texts: tuple[str, ...]
     identity: bool
     section: str
 
@@ -267,7 +269,8 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
 
 
 def _info(one: Parameter, default: str, section: str) -> ParameterInfo:
-    return ParameterInfo(one.name, default, one.help, one.unit, one.allowed, one.identity, section)
+    texts = ("", *one.texts) if one.texts and default == "" else one.texts
+    return ParameterInfo(one.name, default, one.help, one.unit, one.allowed, texts, one.identity, section)
 
 
 def _as_json(section: Any) -> dict[str, Any]:

@@ -113,3 +113,6 @@ class Text(Bandit):
     def __init__(self) -> None:
         super().__init__()
         self.action_space = spaces.MultiDiscrete([2, 2])
+
+
+gymnasium.register("Registered-v0", entry_point=ConstantReward)

@@ -104,7 +104,12 @@ def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:
     """The workflow's parameters: those of `config/`, with the cluster's images and storage claim as defaults."""
     of_cluster = {"gpu_image": cluster.gpu_image, "cpu_image": cluster.cpu_image, "claim": cluster.claim}
     return [
-        Parameter(name=info.name, value=of_cluster.get(info.name, info.default), description=_description(info))
+        Parameter(
+            name=info.name,
+            value=of_cluster.get(info.name, info.default),
+            enum=list(info.texts) or None,  # Argo's page offers them to choose from
+            description=_description(info),
+        )
         for info in parameters(algorithm)
     ]
 

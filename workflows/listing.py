@@ -20,7 +20,10 @@ def everything(algorithms: Iterable[str] = tuple(ALGORITHMS)) -> str:
     lines = [f"algorithms  {', '.join(ALGORITHMS)}", ""]
     lines += _wrapped("games with a preset", ", ".join(tuned))
     lines += _wrapped("Atari games with a shared preset", ", ".join(others))
-    lines += _wrapped("any other", "a gymnasium id such as Blackjack-v1, or package.module:Name of your own environment")
+    lines += _wrapped(
+        "any other",
+        "a gymnasium id such as Blackjack-v1, package.module:Name of your own environment, or package.module:Id-v0 that it registers",
+    )
     for algorithm in algorithms:
         lines += parameter_table(algorithm)
     return "\n".join(lines)

@@ -22,7 +22,7 @@ from config.games import own_presets
 from config.resolve import Resolved, resolve
 
 SHORT = {"num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2", "epochs": "5"}
-OWN = ("tests.own_games:Picture", "tests.own_games:Square", "FrozenLake-v1")
+OWN = ("tests.own_games:Picture", "tests.own_games:Square", "tests.own_games:Registered-v0", "FrozenLake-v1")
 GAMES = (*own_presets(), *OWN)
 
 

@@ -263,6 +263,8 @@ def every_value_is_text(manifest: Manifest) -> Iterator[str]:
     for parameter in manifest["spec"]["arguments"]["parameters"]:
         if not isinstance(parameter.get("value"), str) or not parameter.get("description"):
             yield f"parameter {parameter}"
+        if parameter.get("value") not in parameter.get("enum", [parameter.get("value")]):
+            yield f"parameter {parameter['name']}: its value is none of its enum, the controller refuses the workflow"
     for leaf in leaves(manifest):
         for entry in leaf.get("container", {}).get("env", []):
             if not isinstance(entry.get("value", ""), str):

@@ -18,7 +18,7 @@ import yaml
 from manifest_rules import RULES, Manifest, Rule, dags, leaves
 
 from config.cluster import load_cluster
-from config.resolve import ALGORITHMS, parameters
+from config.resolve import ALGORITHMS, parameters, resolve
 from workflows import manifest as manifests
 
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
@@ -67,6 +67,17 @@ def test_the_committed_file_is_a_fresh_build(algorithm: str) -> None:
     fresh = manifests.build_manifest(algorithm, cluster)
     assert committed(algorithm) == manifests.to_yaml(fresh, cluster), "stale: run `make manifests`"
     assert manifests.load(committed(algorithm)) == fresh
+
+
+def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(ppo: Manifest) -> None:
+    offered = {one["name"]: one["enum"] for one in ppo["spec"]["arguments"]["parameters"] if "enum" in one}
+    assert offered["device"] == ["auto", "cpu", "cuda"]
+    assert offered["evaluation_policy"] == ["", "greedy", "sample"]
+    assert offered["full_action_set"] == ["true", "false"]
+    assert offered["clip_rewards"] == ["", "true", "false"], "empty: the preset's"
+    for name, texts in offered.items():
+        for text in texts:
+            resolve("ppo", {"game": "cartpole" if name == "normalise_observations" else "pong", name: text})
 
 
 def test_only_known_algorithms_are_committed() -> None:
@@ -233,7 +244,8 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
         set_in_task("play", name="plot_training"),
     ],
     "every_value_is_text": [
-        argument("runs", value=3), argument("runs", description=""),
+        argument("runs", value=3), argument("runs", description=""), argument("device", value="gpu"),
+        argument("clip_rewards", enum=["true"]),
         set_in_leaf("play", "container", "env", value=[{"name": "OMP_NUM_THREADS", "value": 1}]),
     ],
 }  # fmt: skip

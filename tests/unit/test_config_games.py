@@ -46,7 +46,16 @@ def test_an_id_of_a_known_game_is_that_game(name: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["FrozenLake-v1", "MountainCarContinuous-v0", "phys2d/CartPole-v1", "MiniGrid-Empty-5x5-v0", "my_games.grid:Grid", "grid:Grid"],
+    [
+        "FrozenLake-v1",
+        "MountainCarContinuous-v0",
+        "phys2d/CartPole-v1",
+        "MiniGrid-Empty-5x5-v0",
+        "my_games.grid:Grid",
+        "grid:Grid",
+        "my_lab.envs:Maze-v0",
+        "my_lab:rooms/Maze-Big.2-v12",
+    ],
 )
 def test_any_gymnasium_id_and_any_own_environment_gets_the_fallback(text: str) -> None:
     game = find_game(text)
@@ -78,7 +87,8 @@ def test_an_unknown_name_is_refused_with_the_nearest(text: str, nearest: str | N
     [
         "", " ", "breakout; rm -rf /", "$(id)", "`id`", "breakout\n", "a'b", 'a"b', "pong ", " pong", "PONG", "os:system('id')", "os:",
         ":Grid", "a..b:C", "a.b.C", "a-b:C", "a:b:C", "a/b/C-v0", "../C-v0", "/C-v0", "C-v", "C-v0 ", "C-v0;", "C-v99999", "ALE/Combat-v5",
-        "ALE/Nothing-v5", "{{workflow.name}}-v0", "x" * 65 + "-v0", "pöng", "pong\0", "a\u202eb-v0", "__import__('os')", "x" * 100_000,
+        "ALE/Nothing-v5", "ale_py:ALE/Pong-v5", "a:b/c/D-v0", "a.b:-v0:C", "a..b:C-v0", "a b:C-v0", ":C-v0",
+        "{{workflow.name}}-v0", "x" * 65 + "-v0", "pöng", "pong\0", "a\u202eb-v0", "__import__('os')", "x" * 100_000,
     ],
 )  # fmt: skip
 def test_hostile_names_are_refused_in_one_short_line(text: str) -> None:

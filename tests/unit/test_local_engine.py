@@ -532,6 +532,14 @@ def test_endless_recursion_ends(engine: Callable[..., WorkflowStatus]) -> None:
             workflow([task("a", "leaf", continueOn={"failed": True}), task("b", "leaf", depends="a")], pod("leaf")),
             "cannot use 'continueOn'",
         ),
+        (
+            workflow([task("a", "leaf")], pod("leaf"), arguments={"parameters": [{"name": "x", "value": "3", "enum": ["1", 2]}]}),
+            "spec.arguments.x.value should be present in spec.arguments.x.enum list",
+        ),
+        (
+            workflow([task("a", "leaf")], pod("leaf"), arguments={"parameters": [{"name": "x", "value": "", "enum": []}]}),
+            "spec.arguments.x.enum should contain at least one value",
+        ),
     ],
 )
 def test_invalid_specs_fail_before_anything_runs(engine: Callable[..., WorkflowStatus], manifest: Document, message: str) -> None:

@@ -56,6 +56,7 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("ppo", "-p", "outdir="), "empty value for 'outdir'"),
     (("ppo", "-p", "outdir=/etc/hostname/x"), "/etc/hostname is no directory"),
     (("ppo", "-p", "outdir=results/x", "--storage", "elsewhere"), "parameter 'outdir' cannot be 'results/x'; allowed: a directory below"),
+    (("ppo", "-p", "gpus=4"), "parameter 'gpus' cannot be '4'; allowed: 0 or 1, because a training computes on one GPU"),
     (("ppo", "-p", "min_runs=2"), "parameter 'min_runs' cannot be 2; allowed: at most runs, 1"),
     (("ppo", "-p", "device=cuda", "-p", "gpus=0"), "parameter 'device' cannot be 'cuda' with gpus=0"),
     (("ppo", "--deadline", "1e3"), "cannot be '1e3'; allowed: an integer from 1"),

@@ -11,6 +11,7 @@ from typing import Any
 
 from workflows.local.depends import ancestry, dependencies_of, unknown_results
 from workflows.local.errors import InvalidSpecError, TagError
+from workflows.local.go_values import parameter_text
 from workflows.local.loops import is_loop
 from workflows.local.manifest import Document, Manifest
 from workflows.local.tags import tags
@@ -53,10 +54,7 @@ class _Validation:
         for index, parameter in enumerate(self.manifest.parameters):
             if not parameter.get("name"):
                 raise InvalidSpecError(f"spec.arguments.parameters[{index}].name is required")
-            if "value" not in parameter:
-                raise InvalidSpecError(
-                    f"spec.arguments.{parameter['name']}.value or spec.arguments.{parameter['name']}.valueFrom is required"
-                )
+        _argument_values(self.manifest.parameters, "spec.arguments")
         entrypoint = self.manifest.spec.get("entrypoint")
         if not entrypoint:
             raise InvalidSpecError("spec.entrypoint is required")
@@ -154,10 +152,7 @@ class _Validation:
             raise InvalidSpecError(f"{where} {error}") from None
         given = (task.get("arguments") or {}).get("parameters") or []
         _unique([parameter.get("name") for parameter in given], f"{where}.arguments.parameters")
-        for parameter in given:
-            if parameter.get("value") is None:
-                name = parameter.get("name")
-                raise InvalidSpecError(f"{where}.arguments.{name}.value or {where}.arguments.{name}.valueFrom is required")
+        _argument_values(given, f"{where}.arguments")
         self._nested(where, str(task["template"]), {parameter["name"] for parameter in given})
 
     def _tags_of(self, task: Document) -> set[str]:
@@ -200,6 +195,19 @@ def _item_tags(task: Document) -> set[str]:
     for item in task.get("withItems") or []:
         found |= {f"item.{key}" for key in item} if isinstance(item, dict) else {"item"}
     return found
+
+
+def _argument_values(arguments: list[Document], where: str) -> None:
+    """`validateArgumentsValues`: each has a value, and where it lists its values (`enum`), one of these."""
+    for argument in arguments:
+        name = f"{where}.{argument.get('name')}"
+        if argument.get("value") is None:
+            raise InvalidSpecError(f"{name}.value or {name}.valueFrom is required")
+        listed = argument.get("enum")
+        if listed is not None and not listed:
+            raise InvalidSpecError(f"{name}.enum should contain at least one value")
+        if listed and parameter_text(argument["value"]) not in map(parameter_text, listed):
+            raise InvalidSpecError(f"{name}.value should be present in {name}.enum list")
 
 
 def _unique(names: list[Any], where: str, allowed: re.Pattern[str] = PARAMETER_NAME) -> None:
