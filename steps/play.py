@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from config.errors import BadInput, ExperimentError
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
-from steps.directory.files import remove_temporaries, sync_directory
+from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
 from steps.policy import final_policy, final_policy_inputs
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _film(context: StepContext, policy: Policy, episode: int) -> dict[str, Any]:
     frames = film(policy, resolved, context.run.index, episode, resolved.evaluation_policy == "sample")
     path = video_path(context, episode)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.stem}.{os.getpid()}.tmp"
+    temporary = temporary_beside(path)
     try:
         longest = int(LONGEST_S * rate)
         written = write_video(temporary, _until_stop(context, itertools.islice(frames, longest)), rate)

@@ -7,6 +7,7 @@ before anything is written and before a GPU pod exists. The same again continues
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -14,7 +15,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from steps.command.main import guarded, refuse_second_process
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, as_document, continued, read_experiment, write_experiment
+from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
 from steps.directory.status import now, read_status
-from steps.directory.storage import make_and_probe
+from steps.directory.storage import make_and_probe, refuse_links
 
 PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "safetensors", "matplotlib", "moviepy", "tensorboard")
 
@@ -48,12 +50,13 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     given = from_argo(arguments.parameters) if arguments.parameters is not None else from_assignments(arguments.p)
     resolved = resolve(arguments.algorithm, given)
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, os.environ.get("STORAGE") or None))
-    record = describe(resolved)
-    if directory.experiment_yaml.exists():
-        record = continued(read_experiment(directory), record)
+    refuse_links(directory)
+    submitted = describe(resolved)
+    _continued(directory, submitted)
     make_and_probe(directory.root)
     me = owner.from_environment()
-    claim(directory, me, stop)
+    with claimed(directory, me, stop):
+        record = _continued(directory, submitted)  # again: another workflow may have written it since, and has ended
     context = StepContext(
         task="prepare",
         directory=directory,
@@ -70,12 +73,48 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     return code
 
 
-def claim(directory: ExperimentDirectory, me: owner.Owner | None, stop: StopRequest) -> None:
-    """Own the directory; by hand only look that nobody else does. Raises `WrongDirectory`."""
+@contextlib.contextmanager
+def claimed(directory: ExperimentDirectory, me: owner.Owner | None, stop: StopRequest) -> Iterator[None]:
+    """Own the directory from now on, unless what follows is refused; by hand only look that nobody else does.
+
+    Raises `WrongDirectory`.
+    """
+    path = directory.owner_json
     if me is None:
-        owner.check(directory.owner_json, None, on_wait=stop.check)
+        owner.check(path, None, on_wait=stop.check)
+        yield
+        return
+    before = _content(path)
+    owner.claim(path, me, on_wait=stop.check)
+    try:
+        yield
+    except BaseException:
+        _give_back(path, me, before)
+        raise
+
+
+def _give_back(path: Path, me: owner.Owner, before: bytes | None) -> None:
+    """Undo the claim, unless it was displaced meanwhile."""
+    if owner.read_owner(path) != me or _content(path) == before:
+        return
+    if before is None:
+        path.unlink()
     else:
-        owner.claim(directory.owner_json, me, on_wait=stop.check)
+        write_atomically(path, before)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_bytes(path)
+    except FileNotFoundError:
+        return None
+
+
+def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> ExperimentRecord:
+    """What to write: `submitted`, as the continuation of what the directory holds. Raises `WrongDirectory`."""
+    if not directory.experiment_yaml.exists():
+        return submitted
+    return continued(read_experiment(directory), submitted)
 
 
 def describe(resolved: Resolved) -> ExperimentRecord:

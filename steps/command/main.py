@@ -19,6 +19,7 @@ from steps.directory import owner, processes
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
 from steps.directory.status import Status, read_status
+from steps.directory.storage import refuse_links
 
 
 def run_step(
@@ -86,6 +87,7 @@ def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepCo
     directory = ExperimentDirectory(check_outdir(parsed.outdir, os.environ.get("STORAGE") or None))
     if not directory.root.is_dir():
         raise BadInput(f"no directory {directory.root}: prepare makes it")
+    refuse_links(directory, getattr(parsed, "run", None))
     me = owner.from_environment()
     owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
     context = StepContext(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import signal
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     """
     content = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    temporary = temporary_beside(path)
     try:
         with full_disk_explained(path, len(content)):
             write_and_sync(temporary, content)
@@ -55,9 +56,14 @@ def write_if_changed(path: Path, content: bytes | str) -> bool:
     return True
 
 
+def temporary_beside(path: Path) -> Path:
+    """A name that no other process has: pods of two nodes have equal host names in places, and pid 1 or 7 everywhere."""
+    return path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
+
+
 def write_and_sync(path: Path, content: bytes) -> None:
-    """Create or overwrite a file that nobody reads yet, down to the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    """Create a file that nobody reads yet, down to the disk; never through a symbolic link."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         write_all(descriptor, content)
         os.fsync(descriptor)

@@ -10,6 +10,7 @@ pods wait for a GPU, may be displaced; its steps then exit 4, so no file gets tw
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import secrets
@@ -83,10 +84,32 @@ def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: Non
         present = read_owner(path)
         if present == owner:
             return
-        if present is not None and present.uid != owner.uid:
+        if present is None or present.uid == owner.uid:
+            write_atomically(path, _dump(owner))
+        else:
             _refuse_if_alive(path, present, on_wait)
-        write_atomically(path, _dump(owner))
+            _take_over(path, present, owner, on_wait)
     check(path, owner.uid)
+
+
+def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], None]) -> None:
+    """Replace an owner that has ended; raises `WrongDirectory` for all but one of those who would at the same time.
+
+    The one is who creates the successor file, whose name belongs to the owner that ended.
+    """
+    successor = path.parent / f".{path.name}.{hashlib.sha256(_dump(ended).encode()).hexdigest()[:16]}.successor"
+    other = read_owner(successor)
+    if other is not None and other != owner:
+        _refuse_if_alive(successor, other, on_wait)  # else it was killed in the middle of this function
+        successor.unlink(missing_ok=True)
+    if not _create(successor, owner) and read_owner(successor) != owner:
+        raise WrongDirectory(f"{path.parent} is being taken over by another workflow at this moment; choose another outdir")
+    try:
+        if (present := read_owner(path)) != ended:
+            raise WrongDirectory(f"{path.parent} was taken over meanwhile, by {present}; choose another outdir")
+        write_atomically(path, _dump(owner))
+    finally:
+        successor.unlink(missing_ok=True)
 
 
 def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: None) -> None:

@@ -1,13 +1,14 @@
-"""Whether a file system can hold an experiment: asked once, before any work, by really doing it."""
+"""Whether a file system can hold an experiment: asked once, before any work, by really doing it. And that it stays below its root."""
 
 from __future__ import annotations
 
 import os
-import socket
+import stat
 from pathlib import Path
 
-from config.errors import BadInput
-from steps.directory.files import free_bytes, sync_directory, unwritable, write_and_sync
+from config.errors import BadInput, WrongDirectory
+from steps.directory.files import free_bytes, sync_directory, temporary_beside, unwritable, write_and_sync
+from steps.directory.layout import ExperimentDirectory
 
 LEAST_FREE_BYTES = 32 * 2**20
 """An experiment's plots, videos and reports need about that much; trainings say by themselves what they miss."""
@@ -29,7 +30,7 @@ def make_and_probe(directory: Path) -> None:
 
 def probe(directory: Path) -> None:
     """Try to write, to rename over a file and to link in an existing directory; raises `BadInput`."""
-    one, other = (directory / f".probe-{name}.{socket.gethostname()}.{os.getpid()}.tmp" for name in ("one", "other"))
+    one, other = (temporary_beside(directory / name) for name in ("probe-one", "probe-other"))
     try:
         _try_files(directory, one, other)
     except OSError as error:
@@ -61,6 +62,34 @@ def _try_files(directory: Path, one: Path, other: Path) -> None:
     except FileExistsError:
         return
     raise BadInput(f"{directory} lies on a storage where a link replaces an existing file: two owners could claim it")
+
+
+def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -> None:
+    """Raise `WrongDirectory` where a step would write through a symbolic link, which leads outside of the directory.
+
+    Links to the output directory itself were followed and checked by `check_outdir`. Whole files need no look: a rename replaces
+    a link. run_index: of a step inside a run, None outside.
+    """
+    folders = [directory.runs, directory.average, directory.average / "plots", directory.logs, directory.status]
+    files = [directory.owner_json]
+    if run_index is not None:
+        run = directory.run(run_index)
+        folders += [run.root, run.checkpoints, run.tensorboard, run.videos, run.plots, run.logs, run.status]
+        files += [run.train_csv, run.resources_csv]
+    for path in (*folders, *files):
+        mode = _mode(path)
+        if mode is not None and stat.S_ISLNK(mode):
+            raise WrongDirectory(f"{path} is a symbolic link, through which nothing is written; remove it or choose another outdir")
+        if mode is not None and stat.S_ISDIR(mode) != (path in folders):
+            raise WrongDirectory(f"{path} is {'no' if path in folders else 'a'} directory; remove it or choose another outdir")
+
+
+def _mode(path: Path) -> int | None:
+    """None for what is missing or may not be looked at: who writes there says so."""
+    try:
+        return path.lstat().st_mode
+    except OSError:
+        return None
 
 
 def _make(directory: Path) -> list[Path]:

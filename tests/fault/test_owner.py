@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import WrongDirectory
+from steps import prepare
 from steps.directory import owner, processes
 from steps.directory.owner import Owner
 from tests.fault.conftest import Start, assignments, snapshot
@@ -74,6 +76,79 @@ def test_released_owner_is_replaced(start: Start, claimed: Callable[..., Path]) 
     owner.release(outdir / "owner.json", "first")
     second = start("steps.prepare", assignments(outdir), environment("second"))
     assert second.end() == 0, second.text
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a9_of_two_that_take_over_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool) -> None:
+    """Both have seen that the owner has ended before either writes (`behind`: the other goes on when the first is done)."""
+    path = tmp_path / "owner.json"
+    meeting = threading.Barrier(2, timeout=60)
+    refused: dict[str, WrongDirectory] = {}
+
+    def judge(judged: Path, *_: object) -> None:
+        if judged != path:
+            raise WrongDirectory("the other one lives")
+        meeting.wait()
+        if behind and threading.current_thread().name == "other":
+            threads[0].join(60)
+
+    def claim(uid: str) -> None:
+        try:
+            owner.claim(path, Owner(uid=uid))
+        except WrongDirectory as error:
+            refused[uid] = error
+
+    monkeypatch.setattr(owner, "_refuse_if_alive", judge)
+    for _ in range(10):
+        path.write_text(json.dumps({"uid": "ended", "released": True}))
+        refused.clear()
+        threads = [threading.Thread(target=claim, args=(uid,), name=uid) for uid in ("one", "other")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        present = owner.read_owner(path)
+        assert present is not None and len(refused) == 1 and present.uid not in refused, refused
+        assert [file.name for file in tmp_path.iterdir()] == ["owner.json"]
+
+
+def test_a9_killed_while_taking_over(tmp_path: Path, start: Start, claimed: Callable[..., Path], dead: str) -> None:
+    """The successor file stays behind; it blocks nobody once its owner is gone."""
+    outdir = claimed(dead)
+    killed = start("steps.prepare", assignments(outdir), environment("second", dead) | {"EXPERIMENT_FAULT": "before_rename:1:owner"})
+    assert killed.end() == -signal.SIGKILL
+    assert list(outdir.glob(".owner.json.*.successor"))
+    third = start("steps.prepare", assignments(outdir), environment("third"))
+    assert third.end() == 0, third.text
+    assert json.loads((outdir / "owner.json").read_text())["uid"] == "third"
+    assert not list(outdir.glob(".owner.json.*.successor"))
+
+
+@pytest.mark.parametrize("owned", [True, False])
+def test_a9_what_another_workflow_has_written_meanwhile_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owned: bool
+) -> None:
+    """Another one prepares and ends between our first look and our claim; refused, we give the claim back."""
+    outdir = tmp_path / "x"
+    look, seen = prepare.make_and_probe, list[dict[str, tuple[int, int, bytes]]]()
+
+    def meanwhile(directory: Path) -> None:
+        look(directory)
+        monkeypatch.setattr(prepare, "make_and_probe", look)
+        monkeypatch.setenv("EXPERIMENT_OWNER", "other")
+        assert prepare.main(assignments(outdir, seed=7)) == 0
+        owner.release(outdir / "owner.json", "other")
+        if not owned:
+            (outdir / "owner.json").unlink()
+        monkeypatch.setenv("EXPERIMENT_OWNER", "ours")
+        seen.append({path: (0, 0, content) for path, (_, _, content) in snapshot(outdir).items()})
+
+    monkeypatch.setattr(prepare, "make_and_probe", meanwhile)
+    monkeypatch.setenv("EXPERIMENT_OWNER", "ours")
+    monkeypatch.setattr(owner, "from_environment", lambda: Owner(uid=os.environ["EXPERIMENT_OWNER"]))
+    assert prepare.main(assignments(outdir, seed=1)) == 4
+    assert "seed: 7 in the directory, 1 now" in capsys.readouterr().err
+    assert {path: (0, 0, content) for path, (_, _, content) in snapshot(outdir).items()} == seen[0]
 
 
 def test_same_workflow_again_changes_nothing(start: Start, claimed: Callable[..., Path]) -> None:

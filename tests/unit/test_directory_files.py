@@ -20,7 +20,7 @@ from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirecto
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
 from steps.directory import files, processes
-from steps.directory.files import read_bytes, remove_temporaries, write_atomically, write_if_changed
+from steps.directory.files import read_bytes, remove_temporaries, temporary_beside, write_and_sync, write_atomically, write_if_changed
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
 from steps.directory.status import Status, read_status, write_status
@@ -71,6 +71,32 @@ def test_a_kill_between_write_and_rename_leaves_the_old_file(tmp_path: Path) -> 
         assert path.read_text() == content
     remove_temporaries(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a9_writers_with_equal_pids_do_not_share_a_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods have pid 1 or 7 everywhere: what another one writes at the same moment, here of the same process, is not ours."""
+    path = tmp_path / "x"
+    others = ["of another pod"]
+
+    def meanwhile(point: str, path: Path) -> None:
+        if point == "after_temporary" and others:
+            write_atomically(path, others.pop())
+
+    monkeypatch.setattr(files, "fault", meanwhile)
+    write_atomically(path, "ours")
+    assert path.read_text() == "ours"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_a_temporary_is_a_new_file_and_is_found_again(tmp_path: Path) -> None:
+    (tmp_path / "target").write_text("precious")
+    temporary = temporary_beside(tmp_path / "x")
+    temporary.symlink_to(tmp_path / "target")
+    with pytest.raises(FileExistsError):
+        write_and_sync(temporary, b"new")
+    assert (tmp_path / "target").read_text() == "precious"
+    remove_temporaries(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 def test_sizes_are_limited_before_reading(tmp_path: Path) -> None:
