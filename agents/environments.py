@@ -235,6 +235,6 @@ def _made(game: Game, make: Any) -> Any:
             return make()
     except BadInput:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module may end the process when it is imported
         reason = " ".join(str(error).split())[:300]
         raise BadInput(f"game {game.name!r} cannot be made: {type(error).__name__}: {reason}") from error

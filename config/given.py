@@ -34,7 +34,7 @@ def from_argo(text: str) -> dict[str, str]:
         raise BadInput(f"--parameters: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
     try:
         entries = json.loads(text, object_pairs_hook=_once)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # among others an integer with more digits than Python reads
         raise BadInput(f"--parameters is no JSON: {error}") from None
     if not isinstance(entries, list):
         raise BadInput(f"--parameters cannot be {shown(entries)}; allowed: a list of names and values")

@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,9 +231,22 @@ def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
         root = None if storage_root is None else _followed(storage_root)
     except (OSError, RuntimeError) as error:
         raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
+    _refuse_other_encoding(path)
     if root is not None and (path == root or not path.is_relative_to(root)):
         raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}")
     return path
+
+
+def _refuse_other_encoding(path: Path) -> None:
+    """Everything that handles the path must mean the same bytes: programs of other locales, files of UTF-8, Argo."""
+    encoding = sys.getfilesystemencoding()
+    try:
+        path.as_posix().encode("ascii" if encoding.lower() not in ("utf-8", "utf8") else "utf-8")
+    except UnicodeEncodeError:
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(str(path))} where names of files are {encoding}; "
+            "allowed: ASCII, or a path that is UTF-8 in a locale of UTF-8 (LC_ALL=C.UTF-8)"
+        ) from None
 
 
 def _followed(path: str | Path) -> Path:

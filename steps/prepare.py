@@ -186,6 +186,8 @@ def _record(context: StepContext, record: ExperimentRecord) -> dict[str, Any]:
     resolved = record.resolved
     length = f"{resolved.epochs} epochs = {resolved.total_steps} steps each"
     print(f"{resolved.experiment.runs} runs of {resolved.algorithm} on {resolved.game.name}, {length}")
+    if left_out := record.history[0].get("left_out") if record.history else None:
+        print(f"the changes of the {left_out} oldest submissions made room and are not in experiment.yaml any more")
     for name, (before, after) in (record.history[-1]["changed"] if record.history else {}).items():
         print(f"warning: {name} has changed since an earlier submission: {before!r} -> {after!r}")
     if record.renders:

@@ -21,6 +21,7 @@ from steps.directory.owner import read_owner
 
 MOUNT = "/storage"
 SMALLEST_FREE_BYTES = 64 * 1024**2
+PROBE_TIMEOUT_S = 120.0
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
 GAME_PROBE = """
 import json, sys
@@ -113,11 +114,22 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
 def _check_game(resolved: Resolved) -> None:
     """Whether a game that is not ours can be made here: in a process of its own, because it may do anything, as `prepare` will."""
     command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False).stderr.strip().rpartition("\n")[2]
+    cannot = f"game {resolved.game.name!r} cannot be made: "
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PROBE_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"{cannot}it was not there after {PROBE_TIMEOUT_S:g} s") from None
+    said = ended.stderr.strip().rpartition("\n")[2]
     if said.startswith("refused: "):
         raise BadInput(said.removeprefix("refused: "))
+    if ended.returncode:
+        raise BadInput(f"{cannot}its process ended with {ended.returncode}: {shown(said, 300)}")
 
 
 def _has_cuda() -> bool:
     """Asked in a process of its own: importing torch takes seconds, and only who asks for CUDA waits for them."""
-    return subprocess.run([sys.executable, "-c", CUDA_PROBE], capture_output=True, timeout=120, check=False).returncode == 0
+    command = [sys.executable, "-c", CUDA_PROBE]
+    try:
+        return subprocess.run(command, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"parameter 'device' cannot be 'cuda' on this machine: torch did not answer in {PROBE_TIMEOUT_S:g} s") from None

@@ -6,6 +6,7 @@ and image may change between submissions: the top level holds the newest, `histo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from steps.directory.layout import ExperimentDirectory
 
 FORMAT = 1
 RECORD_LIMIT_BYTES = 256 * 1024
+HISTORY_LIMIT_BYTES = 64 * 1024
+"""A submission that changed something takes some 200 bytes: the oldest make room for the newest, so that the file stays readable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +30,8 @@ class ExperimentRecord:
 
     versions: package -> version; source: commit and whether the tree was changed; image: that of the preparing pod; started: ISO
     8601 in UTC, of the first submission; workflow: its name; renders: why episodes cannot be filmed, None if they can;
-    history: one mapping per submission that changed something, with `time` and `changed` (dotted name -> [before, after]).
+    history: one mapping per submission that changed something, with `time` and `changed` (dotted name -> [before, after]); where
+    older ones had to make room, the first says how many, `left_out`.
     """
 
     resolved: Resolved
@@ -73,8 +77,21 @@ def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentReco
     if not changed:
         return before
     entry = {"time": now.started, "workflow": now.workflow, "changed": changed}
-    fields = {**vars(now), "started": before.started, "workflow": before.workflow, "history": (*before.history, entry)}
+    history = _newest((*before.history, entry))
+    fields = {**vars(now), "started": before.started, "workflow": before.workflow, "history": history}
     return ExperimentRecord(**fields)
+
+
+def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """The newest entries within `HISTORY_LIMIT_BYTES`, the first with the number of those that are left out."""
+    size_bytes, first = 0, len(history)
+    while first and (size_bytes := size_bytes + len(json.dumps(history[first - 1]))) <= HISTORY_LIMIT_BYTES:
+        first -= 1
+    first = min(first, len(history) - 1)
+    if first == 0:
+        return history
+    left_out = first + history[0].get("left_out", 0)
+    return ({**history[first], "left_out": left_out}, *history[first + 1 :])
 
 
 def _changeable(record: ExperimentRecord) -> dict[str, Any]:

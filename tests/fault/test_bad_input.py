@@ -65,7 +65,9 @@ def test_parameters(tmp_path: Path, capsys: Capture, name: str, value: str, word
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", "[1]", '[{"name": "runs", "value": 3}]', "[" * 100_000, '[{"name": "runs"}]' * 20_000])
+@pytest.mark.parametrize(
+    "text", ["", "{", "{}", "[1]", '[{"name": "runs", "value": 3}]', "[" * 100_000, '[{"name": "runs"}]' * 20_000, "9" * 5000]
+)
 def test_parameters_that_are_no_list(tmp_path: Path, capsys: Capture, text: str) -> None:
     refused(capsys, 2, "--parameters", argv=["--algorithm", "ppo", "--parameters", text])
 

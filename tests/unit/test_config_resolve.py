@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -417,6 +418,21 @@ def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path: Path, monkeyp
             assert "\n" not in str(refusal.value)
         with pytest.raises(BadInput, match="outdir"):
             check_outdir(str(tmp_path / "x"), roots[1])
+
+
+def test_c19_an_outdir_that_is_not_ascii_needs_file_names_in_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ISO-8859-1 the bytes of a UTF-8 terminal are other letters, and a pod's programs made another directory of them."""
+    for outdir in ("größer", "結果"):
+        assert check_outdir(str(tmp_path / outdir), tmp_path).name == outdir
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
+            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*' where names of files are iso8859-1; allowed: ASCII"):
+                check_outdir(str(tmp_path / outdir), tmp_path)
+            assert check_outdir("/storage/plain", None).name == "plain"
+    (tmp_path / os.fsdecode(b"gr\xf6")).mkdir()
+    monkeypatch.chdir(tmp_path / os.fsdecode(b"gr\xf6"))
+    with pytest.raises(BadInput, match="parameter 'outdir' cannot be"):
+        check_outdir("results", None)
 
 
 def test_without_a_storage_root_any_local_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

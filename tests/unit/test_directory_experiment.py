@@ -10,7 +10,7 @@ import pytest
 from config.errors import BadInput, WrongDirectory
 from config.resolve import resolve
 from steps.directory.differences import difference
-from steps.directory.experiment import ExperimentRecord, continued, read_experiment, write_experiment
+from steps.directory.experiment import RECORD_LIMIT_BYTES, ExperimentRecord, continued, read_experiment, write_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import read_progress
 from steps.directory.tables import Table
@@ -55,6 +55,29 @@ def test_what_may_change_is_recorded(directory: ExperimentDirectory) -> None:
     write_experiment(directory, later)
     assert read_experiment(directory) == later
     assert continued(later, record(started="last", runs="5", image="rl:2")) == later
+
+
+def test_c19_any_number_of_changed_submissions_leaves_a_readable_file(directory: ExperimentDirectory) -> None:
+    """Seen: after about 1100 the file was larger than what is read, and the directory of no use any more."""
+    entry = {"time": record().started, "workflow": "ppo-1", "changed": {"image": ["registry.example/rl:1", "registry.example/rl:2"]}}
+    now = dataclasses.replace(record(), history=(entry,) * 5000)
+    for image in ("rl:3", "rl:4"):
+        now = continued(now, record(image=image))
+        write_experiment(directory, now)
+        assert read_experiment(directory) == now
+        assert directory.experiment_yaml.stat().st_size < RECORD_LIMIT_BYTES
+        assert now.history[-1]["changed"]["image"][1] == image
+    assert now.history[0]["left_out"] + len(now.history) == 5002
+    assert len(now.history) > 100
+    assert not any("left_out" in entry for entry in now.history[1:])
+
+
+def test_an_entry_that_is_larger_than_the_history_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steps.directory.experiment.HISTORY_LIMIT_BYTES", 10)
+    once = continued(record(), record(image="rl:2"))
+    assert [entry.get("left_out") for entry in once.history] == [None]
+    twice = continued(once, record(image="rl:3"))
+    assert [entry["left_out"] for entry in twice.history] == [1]
 
 
 def test_another_identity_is_refused_with_every_difference() -> None:

@@ -99,6 +99,30 @@ def test_cuda_without_a_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     assert files() == []
 
 
+HANGS = "import threading\nthreading.Event().wait()\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "timeout_s", "said"),
+    [
+        (HANGS, 2.0, "it was not there after 2 s"),
+        ("raise SystemExit('enough')", 60.0, "SystemExit: enough"),
+        ("import os\nos._exit(7)", 60.0, "its process ended with 7"),
+        ("import os\nos.kill(os.getpid(), 11)", 60.0, "its process ended with -11"),
+    ],
+)
+def test_c19_a_game_whose_module_hangs_or_ends_the_process(
+    module: str, timeout_s: float, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd_game.py").write_text(module)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{tmp_path}")
+    monkeypatch.setattr("workflows.preflight.PROBE_TIMEOUT_S", timeout_s)
+    assert submit.main(["ppo", "-p", "game=odd_game:Game", "-p", "outdir=results/x"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("refused: game 'odd_game:Game' cannot be made: ") and said in shown and shown.count("\n") == 1
+    assert not Path("results").exists()
+
+
 def test_a_full_directory(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.preflight.SMALLEST_FREE_BYTES", 2**62)
     assert submit.main(["ppo", "-p", "outdir=results/x"]) == 2
