@@ -34,10 +34,13 @@ SAVING = (
 )
 
 
-def start(folder: Path, manifest: Document, *arguments: str) -> subprocess.Popen[str]:
+def start(folder: Path, manifest: Document, *arguments: str, ignored: str = "") -> subprocess.Popen[str]:
+    """ignored: signals that the engine is started to ignore, as `nohup` does."""
     (folder / "w.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
     command = [sys.executable, "-m", "workflows.local", str(folder / "w.yaml"), "--status", str(folder / "status.json")]
     command += ["--storage", str(folder / "storage"), "--logs", str(folder / "logs"), *arguments]
+    if ignored:
+        command = ["sh", "-c", f'trap "" {ignored}; exec "$@"', "sh", *command]
     root = Path(__file__).parents[2]
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
 

@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import datetime
 import functools
+import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from config.errors import ExperimentError
 from workflows.local.call import Call
-from workflows.local.errors import InvalidSpecError, WorkflowError
+from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
 from workflows.local.go_values import quote, to_json
 from workflows.local.manifest import Manifest, prepare
 from workflows.local.pod_spec import read_patch
@@ -30,6 +32,9 @@ from workflows.local.validation import check
 REPEATED_WITHIN_S = 2.0
 """Signals that come this soon after the first are the same wish: schedulers and terminals send several."""
 BETWEEN_ANNOUNCEMENTS_S = 0.05
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+OF_A_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+"""These stop a workflow unless they came ignored: whoever starts with `nohup` or `&` wants to outlive the terminal."""
 OnChange = Callable[[WorkflowStatus], None]
 
 
@@ -42,6 +47,7 @@ def run(
     capacity: Capacity | None = None,
     deadline: float | None = None,
     logs: Path | None = None,
+    fleeting: Sequence[Path] = (),
     on_change: OnChange | None = None,
     notice: Callable[[str], None] | None = None,
     stop: Callable[[Callable[[], None]], None] | None = None,
@@ -50,16 +56,19 @@ def run(
 
     parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its volume claim; capacity: default,
     this machine's; deadline: seconds, instead of the manifest's; logs: a folder for `<pod>.log`, default the caller's own output;
+    fleeting: folders of the caller's that nobody needs should this process be killed; they are removed then, as the pods' own are;
     on_change: called with the live status after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a
     function that stops the workflow as `argo stop` does, to be called from any thread.
 
     In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two seconds, kills the pods.
-    Raises `Refused` for manifests that this engine does not support and `BadInput` for wrong names, before anything is started.
+    SIGINT and SIGHUP stay ignored if this process was started so (`nohup`, `&` in a script).
+    Raises `Refused` for manifests that this engine does not support and `BadInput` for wrong names, before anything is started, and
+    `ExperimentError` if this machine can start nothing at all.
     """
     prepared = prepare(manifest, parameters=parameters, name=name)
     read_patches(prepared)
     given = [value for value in (parameters or {}).values() if value]
-    engine = _Engine(prepared, storage, capacity or detect(), deadline, logs, on_change, notice or (lambda _: None), given)
+    engine = _Engine(prepared, storage, capacity or detect(), deadline, logs, fleeting, on_change, notice or (lambda _: None), given)
     return asyncio.run(engine.run(stop))
 
 
@@ -75,10 +84,10 @@ def read_patches(manifest: Manifest) -> None:
 class _Engine:
     def __init__(
         self, manifest: Manifest, storage: Path, capacity: Capacity, deadline: float | None, logs: Path | None,
-        on_change: OnChange | None, notice: Callable[[str], None], given: list[str],
+        fleeting: Sequence[Path], on_change: OnChange | None, notice: Callable[[str], None], given: list[str],
     ) -> None:  # fmt: skip
         self.manifest, self.storage, self.capacity, self.logs = manifest, storage.absolute(), capacity, logs
-        self.on_change, self.notice, self.given = on_change, notice, given
+        self.fleeting, self.on_change, self.notice, self.given = fleeting, on_change, notice, given
         self.status = WorkflowStatus(name=manifest.name, uid=manifest.uid)
         declared = manifest.spec.get("activeDeadlineSeconds")
         self.deadline_s = float(declared) if deadline is None and declared is not None else deadline
@@ -96,9 +105,13 @@ class _Engine:
             return self.status
         if self.manifest.accepted:
             self.notice(f"without effect on one machine: {', '.join(self.manifest.accepted)}")
-        scratch = Path(tempfile.mkdtemp(prefix=f"{self.manifest.name}-"))
-        processes = Processes(scratch)
-        await processes.open()
+        scratch = _temporary_folder(self.manifest.name)
+        processes = Processes(scratch, self.fleeting)
+        try:
+            await processes.open()
+        except LostPod as error:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise ExperimentError(str(error)) from None
         try:
             self.state = self._state(scratch, processes)
             with self._signals(stop):
@@ -166,8 +179,9 @@ class _Engine:
         loop = asyncio.get_running_loop()
         if stop is not None:
             stop(functools.partial(_call_soon, loop, self._stop))
-        numbers = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] if threading.current_thread() is threading.main_thread() else []
-        before = {number: signal.getsignal(number) for number in numbers}
+        here = threading.current_thread() is threading.main_thread()
+        before = {number: signal.getsignal(number) for number in (SIGNALS if here else ())}
+        numbers = [number for number in before if number not in OF_A_TERMINAL or before[number] is not signal.SIG_IGN]
         for number in numbers:
             loop.add_signal_handler(number, self._stop)
         try:
@@ -201,6 +215,14 @@ class _Engine:
         self.announcement, self.announced_s = None, asyncio.get_running_loop().time()
         if self.on_change is not None:
             self.on_change(self.status)
+
+
+def _temporary_folder(name: str) -> Path:
+    """For the pods' emptyDirs; raises `ExperimentError` on a machine that has no room or no right for it."""
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    except OSError as error:
+        raise ExperimentError(f"no temporary folder can be made: {error}; TMPDIR may name another place") from None
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

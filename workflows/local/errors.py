@@ -7,6 +7,7 @@ WorkflowError: an error of the workflow, in Argo's words; it becomes a node's or
 │   └── MissingTagError   a tag that must have a value and has none: Argo's controller would wait for it for ever
 ├── ConditionError        a `when` or `depends` that cannot be evaluated
 └── PodError              a pod that cannot be built
+    └── LostPod           a pod that has died with its supervisor, or cannot be ended
 """
 
 from __future__ import annotations
@@ -44,3 +45,7 @@ class ConditionError(WorkflowError):
 
 class PodError(WorkflowError):
     """A pod cannot be built from its template."""
+
+
+class LostPod(PodError):
+    """Nobody can say any more how a pod ended, as after the loss of a node."""

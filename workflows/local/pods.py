@@ -7,6 +7,7 @@ How ends are reported follows reference 3.8: Argo's emissary signals the process
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import re
 import shutil
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steps.directory.processes import identity
-from workflows.local.errors import PodError
+from workflows.local.errors import LostPod, PodError
 from workflows.local.go_values import parameter_text
 from workflows.local.mounts import Mounts, make
 from workflows.local.pod_spec import PodSpec, build, command, declared_variables, environment, folder
@@ -28,6 +29,8 @@ from workflows.local.slots import Grant
 from workflows.local.status import Node, now, pod_name
 
 CANNOT_EXECUTE = 64
+KILLED_S = 60.0
+"""A process that waits in the kernel (a network's file system) may outlive SIGKILL: nobody waits for it longer."""
 LARGEST_OUTPUT_BYTES = 1024**2
 """What an etcd object holds at most: parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -104,6 +107,7 @@ class Pod:
         outputs = {output["name"]: output.get("valueFrom") or {} for output in (self.template.get("outputs") or {}).get("parameters") or []}
         volumes = [*(state.spec.get("volumes") or []), *(self.template.get("volumes") or [])]
         paths = [str(source["path"]) for source in outputs.values()]
+        await state.processes.open()
         mounts = make(spec.container, volumes, storage=state.storage, pod=place, outputs=paths, given=state.given)
         process = await self._start(spec, mounts, grant)
         if process is None:
@@ -138,6 +142,8 @@ class Pod:
         if "/" in arguments[0] or shutil.which(arguments[0], path=values.get("PATH")):
             try:
                 return await state.processes.start(arguments, values, folder(spec.container, mounts), log)
+            except LostPod:
+                raise
             except PodError as error:
                 problem = str(error)
         node.exit_code = CANNOT_EXECUTE
@@ -153,11 +159,15 @@ class Pod:
         insist.cancel()
         if not ended.done():
             process.signal(signal.SIGKILL)
-        await asyncio.wait({ended})
+        await asyncio.wait({ended}, timeout=KILLED_S)
+        if not ended.done():
+            raise LostPod(f"its process still runs {KILLED_S:g} s after SIGKILL")
 
     async def _wind_down(self, process: Process, ended: asyncio.Future[int], spec: PodSpec, place: Path) -> None:
         """A stopped pod's node has ended already; its process may take its grace period to save."""
-        await self._terminate(process, ended, spec.grace_s)
+        with contextlib.suppress(LostPod):
+            await self._terminate(process, ended, spec.grace_s)
+            ended.result()
         await _remove(place)
 
     def _finish(self, code: int, mounts: Mounts, outputs: Mapping[str, Mapping[str, Any]], over: bool) -> None:
@@ -209,4 +219,7 @@ def _text(path: Path) -> str:
 async def _remove(place: Path) -> None:
     """Delete a pod's folders; off the loop, they may be large."""
     if place.exists():
-        await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(place, ignore_errors=True))
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(place, ignore_errors=True))
+        except RuntimeError:  # no room for a thread
+            shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,8 @@
-"""The engine's side of the supervisor: start a process, signal its group, wait for its end."""
+"""The engine's side of the supervisor: start a process, signal its group, wait for its end.
+
+A supervisor that has died (killed for lack of memory) takes its pods along, as a lost node does: they end with `LostPod`, and the
+next pod gets a new supervisor. Every wait for a supervisor has an end, so that a stop always comes through.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,25 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workflows.local.errors import PodError
+from workflows.local.errors import LostPod, PodError
 
 PROGRAM = Path(__file__).with_name("supervisor.py")
+FOR_PYTHON = ("PATH", "PYTHONHOME", "LANG", "LC_", "LD_", "DYLD_")
+"""Beginnings of the variables without which an interpreter may not even start (modules of a cluster, a shared libpython)."""
+ANSWER_S = 120.0
+"""A supervisor that has not answered for so long (a start waits for the program to be read) is given up."""
+CLOSE_S = 60.0
+POLL_S = 0.005
 
 
 class Process:
@@ -29,71 +41,129 @@ class Process:
         self._ended: asyncio.Future[int] = loop.create_future()
 
     async def wait(self) -> int:
-        """Its exit code; 128 + s if signal s killed it."""
+        """Its exit code; 128 + s if signal s killed it. Raises `LostPod`."""
         return await asyncio.shield(self._ended)
 
     def signal(self, number: signal.Signals) -> None:
         """To its whole process group, as Argo's emissary does; no effect after its end."""
         self._owner.send({"signal": self._number, "number": int(number)})
 
+    def lost(self, error: PodError) -> None:
+        """Its supervisor is gone, so that nobody else is left to kill it."""
+        if self._started.done() and not self._started.exception():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._started.result(), signal.SIGKILL)
+        for future in (self._started, self._ended):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # a pod that nobody waits for any more is no news
+
 
 class Processes:
-    """A supervisor and its processes; `folder` is removed when it ends."""
+    """A supervisor and its processes. folder: removed at the end; fleeting: folders that are removed if this engine is killed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, fleeting: Sequence[Path] = ()) -> None:
+        self._folder, self._fleeting = folder, fleeting
         self._known: dict[int, Process] = {}
         self._last = 0
+        self._opening = asyncio.Lock()
+        self._listener: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Start the supervisor, in a session of its own: a Ctrl-C in the terminal reaches the engine only."""
+        """Start a supervisor if none lives, in a session of its own: a Ctrl-C in the terminal reaches the engine only.
+
+        Raises `LostPod` if that is not possible.
+        """
+        async with self._opening:
+            if self._is_alive:
+                return
+            if self._listener is not None:
+                await self._gone(CLOSE_S)  # it may be killing what is left, and removing the folder
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            try:
+                await self._start_supervisor()
+            except OSError as error:
+                raise LostPod(f"the supervisor of the pods cannot be started: {error}") from None
+
+    async def _start_supervisor(self) -> None:
         ours, theirs = socket.socketpair()
-        with theirs:
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(PROGRAM), str(self._folder)],
-                stdin=theirs.fileno(),
-                start_new_session=True,
-                env={"LC_ALL": "C.UTF-8"},
-            )
+        try:
+            with theirs:
+                self._supervisor = subprocess.Popen(
+                    [sys.executable, "-P", "-s", "-S", str(PROGRAM), str(self._folder), *map(str, self._fleeting)],
+                    stdin=theirs.fileno(),
+                    start_new_session=True,
+                    env={name: value for name, value in os.environ.items() if name.startswith(FOR_PYTHON)},
+                )
+        except BaseException:
+            ours.close()
+            raise
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        try:
+            ready = await asyncio.wait_for(self._reader.readline(), ANSWER_S)
+        except (TimeoutError, ConnectionError):
+            ready = b""
+        if not ready:
+            self._writer.close()
+            await self._gone(0.0)
+            raise LostPod(f"the supervisor of the pods does not start: exit code {self._supervisor.returncode}")
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
         """Kill what is left, and wait until it is gone."""
+        self.send({"closing": True})
         self._writer.close()
-        await asyncio.get_running_loop().run_in_executor(None, self._supervisor.wait)
-        self._listener.cancel()
-        await asyncio.gather(self._listener, return_exceptions=True)
+        await self._gone(CLOSE_S)
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+        shutil.rmtree(self._folder, ignore_errors=True)  # a supervisor that was killed has left it
 
     async def start(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path | None) -> Process:
-        """Start a process in its own session; raises `PodError` if it cannot be executed."""
+        """Start a process in its own session; raises `PodError` if it cannot be executed, `LostPod` if the supervisor dies."""
         self._last += 1
         process = self._known[self._last] = Process(self, self._last)
+        if not self._is_alive:
+            raise LostPod("the supervisor of the pods was killed")
         self.send({
-            "start": self._last, "arguments": list(arguments), "environment": dict(environment), "folder": str(folder),
-            "log": None if log is None else str(log),
+            "start": self._last,
+            "arguments": [_raw(argument) for argument in arguments],
+            "environment": {_raw(name): _raw(value) for name, value in environment.items()},
+            "folder": _raw(folder),
+            "log": None if log is None else _raw(log),
         })  # fmt: skip
-        await asyncio.shield(process._started)
+        try:
+            await asyncio.wait_for(asyncio.shield(process._started), ANSWER_S)
+        except TimeoutError:
+            self._supervisor.kill()
+            raise LostPod(f"the supervisor of the pods has not answered for {ANSWER_S:g} s") from None
         return process
 
     def send(self, message: dict[str, Any]) -> None:
-        """One line to the supervisor."""
-        self._writer.write(json.dumps(message).encode() + b"\n")
+        """One line to the supervisor; none to a dead one."""
+        if self._is_alive:
+            self._writer.write(json.dumps(message).encode() + b"\n")
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._listener is not None and not self._listener.done()
+
+    async def _gone(self, patience_s: float) -> None:
+        """Wait for the supervisor's end; without patience any more, kill it. No thread: there may be no room for another."""
+        ends_s = time.monotonic() + patience_s
+        while self._supervisor.poll() is None:
+            if time.monotonic() >= ends_s:
+                self._supervisor.kill()
+            await asyncio.sleep(POLL_S)
 
     async def _listen(self) -> None:
-        try:
+        with contextlib.suppress(ConnectionError):
             while line := await self._reader.readline():
                 self._heard(json.loads(line))
-        except ConnectionError:
-            pass
-        for process in self._known.values():
-            if process._started.done() and not process._started.exception():
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process._started.result(), signal.SIGKILL)  # the supervisor was killed, nobody else is left to do it
-            for future in (process._started, process._ended):
-                if not future.done():
-                    future.set_exception(PodError("the supervisor of the pods was killed"))
-                    future.exception()  # a pod that nobody waits for any more is no news
+        self._writer.close()
+        lost, self._known = self._known, {}
+        for process in lost.values():
+            process.lost(LostPod("the supervisor of the pods was killed"))
 
     def _heard(self, message: dict[str, Any]) -> None:
         if "started" in message:
@@ -104,3 +174,8 @@ class Processes:
             status = message["status"]
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             self._known.pop(message["ended"])._ended.set_result(code)
+
+
+def _raw(text: str | Path) -> str:
+    """The bytes that the kernel is to see, as Latin-1: the supervisor may read another encoding than this process."""
+    return os.fsencode(text).decode("latin-1")

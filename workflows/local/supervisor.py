@@ -1,13 +1,15 @@
 """The parent of every pod's process: starts them, reports their ends, and lets none of them survive the engine.
 
-A program of its own, with the standard library only, run as `python -S supervisor.py <folder>`; the engine talks to it over standard
-input, a socket, one JSON object a line:
+A program of its own, with the standard library only, run as `python -S supervisor.py <folder> [<further folder> …]`; the engine talks
+to it over standard input, a socket, one JSON object a line:
     {"start": id, "arguments": […], "environment": {…}, "folder": path, "log": path or null}   {"signal": id, "number": n}
-and hears `{"started": id, "pid": n}`, `{"refused": id, "error": text}`, `{"ended": id, "status": n}`.
+and hears `{"ready": true}`, `{"started": id, "pid": n}`, `{"refused": id, "error": text}`, `{"ended": id, "status": n}`.
+Texts for a pod are its bytes, read as Latin-1: what they mean, and in which encoding, is no business of this program.
 
 When the engine is gone, however it went, the socket reads end-of-file: everything that descends from this process is killed, then
-`folder` (the pods' empty directories) is removed. On Linux it adopts orphans (PR_SET_CHILD_SUBREAPER), so that a grandchild in a
-session of its own is found, too; and each pod dies with this process (PR_SET_PDEATHSIG), should it be killed itself.
+`folder` (the pods' empty directories) is removed; the further folders, too, unless the engine has said `{"closing": true}`. On Linux
+it adopts orphans (PR_SET_CHILD_SUBREAPER), so that a grandchild in a session of its own is found, too; and each pod dies with this
+process (PR_SET_PDEATHSIG), should it be killed itself.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class Supervisor:
     def __init__(self) -> None:
         self.pids: dict[int, int] = {}
         self.unread = b""
+        self.closing = False
 
     def serve(self) -> None:
         """Until the engine is gone."""
@@ -45,6 +48,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_write)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        send({"ready": True})
         while True:
             ready, _, _ = select.select([CHANNEL, wake_read], [], [])
             if wake_read in ready:
@@ -65,23 +69,20 @@ class Supervisor:
             message = json.loads(line)
             if "start" in message:
                 self.start(message)
+            elif "closing" in message:
+                self.closing = True
             elif message["signal"] in self.pids:
                 kill_group(self.pids[message["signal"]], message["number"])
         return bool(received)
 
     def start(self, message: dict[str, Any]) -> None:
-        """Fork and execute; the error of a failed `exec` comes back through a pipe that a successful one closes."""
-        failed_read, failed_write = os.pipe()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            become(message, failed_write, parent)
-        os.close(failed_write)
-        error = os.read(failed_read, 4096)
-        os.close(failed_read)
+        """Start one pod, or say why not: without a free process or descriptor the others go on, and this one is tried again."""
+        try:
+            pid, error = launch(message)
+        except OSError as problem:
+            pid, error = 0, f"no process can be started: {problem}"
         if error:
-            os.waitpid(pid, 0)
-            send({"refused": message["start"], "error": error.decode()})
+            send({"refused": message["start"], "error": error})
             return
         self.pids[message["start"]] = pid
         send({"started": message["start"], "pid": pid})
@@ -96,6 +97,26 @@ class Supervisor:
         with suppress(ChildProcessError):
             while LIBC is not None and adopted_ended(by_pid):
                 pass
+
+
+def launch(message: dict[str, Any]) -> tuple[int, str]:
+    """Fork and execute; the error of a failed `exec` comes back through a pipe that a successful one closes. Raises `OSError`."""
+    failed_read, failed_write = os.pipe()
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+        if pid == 0:
+            become(message, failed_write, parent)
+        os.close(failed_write)
+        failed_write = -1
+        error = os.read(failed_read, 4096)
+    finally:
+        for descriptor in (failed_read, failed_write):
+            if descriptor >= 0:
+                os.close(descriptor)
+    if error:
+        os.waitpid(pid, 0)
+    return pid, error.decode(errors="replace")
 
 
 def collect(pid: int) -> int | None:
@@ -135,15 +156,22 @@ def become(message: dict[str, Any], failed: int, parent: int) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         if message["log"]:
-            log = os.open(message["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            log = os.open(as_bytes(message["log"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             os.dup2(log, 1)
             os.dup2(log, 2)
-        os.chdir(message["folder"])
-        os.execvpe(message["arguments"][0], message["arguments"], message["environment"])  # noqa: S606 - a pod's command, no shell
+        os.chdir(as_bytes(message["folder"]))
+        arguments = [as_bytes(argument) for argument in message["arguments"]]
+        environment = {as_bytes(name): as_bytes(value) for name, value in message["environment"].items()}
+        os.execvpe(arguments[0], arguments, environment)  # noqa: S606 - a pod's command, no shell
     except BaseException as error:
-        os.write(failed, str(error).encode()[:4000])
+        os.write(failed, str(error).encode(errors="replace")[:4000])
     finally:
         os._exit(64)
+
+
+def as_bytes(text: str) -> bytes:
+    """What the engine meant, whatever this program's own encoding is."""
+    return text.encode("latin-1")
 
 
 def send(message: dict[str, Any]) -> None:
@@ -192,4 +220,5 @@ if __name__ == "__main__":
         supervisor.serve()
     finally:
         kill_all(list(supervisor.pids.values()))
-        shutil.rmtree(sys.argv[1], ignore_errors=True)
+        for path in sys.argv[1:2] if supervisor.closing else sys.argv[1:]:
+            shutil.rmtree(path, ignore_errors=True)
