@@ -23,6 +23,7 @@ from typing import NoReturn
 from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, shown
 from config.resolve import ALGORITHMS, algorithm_class, resolve
+from config.streams import prepare_streams
 from workflows import listing, on_cluster, on_this_machine, server
 from workflows.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.manifest import rendered, to_yaml, with_values
@@ -40,6 +41,7 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; only here do exceptions become exit codes."""
+    prepare_streams(forgiving=["stderr"])  # how an experiment ended is to be told: a lost reader of that is an interruption
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no ✔ shows a ?

@@ -1,7 +1,8 @@
 """`logs/<task>.log`: everything that the process and its C libraries and children print, on the disk before anywhere else.
 
 The descriptors 1 and 2 become the log file itself, and a thread copies what arrives there to the original standard output, which
-the pod shows. So a print never waits for a thread, and a SIGKILL loses nothing of the log.
+the pod shows. So a print never waits for a thread, and a SIGKILL loses nothing of the log. A reader there that has left, or that
+stands still, keeps nothing from ending: it misses the rest. (`config.streams` sees to it that 1 and 2 are open at all.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Log:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         self._reader = os.open(path, os.O_RDONLY)
         os.lseek(self._reader, 0, os.SEEK_END)
-        self._ended = threading.Event()
+        self._ended, self._given_up = threading.Event(), False
         _flush()
         self._originals = [os.dup(1), os.dup(2)]
         os.dup2(self._file, 1)
@@ -37,21 +38,31 @@ class Log:
         self._thread.start()
 
     def close(self) -> None:
-        """Print to the original descriptors again; waits a bounded time until they have everything."""
+        """Print to the original descriptors again; waits a bounded time until they have everything, and gives them up after it."""
         _flush()
         self._ended.set()
         self._thread.join(DRAIN_S)
+        if self._thread.is_alive():
+            self._give_up_readers()
         for original, descriptor in zip(self._originals, (1, 2), strict=True):
             os.dup2(original, descriptor)
             os.close(original)
         os.close(self._file)
+
+    def _give_up_readers(self) -> None:
+        """A full pipe that nobody empties would stop the next print for ever."""
+        self._given_up = True
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nothing, descriptor)
+        self._originals = [os.dup(nothing), nothing]
 
     def _follow(self) -> None:
         shown = True
         while True:
             ended = self._ended.is_set()
             while chunk := os.read(self._reader, 65536):
-                shown = shown and _write(self._originals[0], chunk)
+                shown = shown and not self._given_up and _write(self._originals[0], chunk)
             if ended:
                 os.close(self._reader)
                 return

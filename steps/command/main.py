@@ -12,6 +12,7 @@ from typing import Any
 
 from config.errors import BadInput, ExperimentError, WrongDirectory
 from config.resolve import check_outdir
+from config.streams import prepare_streams
 from steps.command.attempt import Answer, Attempt, one_line
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
@@ -48,6 +49,7 @@ def run_step(
 
 def guarded(task: str, work: Callable[[], int]) -> int:
     """The exit code of `work`; an exception becomes its code and one line on stderr, an unknown one also its traceback."""
+    prepare_streams()
     _let_nobody_else_write()
     try:
         return work()

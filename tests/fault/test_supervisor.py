@@ -90,7 +90,7 @@ def needs_library_path(folder: Path) -> Path:
     return program
 
 
-@pytest.mark.parametrize("ignored", ["HUP INT", ""])
+@pytest.mark.parametrize("ignored", ["HUP INT", ""], ids=["nohup", "terminal"])
 def test_a4_signals_that_came_ignored_stay_so(tmp_path: Path, ignored: str) -> None:
     """found.md A4: `nohup python -m workflows.local …` and the terminal is closed."""
     go = tmp_path / "go"

@@ -27,6 +27,8 @@ def step(context: StepContext) -> dict[str, Any] | Skipped | None:
         ctypes.CDLL(None).puts(b"from C")
         ctypes.CDLL(None).fflush(None)
         subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+    if what == "flood":
+        print("x" * 2_000_000, flush=True)
     if what == "sleep":
         while True:
             context.check_stop()

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from config.errors import BadInput, ExperimentError
+from config.streams import prepare_streams
 from workflows.local.engine import run
 from workflows.local.manifest import read
 from workflows.local.status import Node, WorkflowStatus
@@ -23,6 +24,7 @@ SHOWN_TYPES = ("Pod", "Skipped")
 
 def main(argv: list[str] | None = None) -> int:
     """Parse, run, print one line for every pod that starts and ends; returns the exit code."""
+    prepare_streams()
     options = _parser().parse_args(argv)
     printer = _Printer(options.status)
     try:
@@ -31,13 +33,13 @@ def main(argv: list[str] | None = None) -> int:
             read(options.file), parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
             logs=options.logs, on_change=printer.changed, notice=printer.notice,
         )  # fmt: skip
+        printer.write(status)
     except BadInput as error:
         print(f"refused: {error}", file=sys.stderr)
         return REFUSED
     except (ExperimentError, OSError) as error:
         print(f"failed: {error}", file=sys.stderr)
         return FAILED
-    printer.write(status)
     print(f"{status.name}: {status.phase}{f': {status.message}' if status.message else ''}", flush=True)
     if status.interrupted:
         return INTERRUPTED
