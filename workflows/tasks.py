@@ -154,6 +154,6 @@ def _duration_s(node: Mapping[str, Any]) -> float | None:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """Between two of Argo's times, `2026-11-21T12:00:00Z`, which come from one clock."""
+    """Between two of Argo's times, `2026-11-21T12:00:00Z`, which come from one clock; 0 if that was set back in between."""
     first, second = (datetime.datetime.fromisoformat(text) for text in (earlier, later))
-    return (second - first).total_seconds()
+    return max(0.0, (second - first).total_seconds())

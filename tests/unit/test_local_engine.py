@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import json
 import os
@@ -9,14 +10,16 @@ import statistics
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
 from tests.unit.local_workflows import Document, output, pod, task, with_inputs, workflow
 from workflows.local import Capacity, Node, WorkflowStatus, run
+from workflows.local import status as status_module
 from workflows.local.retries import read, wait_s
 
 TMP = "/tmp"  # noqa: S108 - a mount of the pods, and a folder that every machine has
@@ -29,7 +32,8 @@ def engine(tmp_path: Path) -> Callable[..., WorkflowStatus]:
     """`run` with folders of its own and four processors."""
 
     def started(manifest: Document, **options: Any) -> WorkflowStatus:
-        return run(manifest, **({"storage": tmp_path / "storage", "logs": tmp_path / "logs", "capacity": Capacity(4.0)} | options))
+        usual: dict[str, Any] = {"storage": tmp_path / "storage", "logs": tmp_path / "logs", "capacity": Capacity(4.0)}
+        return run(manifest, **(usual | options))
 
     return started
 
@@ -232,6 +236,29 @@ def test_backoff_is_waited_for_before_each_attempt(engine: Callable[..., Workflo
     waits = [(later.started - earlier.finished).total_seconds() for earlier, later in itertools.pairwise(attempts) if earlier.finished]
     assert waits[0] >= 0.3 and waits[1] >= 0.5
     assert status.by_name("w.a").message == "No more retries left"
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a8_a_clock_that_is_set_changes_no_decision(
+    engine: Callable[..., WorkflowStatus], monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """found.md A8: with a clock that was set back by an hour there was no next attempt for an hour, ahead there was none at all."""
+    asked = itertools.count()
+
+    class Clock(datetime.datetime):
+        """Set by an hour whenever somebody looks."""
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+            return super().now(tz) + datetime.timedelta(hours=hours * next(asked))
+
+    monkeypatch.setattr(status_module, "datetime", types.SimpleNamespace(datetime=Clock, UTC=datetime.UTC))
+    backoff = {"duration": "200ms", "factor": "1", "maxDuration": "5m"}
+    leaf = pod("leaf", "import sys; sys.exit(1)", retryStrategy={"limit": "2", "backoff": backoff}, timeout="5m")
+    started_s = time.monotonic()
+    status = engine(workflow([task("a", "leaf")], leaf))
+    assert (len(status.by_name("w.a").children), status.by_name("w.a").message) == (3, "No more retries left")
+    assert 0 < status.by_name("w.a(0)").duration_s < time.monotonic() - started_s < 60
 
 
 def test_waits_grow_up_to_the_cap_and_need_a_limit() -> None:

@@ -12,6 +12,7 @@ import errno
 import re
 import shutil
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from workflows.local.processes import Process
 from workflows.local.run_state import State
 from workflows.local.scope import exported
 from workflows.local.slots import Grant
-from workflows.local.status import Node, now, pod_name
+from workflows.local.status import Node, pod_name
 
 CANNOT_EXECUTE = 64
 KILLED_S = 60.0
@@ -112,10 +113,11 @@ class Pod:
         process = await self._start(spec, mounts, grant)
         if process is None:
             return
-        created, node.started = node.started, now()
+        created_s = node.started_s
+        node.starts_now()
         state.mark(node, "Running")
         ended = asyncio.ensure_future(process.wait())
-        timeout_s = None if spec.timeout_s is None else spec.timeout_s - (now() - created).total_seconds()
+        timeout_s = None if spec.timeout_s is None else spec.timeout_s - (time.monotonic() - created_s)
         limits = [limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None]
         await self._first_of(ended, max(0.0, min(limits)) if limits else None)
         if not ended.done() and self._refused():

@@ -5,13 +5,14 @@ Source: Argo `processNodeRetries`: stop or deadline, longest duration, backoff (
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workflows.local.errors import WorkflowError
 from workflows.local.quantities import duration_s, integer
-from workflows.local.status import Node, now
+from workflows.local.status import Node
 from workflows.local.tags import evaluate_condition
 
 LONGEST_WAIT_S = 292 * 365.25 * 86400  # Go's longest duration
@@ -62,11 +63,11 @@ def out_of_time(strategy: Strategy, attempts: list[Node]) -> str | None:
     """Why the longest duration forbids another attempt, if it does."""
     if strategy.longest_s is None:
         return None
-    left_s = strategy.longest_s - (now() - attempts[0].started).total_seconds()
+    left_s = strategy.longest_s - (time.monotonic() - attempts[0].started_s)
     if left_s < 0:
         return "Max duration limit exceeded"
-    since_end_s = (now() - (attempts[-1].finished or now())).total_seconds()
-    return "Backoff would exceed max duration limit" if _backoff_s(strategy, len(attempts)) - since_end_s > left_s else None
+    waiting_s = _backoff_s(strategy, len(attempts)) - attempts[-1].since_end_s
+    return "Backoff would exceed max duration limit" if waiting_s > left_s else None
 
 
 def _backoff_s(strategy: Strategy, attempts: int) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 from workflows.local.manifest import Manifest
 from workflows.local.processes import Processes
 from workflows.local.slots import Limit, Slots
-from workflows.local.status import Node, WorkflowStatus, node_id, now
+from workflows.local.status import Node, WorkflowStatus, node_id
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class State:
             type=kind, template=template, phase=phase, boundary=boundary, message=message,
         )  # fmt: skip
         if node.ended:
-            node.finished = now()
+            node.ends_now()
         self.status.nodes[identity] = node
         for parent in parents:
             children = self.status.nodes[parent].children
@@ -102,7 +102,7 @@ class State:
         """Change a node's phase."""
         node.phase = phase
         node.message = node.message if message is None else message
-        if node.ended and node.finished is None:
-            node.finished = now()
+        if node.ended:
+            node.ends_now()
         self.changed()
         return node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,8 @@ class Node:
     """One node of the workflow: a DAG, a pod, a retried pod, a loop's group, or what was skipped.
 
     type: DAG, Pod, Retry, TaskGroup, Skipped; phase: Pending, Running or one of `ENDED`; outputs: parameter -> text (None: no
-    outputs were reported); times are aware, in UTC; boundary: the id of the DAG it belongs to; log: where its output goes.
+    outputs were reported); boundary: the id of the DAG it belongs to; log: where its output goes. Times are for people: aware, in
+    UTC, by a clock that may be set; whatever is decided or measured is, by the same moments on the monotonic clock (`…_s`).
     """
 
     id: str
@@ -26,7 +28,9 @@ class Node:
     boundary: str = ""
     message: str = ""
     started: datetime.datetime = field(default_factory=lambda: now())
+    started_s: float = field(default_factory=time.monotonic)
     finished: datetime.datetime | None = None
+    finished_s: float | None = None
     inputs: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, str] | None = None
     exit_code: int | None = None
@@ -48,7 +52,21 @@ class Node:
     @property
     def duration_s(self) -> float:
         """Seconds from start to end, or to now."""
-        return ((self.finished or now()) - self.started).total_seconds()
+        return (time.monotonic() if self.finished_s is None else self.finished_s) - self.started_s
+
+    @property
+    def since_end_s(self) -> float:
+        """Seconds since it ended; 0 before."""
+        return 0.0 if self.finished_s is None else time.monotonic() - self.finished_s
+
+    def starts_now(self) -> None:
+        """Its process runs: what came before was waiting."""
+        self.started, self.started_s = now(), time.monotonic()
+
+    def ends_now(self) -> None:
+        """The end counts once."""
+        if self.finished is None:
+            self.finished, self.finished_s = now(), time.monotonic()
 
     def as_dict(self) -> dict[str, Any]:
         """As in Argo's `status.nodes`; empty fields are left out."""
@@ -98,9 +116,9 @@ def now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def timestamp(time: datetime.datetime | None) -> str | None:
+def timestamp(moment: datetime.datetime | None) -> str | None:
     """RFC 3339 with microseconds."""
-    return None if time is None else time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def node_id(workflow: str, name: str) -> str:

@@ -6,6 +6,7 @@ Source: Argo `executeTemplate`, `ProcessArgs`, `SubstituteParams`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from workflows.local.go_values import to_json
 from workflows.local.pods import Pod, prepare_node
 from workflows.local.run_state import State
 from workflows.local.scope import Document, inputs_of
-from workflows.local.status import Node, now, pod_name
+from workflows.local.status import Node, pod_name
 from workflows.local.tags import Values, replace
 
 DEEPEST = 100
@@ -114,7 +115,7 @@ async def _next_attempt(
         return state.mark(node, "Error", str(error))
     longest_s = None
     if strategy.longest_s is not None and attempts:
-        longest_s = strategy.longest_s - (now() - attempts[0].started).total_seconds()
+        longest_s = strategy.longest_s - (time.monotonic() - attempts[0].started_s)
     return await _attempt(state, call, node, attempt, longest_s)
 
 
@@ -129,7 +130,7 @@ async def _ending(state: State, call: Call, parent: Node, strategy: retries.Stra
     waiting_s = retries.wait_s(strategy, len(attempts))
     if waiting_s > 0:
         state.mark(parent, "Running", f"Backoff for {_humanised(waiting_s)}")
-        await _sleep(state, call, waiting_s - (now() - (attempts[-1].finished or now())).total_seconds())
+        await _sleep(state, call, waiting_s - attempts[-1].since_end_s)
         state.mark(parent, "Running", "")
         if (message := _stopped(state, call)) is not None:
             return message
