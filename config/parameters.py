@@ -175,11 +175,13 @@ def to_text(value: Any) -> str:
 
 
 def refuse_hostile(name: str, value: str) -> None:
-    """Raise `BadInput` for what no value may hold: braces (Argo would expand them), control characters, too much text."""
+    """Raise `BadInput` for what no value may hold: what Argo (braces) or Kubernetes (dollars) expands, control characters, too much."""
     if len(value) > LONGEST_VALUE:
         raise BadInput(f"parameter {name!r} is {len(value)} characters long; allowed: {LONGEST_VALUE}")
     if "{" in value or "}" in value:
         raise BadInput(f"parameter {name!r} cannot be {shown(value)}; braces are not allowed in a value")
+    if "$(" in value or "$$" in value:
+        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; '$(' and '$$' are not allowed in a value")
     if not value.isprintable():
         raise BadInput(f"parameter {name!r} cannot be {shown(value)}; control characters are not allowed in a value")
 
