@@ -1,9 +1,18 @@
-"""Where and how precisely a training computes: decided at a run's first start, recorded, and kept by every resume."""
+"""Where and how precisely an experiment computes, and with how many threads.
+
+`auto` is decided once, by the first training that starts, recorded, and kept by all runs and every
+resume; `probe.py` measures what the decision needs.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import platform
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -11,6 +20,48 @@ from config.errors import BadInput
 
 ROWS_PER_THREAD = 8
 """Fewer rows are computed as fast by one thread; and torch's other threads, which wait by spinning, then leave the emulator alone."""
+
+LEAST_RATIO = 1.15
+"""So much faster must bf16 be, before its rounding is worth it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trials:
+    """What the probe measured: seconds of a forward and backward pass over `rows` observations."""
+
+    rows: int
+    threads: int
+    fp32_s: tuple[float, ...]
+    bf16_s: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast bf16 is: the median; one disturbed trial decides nothing."""
+        pairs = zip(self.fp32_s, self.bf16_s, strict=True)
+        return statistics.median(fp32 / bf16 for fp32, bf16 in pairs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the record."""
+        return {
+            "rows": self.rows,
+            "threads": self.threads,
+            "fp32_s": [round(one, 6) for one in self.fp32_s],
+            "bf16_s": [round(one, 6) for one in self.bf16_s],
+            "ratio": round(self.ratio, 3),
+        }
+
+
+Probe = Callable[[], Trials | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a training computes on and in, and why; trials: None where no probe was needed."""
+
+    device: str
+    precision: str
+    reason: str
+    trials: Trials | None = None
 
 
 @contextlib.contextmanager
@@ -36,15 +87,23 @@ def choose_device(requested: str) -> str:
     return requested
 
 
-def choose_precision(requested: str, device: str) -> str:
-    """`auto` -> "bf16" where the processor computes in it, else "fp32".
+def choose_precision(requested: str, device: str, measure: Probe) -> tuple[str, str, Trials | None]:
+    """Precision, the reason in words, and the figures behind it.
 
-    Seen: with AVX-512 bf16 a convolution is 1.7 x as fast as in fp32; emulated, half as fast. Only convolutional networks
-    are computed in it, see `networks.py`.
+    Native bf16 arithmetic alone says nothing: of two processors with AVX-512 bf16 one learnt 1.7 x
+    as fast as in fp32, the other 0.7 x. So `measure` is asked there; it answers None for a network
+    that is computed in fp32 only.
     """
     if requested != "auto":
-        return requested
-    return "bf16" if computes_bf16(device) else "fp32"
+        return requested, f"{requested} was asked for", None
+    if not computes_bf16(device):
+        return "fp32", "no native bf16 arithmetic here", None
+    trials = measure()
+    if trials is None:
+        return "fp32", "this network is computed in fp32 only", None
+    precision = "bf16" if trials.ratio >= LEAST_RATIO else "fp32"
+    found = f"measured: bf16 is {trials.ratio:.2f} x as fast as fp32, taken from {LEAST_RATIO} x on"
+    return precision, found, trials
 
 
 def computes_bf16(device: str) -> bool:
@@ -52,3 +111,14 @@ def computes_bf16(device: str) -> bool:
     if device == "cuda":
         return torch.cuda.get_device_capability() >= (8, 0)
     return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def processor_name(device: str) -> str:
+    """Of the GPU, or of the processor as Linux names it."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -35,7 +35,12 @@ Backward = Callable[[Tensor, Tensor], None]
 
 
 class Network(nn.Module):
-    """What both networks share: the state-independent log standard deviation of continuous actions."""
+    """What both networks share: the state-independent log standard deviation of continuous actions.
+
+    precision: "bf16" changes how an image's network computes, never what it keeps; the others are always in fp32.
+    """
+
+    precision = "fp32"
 
     def __init__(self, spaces: Interface, log_std_init: float) -> None:
         super().__init__()
@@ -140,7 +145,7 @@ class NatureCNN(Network):
 
     def __init__(self, spaces: Interface, log_std_init: float, precision: str, generator: torch.Generator) -> None:
         super().__init__(spaces, log_std_init)
-        self.bf16 = precision == "bf16"
+        self.precision = precision
         channels, height, width = spaces.observation_shape
         first = (32, BLOCK * BLOCK * channels, 8 // BLOCK, 8 // BLOCK)
         self.weight1, self.bias1 = _convolution(first, generator), nn.Parameter(torch.zeros(32))
@@ -163,8 +168,9 @@ class NatureCNN(Network):
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """encoded, uint8 [B, H/2, W/2, 4 C] -> policy [B, P], value [B]."""
-        with torch.autocast(encoded.device.type, torch.bfloat16, enabled=self.bf16):
-            pixels = encoded.permute(0, 3, 1, 2).to(torch.bfloat16 if self.bf16 else torch.float32)
+        bf16 = self.precision == "bf16"
+        with torch.autocast(encoded.device.type, torch.bfloat16, enabled=bf16):
+            pixels = encoded.permute(0, 3, 1, 2).to(torch.bfloat16 if bf16 else torch.float32)
             hidden = functional.conv2d(pixels, self.weight1 * (1 / 255), self.bias1, stride=4 // BLOCK).relu_()
             hidden = functional.conv2d(hidden, self.weight2, self.bias2, stride=2).relu_()
             hidden = functional.conv2d(hidden, self.weight3, self.bias3).relu_()

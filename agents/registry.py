@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from agents.devices import choose_device, choose_precision
 from agents.interfaces import Policy, State, Trainer
 from agents.policies import TrainedPolicy
 from agents.ppo import PPOTrainer
+from agents.probe import decide
 from config.errors import unknown
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 TRAINERS: dict[str, Callable[..., Trainer]] = {"ppo": PPOTrainer}
 
-__all__ = ["TRAINERS", "choose_device", "choose_precision", "load_policy", "make_trainer"]
+__all__ = ["TRAINERS", "decide", "load_policy", "make_trainer"]
 
 
 def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
-    """The training of one run, at its start; device and precision as `choose_device` and `choose_precision` gave them."""
+    """The training of one run, at its start; device and precision as `decide` chose them."""
     if resolved.algorithm not in TRAINERS:
         raise unknown("algorithm", resolved.algorithm, TRAINERS)
     return TRAINERS[resolved.algorithm](resolved, run=run, device=device, precision=precision)

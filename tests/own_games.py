@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
 
 
@@ -105,6 +107,19 @@ class Picture(gymnasium.Env[np.ndarray, np.int64]):
 
     def render(self) -> np.ndarray:  # type: ignore[override]
         return self.np_random.integers(0, 256, (50, 41, 3), np.uint8)
+
+
+class Global(Picture):
+    """Draws from the process's own generators, when it is made and in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offset = random.random() + np.random.random() + float(torch.rand(()))
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        observation, reward, *rest = super().step(action)
+        drawn = random.random() + np.random.random() + float(torch.rand(()))
+        return observation, reward + drawn + self.offset, *rest
 
 
 class Text(Bandit):

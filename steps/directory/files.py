@@ -71,6 +71,24 @@ def write_and_sync(path: Path, content: bytes) -> None:
         os.close(descriptor)
 
 
+def create_once(path: Path, content: bytes) -> bool:
+    """Create a file if there is none, whole; says whether it did. Of many at once, on many machines, one does.
+
+    `os.link` fails if the name exists, on NFS too, and the content is never half written.
+    """
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"  # pods of two machines may have the same pid
+    try:
+        with full_disk_explained(path, len(content)):
+            write_and_sync(temporary, content)
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+    return True
+
+
 def write_all(descriptor: int, content: bytes) -> None:
     """`os.write` until everything is written: near the end of a disk the first call writes only a part."""
     view = memoryview(content)

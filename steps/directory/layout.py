@@ -91,6 +91,11 @@ class ExperimentDirectory:
         return self.root / "owner.json"
 
     @property
+    def compute_json(self) -> Path:
+        """What all trainings compute on and in, and why, see `steps.directory.compute`."""
+        return self.root / "compute.json"
+
+    @property
     def report_html(self) -> Path:
         """The page to look at."""
         return self.root / "report.html"

@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from config.errors import BadInput, WrongDirectory
 from steps.directory import processes
-from steps.directory.files import read_bytes, sync_directory, write_and_sync, write_atomically
+from steps.directory.files import create_once, read_bytes, write_atomically
 
 LEASE_S = 60.0
 HEARTBEATS_PER_LEASE = 6
@@ -80,7 +79,7 @@ def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: Non
 
     May wait for the lease of the present one, calling `on_wait` again and again meanwhile.
     """
-    if not _create(path, owner):
+    if not create_once(path, _dump(owner).encode()):
         present = read_owner(path)
         if present == owner:
             return
@@ -170,20 +169,6 @@ def _lease(path: Path) -> tuple[int, bytes] | None:
             return os.fstat(file.fileno()).st_mtime_ns, file.read(OWNER_LIMIT_BYTES)
     except FileNotFoundError:
         return None
-
-
-def _create(path: Path, owner: Owner) -> bool:
-    """Create the file if there is none. `os.link` fails if the name exists, on NFS too, and the content is never half written."""
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"  # pods of two machines may have the same pid
-    write_and_sync(temporary, _dump(owner).encode())
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    finally:
-        temporary.unlink()
-    sync_directory(path.parent)
-    return True
 
 
 def _dump(owner: Owner) -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput
+from config.errors import BadInput, WrongDirectory
 from config.parameters import declared, to_text
 from config.resolve import Resolved, resolve
+from steps.directory.compute import read_compute
 from steps.directory.experiment import ExperimentRecord
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
@@ -24,7 +25,7 @@ from steps.figures.numbers import number
 RUN_TASKS = ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 SHARED_TASKS = ("prepare", "average", "plot-average")
 RUN_FILES = ("train.csv", "evaluation.csv", "resources.csv", "checkpoints", "tensorboard", "videos", "plots", "logs", "status")
-SHARED_FILES = ("experiment.yaml", "average/train.csv", "average/evaluation.csv", "average/summary.json", "logs", "status")
+SHARED_FILES = ("experiment.yaml", "compute.json", "average/train.csv", "average/evaluation.csv", "average/summary.json", "logs", "status")
 TAIL_LINES, TAIL_BYTES = 14, 8192
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 
@@ -180,6 +181,15 @@ def derived(resolved: Resolved) -> dict[str, str]:
         "usable runs needed": str(resolved.min_runs),
         "environment": resolved.game.id,
     }
+
+
+def computed(directory: ExperimentDirectory) -> dict[str, str]:
+    """What the trainings computed on and in, and why; nothing before the first of them has started."""
+    try:
+        compute = read_compute(directory.compute_json)
+    except (OSError, WrongDirectory):
+        return {"computed on": f"unknown: {directory.compute_json.name} cannot be read"}
+    return {} if compute is None else {"computed on": str(compute)}
 
 
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:

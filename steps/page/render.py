@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 
 from steps.figures.numbers import duration, number
-from steps.page.facts import RUN_TASKS, SHARED_TASKS, Facts, Run, derived, settings
+from steps.page.facts import RUN_TASKS, SHARED_TASKS, Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.verdict import headline
 
@@ -41,7 +41,7 @@ def render(facts: Facts, missing: list[str]) -> str:
         longest=_longest(facts),
         open_runs=OPEN_RUNS,
         sections=settings(facts.resolved),
-        derived=derived(facts.resolved),
+        derived=derived(facts.resolved) | computed(facts.directory),
         run_tasks=RUN_TASKS,
         shared_tasks=SHARED_TASKS,
         style=_trusted(style),

@@ -107,27 +107,28 @@ class Training:
         self._context.check_stop()
         import torch
 
-        from agents.registry import choose_device, choose_precision, make_trainer
+        from agents.registry import make_trainer
+        from steps.training.compute import chosen
 
         self._context.check_stop()
-        experiment = self._resolved.experiment
-        torch.set_num_threads(experiment.threads)
-        device = choose_device(self._record.get("device") or experiment.device)
-        precision = choose_precision(self._record.get("precision") or experiment.precision, device)
+        torch.set_num_threads(self._resolved.experiment.threads)
+        compute = chosen(self._context, self._record)
+        self._context.check_stop()
         self._machine = {
-            "device": device,
-            "precision": precision,
+            "device": compute.device,
+            "precision": compute.precision,
             "threads": torch.get_num_threads(),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "torch": str(torch.__version__),
             "source": os.environ.get("EXPERIMENT_SOURCE") or None,
         }
         self._compare_machines()
-        trainer = make_trainer(self._resolved, run=self._context.run_index or 0, device=device, precision=precision)
+        index = self._context.run_index or 0
+        trainer = make_trainer(self._resolved, run=index, device=compute.device, precision=compute.precision)
         if self._checkpoint is not None:
             trainer.load_state_dict(self._checkpoint.state)
         start = "the start" if self._checkpoint is None else f"step {self._checkpoint.step}"
-        print(f"training {self._resolved.epochs} epochs from {start}: {device}, {precision}, {torch.get_num_threads()} threads")
+        print(f"training {self._resolved.epochs} epochs from {start}: {compute}, {torch.get_num_threads()} threads")
         return trainer
 
     def _compare_machines(self) -> None:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.devices import choose_precision
 from agents.ppo import PPOTrainer
 from config.resolve import resolve
 
@@ -87,7 +86,7 @@ def main() -> None:
     """Serve segments until standard input ends."""
     settings: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     resolved = resolve("ppo", settings["given"])
-    work = KINDS[sys.argv[2]](PPOTrainer(resolved, run=0, device="cpu", precision=choose_precision("auto", "cpu")))
+    work = KINDS[sys.argv[2]](PPOTrainer(resolved, run=0, device="cpu", precision=settings["precision"]))
     work()  # warm
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

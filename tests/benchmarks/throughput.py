@@ -5,8 +5,8 @@
 
 All processes stay alive and take turns, one segment each, in every round. A ratio is the median over the rounds of the ratios
 within one round, so a machine that changes its speed changes both sides of it. Everybody has the same number of torch threads.
-The serial limit is 1 / (1/emulator + 1/inference + 1/learning), each in isolation, in the best precision. Machines differ a lot:
-only ratios count.
+The serial limit is 1 / (1/emulator + 1/inference + 1/learning), each in isolation. Ours computes in the precision that a training's
+probe chooses here, which is printed with its figures. Machines differ a lot: only ratios count.
 Exits with 1 when a bound is missed.
 """
 
@@ -15,16 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from config.resolve import resolve
+from config.resolve import Resolved, resolve
+
+if TYPE_CHECKING:
+    from agents.devices import Decision
 
 ROOT = Path(__file__).parents[2]
 REFERENCE_PYTHON = ROOT / ".venv-benchmark/bin/python"
@@ -44,8 +46,8 @@ class Bound:
 
 SEGMENTS_S = {"breakout": 8.0, "cartpole": 4.0}
 BOUNDS = (
-    Bound("breakout", "training", REFERENCE, 1.5),
-    Bound("breakout", "training", "serial limit", 0.85),
+    Bound("breakout", "training", REFERENCE, 1.4),
+    Bound("breakout", "training", "serial limit", 0.8),
     Bound("cartpole", "training", REFERENCE, 3.0),
 )
 
@@ -84,10 +86,12 @@ class Worker:
 
 def measure(game: str, threads: int, rounds: int, clock: str) -> dict[str, list[float]]:
     """Name -> environment steps per second in every round."""
-    given = {"game": game, "threads": str(threads), "epochs": "1000000"}
+    given = {"game": game, "threads": str(threads), "epochs": "1000000", "device": "cpu"}
     resolved = resolve("ppo", given)
+    decision = decided(resolved)
+    print(f"{game}: {decision.precision}; {decision.reason}; {figures(decision)}")
     settings = {
-        "given": given, "threads": threads, "kind": resolved.game.kind, "id": resolved.game.id,
+        "given": given, "threads": threads, "precision": decision.precision, "kind": resolved.game.kind, "id": resolved.game.id,
         "sticky_actions": resolved.experiment.sticky_actions, "hyperparameters": asdict(resolved.hyperparameters),
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -109,6 +113,25 @@ def measure(game: str, threads: int, rounds: int, clock: str) -> dict[str, list[
     return rates | {"serial limit": [1 / sum(1 / rates[part][number] for part in PARTS) for number in range(rounds)]}
 
 
+def decided(resolved: Resolved) -> Decision:
+    """What a training of this experiment would choose here, with its threads."""
+    import torch
+
+    from agents.probe import decide
+
+    torch.set_num_threads(resolved.experiment.threads)
+    return decide(resolved)
+
+
+def figures(decision: Decision) -> str:
+    """The probe's, in milliseconds."""
+    if decision.trials is None:
+        return "no probe needed"
+    trials = decision.trials
+    fp32, bf16 = (" ".join(f"{1000 * one:.1f}" for one in times) for times in (trials.fp32_s, trials.bf16_s))
+    return f"{trials.rows} rows forward and backward: fp32 {fp32} ms, bf16 {bf16} ms"
+
+
 def ratio(numerators: list[float], denominators: list[float]) -> float:
     """The median of the ratios, round by round."""
     return statistics.median(one / other for one, other in zip(numerators, denominators, strict=True))
@@ -118,19 +141,14 @@ def facts(threads: int) -> str:
     """The machine, in one line."""
     import torch
 
-    from agents.devices import computes_bf16
+    from agents.devices import computes_bf16, processor_name
 
-    cpu = next((line.split(":")[1].strip() for line in _cpuinfo() if line.startswith("model name")), platform.processor())
+    cpu = processor_name("cpu")
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
         f"{cpu}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}, bf16 {'yes' if computes_bf16('cpu') else 'no'}; "
         f"torch {torch.__version__}, {threads} torch threads for everybody; load before {load}"
     )
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def main() -> int:

@@ -13,7 +13,7 @@ from agents.environments import RESEED_STEPS, TrainingEnvironments, check_game, 
 from agents.evaluation import evaluate
 from agents.interfaces import Progress, State
 from agents.ppo import PPOTrainer
-from agents.registry import choose_device, choose_precision, load_policy, make_trainer
+from agents.registry import load_policy, make_trainer
 from agents.rendering import film, renders
 from agents.rollouts import Episodes
 from config.errors import BadInput, Diverged
@@ -265,18 +265,6 @@ def test_games_without_images_are_known_before() -> None:
     assert renders(own("Picture").game) is None
     assert "gives no images" in (renders(own("Bandit").game) or "")
     assert make_environment(own("Picture").game, "rgb_array").render_mode == "rgb_array"
-
-
-def test_devices_and_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert choose_device("auto") == choose_device("cpu") == "cpu"
-    with pytest.raises(BadInput, match="no usable GPU"):
-        choose_device("cuda")
-    for native in (True, False):
-        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda native=native: native)
-        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-        assert choose_precision("auto", "cpu") == ("bf16" if native else "fp32")
-    assert choose_precision("bf16", "cpu") == "bf16"
 
 
 def test_unknown_algorithms_are_refused() -> None:

@@ -1,0 +1,114 @@
+"""The probe behind `precision: auto`: the experiment's own network, timed in both precisions here.
+
+It leaves no trace: the network is a throw-away with a generator of its own, the global generators,
+from which an environment may draw when it is made, are put back, and the threads are those that
+the training has set.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import random
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.devices import Decision, Trials, choose_device, choose_precision
+from agents.environments import check_game
+from agents.networks import Network, make_network
+from config.resolve import Resolved
+
+TRIALS = 3
+TRIAL_S = 0.1
+"""A trial repeats passes that are shorter than this: a GPU's take a millisecond."""
+LARGEST_BYTES = 512 * 4 * 84 * 84
+"""Of observations in one pass: more rows are not faster, and would take minutes on one core."""
+
+
+def decide(resolved: Resolved) -> Decision:
+    """What the experiment whose first training starts here computes on and in.
+
+    Raises `BadInput` for a GPU that is asked for and not there.
+    """
+    asked = resolved.experiment
+    device = choose_device(asked.device)
+    reason = "there is a GPU" if device == "cuda" else "no usable GPU"
+    if asked.device != "auto":
+        reason = f"{device} was asked for"
+    probe = functools.partial(measure, resolved, device)
+    precision, because, trials = choose_precision(asked.precision, device, probe)
+    reason = f"{reason}; {because}"
+    return Decision(device=device, precision=precision, reason=reason, trials=trials)
+
+
+def measure(resolved: Resolved, device: str) -> Trials | None:
+    """Forward and backward over a minibatch, alternately in fp32 and bf16.
+
+    None for a network that is computed in fp32 only.
+    """
+    hyper = resolved.hyperparameters
+    with _global_generators_kept():
+        spaces = check_game(resolved)
+        if not spaces.image:
+            return None
+        network = make_network(
+            spaces,
+            hidden_sizes=hyper.hidden_sizes,
+            log_std_init=hyper.log_std_init,
+            precision="fp32",
+            generator=torch.Generator().manual_seed(0),
+        ).to(device)
+    encoded = _observations(network, resolved.steps_per_epoch // hyper.minibatches).to(device)
+    passes = _warm_up(network, encoded)
+    fp32_s, bf16_s = list[float](), list[float]()
+    for _ in range(TRIALS):
+        fp32_s.append(_pass_s(network, encoded, "fp32", passes))
+        bf16_s.append(_pass_s(network, encoded, "bf16", passes))
+    rows, threads = len(encoded), torch.get_num_threads()
+    return Trials(rows=rows, threads=threads, fp32_s=tuple(fp32_s), bf16_s=tuple(bf16_s))
+
+
+def _observations(network: Network, minibatch: int) -> Tensor:
+    """A minibatch as the rollout stores it; its pixels are anything but equal."""
+    spaces = network.spaces
+    rows = max(1, min(minibatch, LARGEST_BYTES // spaces.observation_size))
+    channels, height, width = spaces.observation_shape
+    shape = (height, width, channels) if spaces.channels_last else (channels, height, width)
+    pixels = np.resize(np.arange(251, dtype=np.uint8), (rows, *shape))
+    return network.encode(torch.from_numpy(pixels))
+
+
+def _warm_up(network: Network, encoded: Tensor) -> int:
+    """Both precisions once, since first passes compile; then how many passes make a trial."""
+    _pass_s(network, encoded, "bf16", 1)
+    _pass_s(network, encoded, "fp32", 1)
+    return max(1, min(100, math.ceil(TRIAL_S / _pass_s(network, encoded, "fp32", 1))))
+
+
+def _pass_s(network: Network, encoded: Tensor, precision: str, passes: int) -> float:
+    """Seconds of one forward and backward pass, averaged."""
+    network.precision = precision
+    started = time.perf_counter()
+    for _ in range(passes):
+        network.zero_grad()
+        policy, value, backward = network.differentiate(encoded)
+        backward(torch.full_like(policy, 1 / len(value)), torch.full_like(value, 1 / len(value)))
+    if encoded.is_cuda:
+        torch.cuda.synchronize()
+    return (time.perf_counter() - started) / passes
+
+
+@contextlib.contextmanager
+def _global_generators_kept() -> Iterator[None]:
+    of_python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        torch.set_rng_state(of_torch)

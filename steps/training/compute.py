@@ -1,0 +1,70 @@
+"""What this training computes on and in: as its checkpoint says, else as the first one decided."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from agents.devices import choose_device, processor_name
+from agents.registry import decide
+from config.errors import BadInput, WrongDirectory
+from steps.command.context import StepContext
+from steps.directory import owner
+from steps.directory.compute import Compute, read_compute, settle
+
+
+def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
+    """Read the experiment's decision, or make it. record: the checkpoint's, empty without one.
+
+    A checkpoint that says otherwise counts for its own run; directories that are older than the
+    file go on so. Raises `BadInput` where this machine cannot do what was decided,
+    `WrongDirectory` for a file that cannot be trusted.
+    """
+    path, experiment = context.directory.compute_json, context.resolved.experiment
+    kept = {name: str(record[name]) for name in ("device", "precision") if record.get(name)}
+    decided = read_compute(path)
+    if decided is None:
+        found = _continued(kept, context) or _decided(context)
+        owner.check(context.directory.owner_json, context.owner_uid)
+        decided = settle(path, found)
+    _refuse_other(decided, context)
+    compute = dataclasses.replace(decided, **kept)
+    if compute != decided:
+        checkpoint = f"{compute.device}, {compute.precision}"
+        print(f"warning: {path.name} says {decided}; its checkpoint goes on in {checkpoint}")
+    if experiment.device == "auto" and compute.device == "cuda" and not torch.cuda.is_available():
+        raise BadInput(f"{path} says device cuda, and this machine has no usable GPU")
+    choose_device(compute.device)
+    return compute
+
+
+def _refuse_other(decided: Compute, context: StepContext) -> None:
+    """What was asked for is part of the identity: only a stranger's file can say otherwise."""
+    for name in ("device", "precision"):
+        asked, said = getattr(context.resolved.experiment, name), getattr(decided, name)
+        if asked not in ("auto", said):
+            path = context.directory.compute_json
+            raise WrongDirectory(f"{path} says {name} {said}, the experiment {asked}; delete it")
+
+
+def _continued(kept: Mapping[str, str], context: StepContext) -> dict[str, Any] | None:
+    """Directories that are older than the file: the others follow the run that goes on first."""
+    if len(kept) < 2:
+        return None
+    reason = f"as run {context.run_index} began, before this was recorded"
+    return {**kept, "reason": reason, "probe": None}
+
+
+def _decided(context: StepContext) -> dict[str, Any]:
+    decision = decide(context.resolved)
+    return {
+        "device": decision.device,
+        "precision": decision.precision,
+        "reason": decision.reason,
+        "probe": decision.trials and decision.trials.as_dict(),
+        "processor": processor_name(decision.device),
+        "torch": str(torch.__version__),
+    }
