@@ -1,0 +1,126 @@
+"""What this machine has: Python interpreters, an environment for each, rights, tools."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MINORS = (11, 12, 13, 14)
+PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Of everybody in the variants; the caller's own may lead into folders that only the caller may enter."""
+USER = "rl-machines"
+OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
+ASK = "import json, sys, ensurepip, venv; print(json.dumps([sys.executable, sys.base_prefix, list(sys.version_info[:3])]))"
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that is not part of an environment."""
+
+    program: Path
+    prefix: Path
+    version: tuple[int, int, int]
+
+    @property
+    def name(self) -> str:
+        """Its version in words, as `Python 3.13.0`."""
+        return f"Python {'.'.join(map(str, self.version))}"
+
+    @property
+    def environment(self) -> Path:
+        """Where its packages are: the project's own `.venv` if that has this version, else a folder beside it."""
+        own = ROOT / ".venv"
+        minor = f"{self.version[0]}.{self.version[1]}"
+        return own if (own / "bin" / f"python{minor}").exists() else ROOT / f".venv-{minor}"
+
+    @property
+    def packages(self) -> Path:
+        """The folder that is to be imported from."""
+        return (self.environment / "lib" / f"python{self.version[0]}.{self.version[1]}" / "site-packages").resolve()
+
+    def install(self) -> None:
+        """Make its environment with the project's own command, unless it is there and up to date."""
+        made = self.environment.relative_to(ROOT)
+        command = ["make", "--no-print-directory", f"PYTHON={self.program}", f"VENV={made}", f"{made}/.installed"]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if ended.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}: {ended.stderr[-500:]}")
+
+
+@functools.cache
+def interpreters() -> dict[int, Interpreter]:
+    """Minor version -> the first such Python that runs, on PATH, of Debian or of pyenv; a shim that does not run is none."""
+    found = {}
+    for minor in MINORS:
+        for program in candidates(minor):
+            with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+                answer = subprocess.run([program, "-I", "-c", ASK], capture_output=True, check=True, timeout=30).stdout
+                executable, prefix, version = json.loads(answer)
+                if version[1] == minor:
+                    found[minor] = Interpreter(Path(executable).resolve(), Path(prefix).resolve(), tuple(version))
+                    break
+    return found
+
+
+def candidates(minor: int) -> Iterator[Path]:
+    """Where a Python may be; first the one that the project's environment was made with, as that may be a patch version of its own."""
+    yield (ROOT / f".venv/bin/python3.{minor}").resolve()
+    for folder in os.environ.get("PATH", PATH).split(os.pathsep):
+        yield Path(folder) / f"python3.{minor}"
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from sorted(pyenv.glob(f"versions/3.{minor}.*/bin/python3.{minor}"), reverse=True)
+
+
+def is_root() -> bool:
+    """Whether users can be made and conditions set that only root may set."""
+    return os.geteuid() == 0
+
+
+@functools.cache
+def has_mount_namespaces() -> bool:
+    """Whether mounts can be made that nobody else sees; containers often forbid it."""
+    command = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=64m none /dev/shm"]
+    return is_root() and shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+@contextlib.contextmanager
+def ordinary_user(home: Path) -> Iterator[int | None]:
+    """The uid of a user made for this, with that home; None where no user can be made. Removed at the end with all it still runs."""
+    if not is_root() or not shutil.which("useradd"):
+        yield None
+        return
+    subprocess.run(["userdel", USER], capture_output=True)  # of a call that was killed
+    subprocess.run(["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/sh", USER], check=True, capture_output=True)
+    try:
+        yield pwd.getpwnam(USER).pw_uid
+    finally:
+        subprocess.run(["userdel", USER], check=True, capture_output=True)
+
+
+@contextlib.contextmanager
+def overcommit(value: str | None) -> Iterator[None]:
+    """Set vm.overcommit_memory for the whole machine, and set it back; nothing is written for None."""
+    before = OVERCOMMIT.read_text()
+    if value is None or value == before.strip():
+        yield
+        return
+    OVERCOMMIT.write_text(value)
+    try:
+        yield
+    finally:
+        OVERCOMMIT.write_text(before)
+
+
+def default() -> Interpreter:
+    """The one of the environment that runs this."""
+    return interpreters()[sys.version_info[1]]

@@ -1,0 +1,164 @@
+"""One variant from its clone to its verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.machines.conditions import Setup
+from tests.machines.machine import ROOT
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+RUNS = 2
+PARAMETERS = {
+    "game": "cartpole", "runs": RUNS, "epochs": 40, "evaluation_episodes": 5,
+    "device": "cpu", "precision": "fp32", "outdir": "results/cartpole",
+}  # fmt: skip
+"""Short, and with nothing that the machine decides: the files of all variants are compared byte by byte."""
+PIPELINE = ("-m", "workflows.submit", "ppo", "--local", *(f"-p={name}={value}" for name, value in PARAMETERS.items()))
+QUICK_TESTS = ("-m", "pytest", "-m", "not slow and not cluster", "-q", "-p", "no:cacheprovider")
+COMPARED = tuple(f"runs/{run}/{name}.csv" for run in range(RUNS) for name in ("train", "evaluation"))
+LIMIT_S = 420.0
+
+
+class Broken(Exception):
+    """What a variant shows not to work."""
+
+
+def make_clone(setup: Setup) -> None:
+    """A clone of what is committed, with an environment of its own that takes its packages from the interpreter's."""
+    setup.folder.mkdir(exist_ok=True)
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "clone", "--quiet", "--no-hardlinks", ROOT, setup.clone]
+        subprocess.run(command, check=True, capture_output=True, umask=setup.umask)
+    else:
+        ignored = shutil.ignore_patterns(".venv*", "results", "storage", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+        shutil.copytree(ROOT, setup.clone, ignore=ignored)
+    if not setup.with_git:
+        shutil.rmtree(setup.clone / ".git", ignore_errors=True)
+    venv = setup.clone / ".venv"
+    subprocess.run([setup.python.program, "-I", "-m", "venv", "--without-pip", venv], check=True, umask=setup.umask)
+    packages = next(venv.glob("lib/python3.*/site-packages"))
+    (packages / "project.pth").write_text(f"{setup.clone}\n{setup.python.packages}\n", encoding="utf-8")
+    for module in setup.blocked:
+        (packages / f"{module}.py").write_text(f"raise ModuleNotFoundError('No module named {module}', name='{module}')\n")
+    if setup.preload:
+        (packages / "preloaded.py").write_text(PRELOAD.format(library=str(setup.preload)))
+        (packages / "preloaded.pth").write_text("import preloaded\n")
+    (setup.folder / "tmp").mkdir(exist_ok=True)
+    if setup.uid is not None:
+        subprocess.run(["chown", "-R", f"{setup.uid}:{setup.uid}", setup.folder], check=True)
+
+
+PRELOAD = """import os, sys
+if os.environ.get("LD_PRELOAD") != {library!r}:
+    os.environ["LD_PRELOAD"] = {library!r}
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+"""
+"""In every process, as the local engine hands no LD_PRELOAD to its pods."""
+
+
+def run(setup: Setup, arguments: tuple[str, ...], name: str) -> tuple[int, str]:
+    """Exit code and output of the clone's Python with these arguments, under all conditions of the setup."""
+    program = str(setup.clone / ".venv/bin/python")
+    described = {
+        "command": [program, *arguments], "environment": setup.environment | {"TMPDIR": str(setup.folder / "tmp")},
+        "directory": str(setup.clone), "reachable": reachable(setup),
+    } | {name: getattr(setup, name) for name in ("uid", "umask", "cores", "limits", "mounts", "terminal", "closed")}  # fmt: skip
+    description = setup.folder / f"{name}.json"
+    description.write_text(json.dumps(described), encoding="utf-8")
+    output = setup.folder / f"{name}.txt"
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-I", LAUNCHER, description], stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+        )
+    try:
+        code = process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise Broken(f"{name} still ran after {LIMIT_S:.0f} s: {last_lines(output)}") from None
+    finally:
+        kill_left_over(setup)
+        process.wait()
+    return code, output.read_text(encoding="utf-8", errors="replace")
+
+
+def reachable(setup: Setup) -> list[str]:
+    """Folders that another user must be able to read, where a closed parent is in the way."""
+    if setup.uid is None:
+        return []
+    needed = [setup.python.prefix, setup.python.packages]
+    return [str(folder) for folder in needed if any(not parent.stat().st_mode & 0o001 for parent in folder.parents)]
+
+
+def check_pipeline(setup: Setup) -> dict[str, bytes]:
+    """Run the whole experiment; the compared files, or `Broken` with what is missing."""
+    code, output = run(setup, PIPELINE, "pipeline")
+    if code:
+        raise Broken(f"exit code {code}: {tail(output)}")
+    outdir = setup.clone / str(PARAMETERS["outdir"])
+    if not (outdir / "report.html").is_file():
+        raise Broken(f"no report.html: {tail(output)}")
+    evaluation = json.loads((outdir / "average/summary.json").read_text(encoding="utf-8"))["evaluation"]
+    if evaluation["n"] != RUNS or not math.isfinite(evaluation["mean"]):
+        raise Broken(f"evaluation over {evaluation['n']} runs, mean {evaluation['mean']}")
+    if left := [path.name for path in (setup.folder / "tmp").iterdir()]:
+        raise Broken(f"left in TMPDIR: {', '.join(left)}")
+    for path in COMPARED:
+        if len(list(csv.reader((outdir / path).open(encoding="utf-8")))) < 3:
+            raise Broken(f"{path} is empty")
+    return {path: (outdir / path).read_bytes() for path in COMPARED}
+
+
+def check_refused(setup: Setup, game: str) -> None:
+    """A game that cannot be had here is refused with one line and exit code 2."""
+    code, output = run(setup, ("-m", "workflows.submit", "ppo", "--local", f"-p=game={game}", "-p=outdir=results/refused"), "refused")
+    if code != 2 or len(output.strip().splitlines()) != 1 or game not in output:
+        raise Broken(f"game={game} without its package: exit code {code}: {tail(output)}")
+
+
+def check_quick_tests(setup: Setup) -> str:
+    """Run the quick tests; their last line."""
+    code, output = run(setup, QUICK_TESTS, "tests")
+    if code:
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        raise Broken(f"exit code {code}: " + "\n".join([*failed, tail(output)]))
+    return output.strip().splitlines()[-1].strip("= ")
+
+
+def tail(output: str) -> str:
+    return "\n".join(output.strip().splitlines()[-12:])
+
+
+def last_lines(output: Path) -> str:
+    return tail(output.read_text(encoding="utf-8", errors="replace"))
+
+
+def kill_left_over(setup: Setup) -> None:
+    """Kill every process of this variant, told by its clone's path in the command line, until none is left."""
+    while processes := list(processes_of(setup)):
+        for pid in processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def processes_of(setup: Setup) -> Iterator[int]:
+    """Their pids; a zombie has no command line."""
+    marker = os.fsencode(setup.folder) + b"/"
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal() and int(process.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if marker in (process / "cmdline").read_bytes():
+                    yield int(process.name)
+
+
