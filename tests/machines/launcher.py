@@ -21,6 +21,7 @@ CLONE_NEWNS = 0x00020000
 
 def main(setup: dict[str, Any]) -> int:
     """Enter every condition of the setup, then execute its command; returns only for a terminal, with the command's exit code."""
+    os.umask(0o022)
     if setup["mounts"] or setup["reachable"]:
         enter_mount_namespace()
     for kind, target, options in setup["mounts"]:
@@ -63,7 +64,7 @@ def reach(paths: list[Path]) -> None:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", closed], check=True)
         for path, descriptor in zip(inside, kept, strict=True):
             path.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["mount", "--bind", f"/proc/self/fd/{descriptor}", path], check=True, pass_fds=[descriptor])
+            subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{descriptor}", path], check=True, pass_fds=[descriptor])
             os.close(descriptor)
 
 
