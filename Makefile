@@ -14,7 +14,7 @@ CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-cluster lint manifests images benchmark learning clean
+.PHONY: help run test test-long test-machines test-cluster lint manifests images benchmark learning clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -33,6 +33,9 @@ test: $(INSTALLED) lint ## the quick tests and the static checks: under 10 minut
 
 test-long: $(INSTALLED) ## the long tests: kill soaks, coverage simulations
 	$(BIN)/python -m pytest -m 'slow and not cluster' --timeout 1800
+
+test-machines: $(INSTALLED) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
+	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -74,4 +77,4 @@ learning: $(INSTALLED) ## three runs of every benchmark game with its preset, he
 	$(BIN)/python -m tests.benchmarks.learning $(GAMES)
 
 clean: ## remove the environments and caches (results stay)
-	rm -rf $(VENV) .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .venv-3.* .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -15,6 +15,7 @@ from tests.machines.machine import PATH, Interpreter
 
 SOURCE = Path(__file__).parent
 NOBODY = 12345
+CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 @dataclass
@@ -28,6 +29,7 @@ class Setup:
     clone_name: str = "rl-training-dag"
     with_git: bool = True
     blocked: tuple[str, ...] = ()  # modules that cannot be imported
+    thin_venv: bool = True  # or the command installs everything
     preload: Path | None = None  # a shared library in every process of the clone's Python
     umask: int = 0o022
     cores: int | None = None
@@ -40,6 +42,11 @@ class Setup:
     def clone(self) -> Path:
         """Where the command is started."""
         return self.folder / self.clone_name
+
+    @property
+    def program(self) -> str:
+        """The clone's Python."""
+        return str(self.clone / ".venv/bin/python")
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,7 @@ def change_address_space(setup: Setup) -> None:
 
 
 def change_shared_memory(setup: Setup) -> None:
-    setup.mounts.append(("tmpfs", "/dev/shm", "size=64m,mode=1777"))
+    setup.mounts.append(("tmpfs", "/dev/shm", "size=64m,mode=1777"))  # noqa: S108 - it is what is laid over
 
 
 def change_files(setup: Setup) -> None:
@@ -179,6 +186,12 @@ def change_box2d(setup: Setup) -> None:
     setup.blocked = ("Box2D",)
 
 
+def change_to_installation(setup: Setup) -> None:
+    """Pip finds its index and certificates as it does for the caller."""
+    setup.thin_venv = False
+    setup.environment |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or name in CERTIFICATES}
+
+
 UMASK = Condition("umask 077", "umask 077, also of the clone", change_umask)
 LANG_C = variables("LANG=C", LANG="C", LC_ALL="C")
 NO_LOCALE = variables("no locale", LANG=None, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
@@ -196,3 +209,9 @@ FILES = Condition("RLIMIT_NOFILE 64", "setrlimit", change_files)
 NO_GIT = Condition("no git", "a PATH without it, no .git", change_git)
 CLOCK = Condition("a clock that jumps", "0, +1, 0, -1 h every 3 s, LD_PRELOAD", change_clock, needs_compiler)
 NO_BOX2D = Condition("no Box2D", "its import blocked, as where it has no wheel", change_box2d)
+INSTALLATION = Condition(
+    "make run",
+    "fresh clone, also installed by its user",
+    change_to_installation,
+    lambda: None if os.environ.get("FULL") else "FULL=1 does it",
+)

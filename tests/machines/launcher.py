@@ -20,13 +20,28 @@ CLONE_NEWNS = 0x00020000
 
 
 def main(setup: dict[str, Any]) -> int:
-    """Enter every condition of the setup, then execute its command; returns only for a terminal, with the command's exit code."""
-    os.umask(0o022)
+    """Enter every condition of the setup, then be its command; returns only for a terminal, with the command's exit code."""
+    os.umask(0o022)  # of the folders that `reach` makes
+    be_on_the_machine(setup)
+    become_the_process(setup)
+    os.environ.clear()
+    os.environ.update(setup["environment"])
+    if setup["terminal"]:
+        return os.waitstatus_to_exitcode(pty.spawn(setup["command"]))
+    return os.execv(setup["command"][0], setup["command"])  # noqa: S606 - no shell is wanted
+
+
+def be_on_the_machine(setup: dict[str, Any]) -> None:
+    """What is laid over its file system."""
     if setup["mounts"] or setup["reachable"]:
         enter_mount_namespace()
     for kind, target, options in setup["mounts"]:
         subprocess.run(["mount", "-t", kind, "-o", options, "none", target], check=True)
     reach([Path(path) for path in setup["reachable"]])
+
+
+def become_the_process(setup: dict[str, Any]) -> None:
+    """Its limits, its user, its folder, its descriptors."""
     for name, value in setup["limits"].items():
         limited = getattr(resource, f"RLIMIT_{name}")
         resource.setrlimit(limited, (value, value))
@@ -40,11 +55,6 @@ def main(setup: dict[str, Any]) -> int:
     os.chdir(setup["directory"])
     for descriptor in setup["closed"]:
         os.close(descriptor)
-    if setup["terminal"]:
-        os.environ.clear()
-        os.environ.update(setup["environment"])
-        return os.waitstatus_to_exitcode(pty.spawn(setup["command"]))
-    os.execve(setup["command"][0], setup["command"], setup["environment"])
 
 
 def enter_mount_namespace() -> None:

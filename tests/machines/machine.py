@@ -8,8 +8,10 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 USER = "rl-machines"
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 ASK = "import json, sys, ensurepip, venv; print(json.dumps([sys.executable, sys.base_prefix, list(sys.version_info[:3])]))"
+ONE_AT_A_TIME = threading.Lock()
+INSTALLING: list[subprocess.Popen[str]] = []
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,21 @@ class Interpreter:
         """Make its environment with the project's own command, unless it is there and up to date."""
         made = self.environment.relative_to(ROOT)
         command = ["make", "--no-print-directory", f"PYTHON={self.program}", f"VENV={made}", f"{made}/.installed"]
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        if ended.returncode:
-            raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}: {ended.stderr[-500:]}")
+        with ONE_AT_A_TIME:  # all of them write the same *.egg-info
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+            INSTALLING.append(process)
+            output, _ = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {output[-500:]}")
+
+
+def stop_installing() -> None:
+    """End what `install` runs; `make` begins again where it was not finished."""
+    for process in INSTALLING:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @functools.cache

@@ -29,6 +29,7 @@ PIPELINE = ("-m", "workflows.submit", "ppo", "--local", *(f"-p={name}={value}" f
 QUICK_TESTS = ("-m", "pytest", "-m", "not slow and not cluster", "-q", "-p", "no:cacheprovider")
 COMPARED = tuple(f"runs/{run}/{name}.csv" for run in range(RUNS) for name in ("train", "evaluation"))
 LIMIT_S = 420.0
+GRACE_S = 5.0
 
 
 class Broken(Exception):
@@ -36,17 +37,24 @@ class Broken(Exception):
 
 
 def make_clone(setup: Setup) -> None:
-    """A clone of what is committed, with an environment of its own that takes its packages from the interpreter's."""
-    setup.folder.mkdir(exist_ok=True)
+    """A clone of what is committed, with an environment of its own."""
     if shutil.which("git") and (ROOT / ".git").exists():
-        command = ["git", "clone", "--quiet", "--no-hardlinks", ROOT, setup.clone]
+        command = ["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(setup.clone)]
         subprocess.run(command, check=True, capture_output=True, umask=setup.umask)
     else:
         ignored = shutil.ignore_patterns(".venv*", "results", "storage", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
         shutil.copytree(ROOT, setup.clone, ignore=ignored)
     if not setup.with_git:
         shutil.rmtree(setup.clone / ".git", ignore_errors=True)
-    venv = setup.clone / ".venv"
+    (setup.folder / "tmp").mkdir()
+    if setup.thin_venv:
+        make_venv(setup, setup.clone / ".venv")
+    if setup.uid is not None:
+        subprocess.run(["chown", "-R", f"{setup.uid}:{setup.uid}", setup.folder], check=True)
+
+
+def make_venv(setup: Setup, venv: Path) -> None:
+    """One that takes its packages from the interpreter's own environment: a tenth of a second instead of minutes."""
     subprocess.run([setup.python.program, "-I", "-m", "venv", "--without-pip", venv], check=True, umask=setup.umask)
     packages = next(venv.glob("lib/python3.*/site-packages"))
     (packages / "project.pth").write_text(f"{setup.clone}\n{setup.python.packages}\n", encoding="utf-8")
@@ -55,9 +63,6 @@ def make_clone(setup: Setup) -> None:
     if setup.preload:
         (packages / "preloaded.py").write_text(PRELOAD.format(library=str(setup.preload)))
         (packages / "preloaded.pth").write_text("import preloaded\n")
-    (setup.folder / "tmp").mkdir(exist_ok=True)
-    if setup.uid is not None:
-        subprocess.run(["chown", "-R", f"{setup.uid}:{setup.uid}", setup.folder], check=True)
 
 
 PRELOAD = """import os, sys
@@ -68,11 +73,10 @@ if os.environ.get("LD_PRELOAD") != {library!r}:
 """In every process, as the local engine hands no LD_PRELOAD to its pods."""
 
 
-def run(setup: Setup, arguments: tuple[str, ...], name: str) -> tuple[int, str]:
-    """Exit code and output of the clone's Python with these arguments, under all conditions of the setup."""
-    program = str(setup.clone / ".venv/bin/python")
+def run(setup: Setup, name: str, *command: str) -> tuple[int, str]:
+    """Exit code and output of a command under all conditions of the setup; `Broken` if it does not end, or if something outlives it."""
     described = {
-        "command": [program, *arguments], "environment": setup.environment | {"TMPDIR": str(setup.folder / "tmp")},
+        "command": command, "environment": setup.environment | {"TMPDIR": str(setup.folder / "tmp")},
         "directory": str(setup.clone), "reachable": reachable(setup),
     } | {name: getattr(setup, name) for name in ("uid", "umask", "cores", "limits", "mounts", "terminal", "closed")}  # fmt: skip
     description = setup.folder / f"{name}.json"
@@ -84,6 +88,7 @@ def run(setup: Setup, arguments: tuple[str, ...], name: str) -> tuple[int, str]:
         )
     try:
         code = process.wait(LIMIT_S)
+        wait_for_the_end(setup, name)
     except subprocess.TimeoutExpired:
         raise Broken(f"{name} still ran after {LIMIT_S:.0f} s: {last_lines(output)}") from None
     finally:
@@ -102,7 +107,7 @@ def reachable(setup: Setup) -> list[str]:
 
 def check_pipeline(setup: Setup) -> dict[str, bytes]:
     """Run the whole experiment; the compared files, or `Broken` with what is missing."""
-    code, output = run(setup, PIPELINE, "pipeline")
+    code, output = run(setup, "pipeline", setup.program, *PIPELINE)
     if code:
         raise Broken(f"exit code {code}: {tail(output)}")
     outdir = setup.clone / str(PARAMETERS["outdir"])
@@ -121,18 +126,26 @@ def check_pipeline(setup: Setup) -> dict[str, bytes]:
 
 def check_refused(setup: Setup, game: str) -> None:
     """A game that cannot be had here is refused with one line and exit code 2."""
-    code, output = run(setup, ("-m", "workflows.submit", "ppo", "--local", f"-p=game={game}", "-p=outdir=results/refused"), "refused")
+    command = (setup.program, "-m", "workflows.submit", "ppo", "--local", f"-p=game={game}", "-p=outdir=results/refused")
+    code, output = run(setup, "refused", *command)
     if code != 2 or len(output.strip().splitlines()) != 1 or game not in output:
         raise Broken(f"game={game} without its package: exit code {code}: {tail(output)}")
 
 
 def check_quick_tests(setup: Setup) -> str:
     """Run the quick tests; their last line."""
-    code, output = run(setup, QUICK_TESTS, "tests")
+    code, output = run(setup, "tests", setup.program, *QUICK_TESTS)
     if code:
         failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
         raise Broken(f"exit code {code}: " + "\n".join([*failed, tail(output)]))
     return output.strip().splitlines()[-1].strip("= ")
+
+
+def check_make_run(setup: Setup) -> None:
+    """The README's command in the fresh clone, the installation included."""
+    code, output = run(setup, "make", shutil.which("make") or "make", "run", f"PYTHON={setup.python.program}")
+    if code or not (setup.clone / "results/cartpole/report.html").is_file():
+        raise Broken(f"make run ended with {code}: {tail(output)}")
 
 
 def tail(output: str) -> str:
@@ -141,6 +154,16 @@ def tail(output: str) -> str:
 
 def last_lines(output: Path) -> str:
     return tail(output.read_text(encoding="utf-8", errors="replace"))
+
+
+def wait_for_the_end(setup: Setup, name: str) -> None:
+    """Of what the command has started; `Broken` if something still runs seconds later."""
+    end = time.monotonic() + GRACE_S
+    while left := list(processes_of(setup)):
+        if time.monotonic() > end:
+            lines = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[-200:] for pid in left]
+            raise Broken(f"{name} left running: {'; '.join(lines)}")
+        time.sleep(0.05)
 
 
 def kill_left_over(setup: Setup) -> None:
@@ -160,5 +183,3 @@ def processes_of(setup: Setup) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 if marker in (process / "cmdline").read_bytes():
                     yield int(process.name)
-
-

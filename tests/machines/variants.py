@@ -27,7 +27,7 @@ class Variant:
     def how(self) -> str:
         """How each condition is made."""
         if self.quick_tests:
-            return "as below, together"
+            return "as the rows below, all together"
         return "; ".join(condition.how for condition in self.conditions) or "useradd, home of its own, the clone in it"
 
     def missing(self) -> str:
@@ -35,23 +35,16 @@ class Variant:
         return "; ".join(reason for condition in self.conditions if (reason := condition.missing()))
 
 
-def quick_tests() -> tuple[Variant, Variant]:
-    """Two that combine what gets on with each other, on the two newest Pythons of this machine."""
-    newest, second = (sorted(machine.interpreters(), reverse=True) * 2)[:2]
-    first = (on.python(newest), on.BLANKS, on.UMASK, on.LANG_C, on.DUMB, on.READ_ONLY_HOME, on.NO_GIT)
-    return (
-        Variant(first, quick_tests=True),
-        Variant(
-            (on.python(second), on.NO_PASSWD_ENTRY, on.NO_LOCALE, on.ONE_CORE, on.ADDRESS_SPACE, on.SHARED_MEMORY, on.NO_BOX2D),
-            quick_tests=True,
-        ),
-    )
-
-
+NEWEST, SECOND = (sorted(machine.interpreters(), reverse=True) * 2)[:2]
 VARIANTS = (
-    *quick_tests(),
+    Variant((on.python(NEWEST), on.BLANKS, on.UMASK, on.LANG_C, on.DUMB, on.READ_ONLY_HOME, on.NO_GIT), quick_tests=True),
     Variant(),
+    Variant(
+        (on.python(SECOND), on.NO_PASSWD_ENTRY, on.NO_LOCALE, on.ONE_CORE, on.ADDRESS_SPACE, on.SHARED_MEMORY, on.FILES),
+        quick_tests=True,
+    ),
     *(Variant((on.python(minor),), refused="lunarlander" if minor >= 14 else "") for minor in machine.MINORS),
+    Variant((on.INSTALLATION,)),
     Variant((on.NO_BOX2D,), refused="lunarlander"),
     Variant((on.overcommit("0"),)),
     Variant((on.overcommit("2"),)),

@@ -50,6 +50,8 @@ def unpacked(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def committed(unpacked: Path) -> Path:
+    if shutil.which("git") is None:
+        pytest.skip("no git here")
     git(unpacked, "init", "--quiet")
     git(unpacked, "add", "--all")
     git(unpacked, "commit", "--quiet", "--message", "first")
@@ -96,6 +98,7 @@ def test_what_is_staged_stays_staged_and_nothing_else(committed: Path) -> None:
     assert tag(committed) == unstaged, "the work tree counts, not the index"
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="no git here")
 @pytest.mark.parametrize("around", [False, True])
 def test_outside_of_git(unpacked: Path, around: bool) -> None:
     if around:

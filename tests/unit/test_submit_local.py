@@ -90,6 +90,6 @@ def test_a_stop_after_the_reader_has_left(tmp_path: Path) -> None:
 def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    command = f'rmdir "{gone}" && exec {sys.executable} -m workflows.submit ppo --local -p game=cartpole -p outdir=results/x'
+    command = f'rmdir "{gone}" && exec "{sys.executable}" -m workflows.submit ppo --local -p game=cartpole -p outdir=results/x'
     ended = subprocess.run(["bash", "-c", command], cwd=gone, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (2, "refused: the folder that this shell is in has been removed; change to another\n")

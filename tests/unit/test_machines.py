@@ -1,0 +1,75 @@
+"""What `make test-machines` must notice: bytes that differ, what still runs, what a machine does not have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.machines import __main__ as machines
+from tests.machines import conditions, launcher, trial
+from tests.machines.conditions import Condition, Setup
+from tests.machines.machine import Interpreter
+from tests.machines.variants import VARIANTS, Variant
+
+PYTHON = Interpreter(Path(sys.executable), Path(sys.prefix), (3, 11, 0))
+
+
+def result(name: str, python: str, content: bytes) -> machines.Result:
+    variant = Variant((Condition(name, name, conditions.change_umask),))
+    return machines.Result(variant, "ok", python=python, files={"train.csv": content})
+
+
+def test_other_bytes_of_the_same_python_are_broken() -> None:
+    results = [
+        result("first", "3.11", b"1"),
+        result("other", "3.11", b"2"),
+        result("same", "3.11", b"1"),
+        result("elsewhere", "3.12", b"3"),
+    ]
+    machines.compare(results)
+    assert [one.verdict for one in results] == ["ok", "BROKEN: not the bytes of first: train.csv", "ok", "ok"]
+
+
+def test_what_cannot_be_had_is_named_and_not_tried(tmp_path: Path) -> None:
+    variant = Variant((Condition("moon", "rocket", conditions.change_umask, lambda: "no rocket"),))
+    (told,) = machines.Trials(tmp_path, None, 60).run([variant])
+    assert told.verdict == "skipped: no rocket"
+    assert machines.table([told]).splitlines()[-1] == "| moon | rocket |  | skipped: no rocket | 0 |"
+
+
+def test_what_outlives_its_command_is_seen_and_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "GRACE_S", 0.2)
+    setup = Setup(tmp_path, None, PYTHON, {"PATH": conditions.PATH})
+    setup.clone.mkdir()
+    (tmp_path / "tmp").mkdir()
+    with pytest.raises(trial.Broken, match="left running"):
+        trial.run(setup, "command", "/bin/sh", "-c", f"sh -c 'sleep 1000; exit' {setup.clone}/ & exit 0")
+    assert list(trial.processes_of(setup)) == []
+
+
+def test_every_variant_is_named_once() -> None:
+    names = [variant.name for variant in VARIANTS]
+    assert len(set(names)) == len(names) >= 24
+
+
+def test_the_topmost_closed_parent_is_found(tmp_path: Path) -> None:
+    inside = tmp_path / "closed/inside"
+    inside.mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    found = launcher.closed_parent(inside)
+    assert found is not None and not found.stat().st_mode & 0o001
+    assert all(parent.stat().st_mode & 0o001 for parent in found.parents)
+
+
+@pytest.mark.skipif(conditions.needs_compiler() is not None, reason="no C compiler")
+def test_the_clock_jumps_and_the_steady_one_does_not(tmp_path: Path) -> None:
+    ask = "import time; print(time.time(), time.monotonic())"
+    library = str(conditions.clock_library(tmp_path))
+    answer = subprocess.run([sys.executable, "-c", ask], env={"LD_PRELOAD": library}, capture_output=True, check=True).stdout
+    now, steady = map(float, answer.split())
+    jump = [0, 3600, 0, -3600][int(steady) // 3 % 4]
+    assert abs(now - time.time() - jump) < 60 and abs(steady - time.monotonic()) < 60
