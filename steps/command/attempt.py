@@ -17,7 +17,7 @@ from steps.command.context import Skipped, StepContext
 from steps.command.log import Log, append_line
 from steps.command.stop import GRACE_S
 from steps.directory import owner, processes, status
-from steps.directory.files import unwritable
+from steps.directory.files import remove_temporaries, unwritable
 from steps.directory.status import State, Status
 
 POLL_S = 0.25
@@ -77,6 +77,7 @@ class Attempt:
             raise unwritable(self._context.log_path, error) or error from error
         try:
             self._context.fence.claim()
+            remove_temporaries(self._context.status_path.parent, of=f"{self._context.task}.")
             self.note()
         except (OSError, ExperimentError) as error:
             self._log.close()

@@ -17,7 +17,6 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,17 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
 from steps.directory.differences import difference
-from steps.directory.files import LAG_S, fault, full_disk_explained, read_bytes, remove, remove_temporaries, sync_directory, write_all
+from steps.directory.files import (
+    LAG_S,
+    fault,
+    full_disk_explained,
+    read_bytes,
+    remove,
+    remove_temporaries,
+    sync_directory,
+    temporary_beside,
+    write_all,
+)
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import sum_of_start
@@ -82,7 +91,7 @@ def pack(*, step: int, state: State, identity: Mapping[str, Any], record: Mappin
 def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
     """Make the checkpoint appear, then delete all but it and the one before. Raises `ExperimentError` when the disk is full."""
     final = run.checkpoint(step)
-    temporary = run.checkpoints / f".{final.name}.{secrets.token_hex(8)}.tmp"  # pods may have the same pid
+    temporary = temporary_beside(final)
     manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in packed.items()}}
     contents = {**packed, MANIFEST: json.dumps(manifest, indent=1).encode()}
     run.checkpoints.mkdir(parents=True, exist_ok=True)

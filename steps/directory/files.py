@@ -76,7 +76,7 @@ def create_once(path: Path, content: bytes) -> bool:
 
     `os.link` fails if the name exists, on NFS too, and the content is never half written.
     """
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"  # pods of two machines may have the same pid
+    temporary = temporary_beside(path)
     try:
         with full_disk_explained(path, len(content)):
             write_and_sync(temporary, content)
@@ -165,11 +165,14 @@ def _refuse_large(path: Path, size_bytes: int, limit_bytes: int) -> None:
         raise BadInput(f"{path} has {size_bytes} bytes; at most {limit_bytes} are read")
 
 
-def remove_temporaries(directory: Path) -> None:
-    """Remove what dead attempts of the one writer of this directory left: `.*.tmp`, files and directories."""
+def remove_temporaries(directory: Path, *, of: str = "") -> None:
+    """Remove what dead attempts of the one writer of these files left: `.*.tmp`, files and directories.
+
+    of: how the names of the files begin that were to be written; empty: all of the directory.
+    """
     with contextlib.suppress(FileNotFoundError):
         for path in list(directory.iterdir()):
-            if path.name.startswith(".") and path.name.endswith(".tmp"):
+            if path.name.startswith(f".{of}") and path.name.endswith(".tmp"):
                 remove(path)
 
 

@@ -101,7 +101,7 @@ def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], Non
     if other is not None and other != owner:
         _refuse_if_alive(successor, other, on_wait)  # else it was killed in the middle of this function
         successor.unlink(missing_ok=True)
-    if not _create(successor, owner) and read_owner(successor) != owner:
+    if not create_once(successor, _dump(owner).encode()) and read_owner(successor) != owner:
         raise WrongDirectory(f"{path.parent} is being taken over by another workflow at this moment; choose another outdir")
     try:
         if (present := read_owner(path)) != ended:

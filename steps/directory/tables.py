@@ -9,7 +9,6 @@ import hashlib
 import io
 import math
 import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,9 @@ from steps.directory.files import (
     die,
     full_disk_explained,
     read_bytes,
+    remove_temporaries,
     sync_directory,
+    temporary_beside,
     will_fault,
     write_all,
 )
@@ -78,9 +79,8 @@ class Table:
 
     def _continued(self) -> int:
         """Open a new file that holds the first `offset` bytes of the old one and stands in its place."""
-        for left_over in self.path.parent.glob(f".{self.path.name}.*.tmp"):
-            left_over.unlink(missing_ok=True)  # of an attempt that was killed here
-        temporary = self.path.parent / f".{self.path.name}.{secrets.token_hex(8)}.tmp"
+        remove_temporaries(self.path.parent, of=f"{self.path.name}.")
+        temporary = temporary_beside(self.path)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         try:
             with full_disk_explained(self.path, self.offset):

@@ -12,7 +12,6 @@ from agents.devices import choose_device, processor_name
 from agents.registry import decide
 from config.errors import BadInput, WrongDirectory
 from steps.command.context import StepContext
-from steps.directory import owner
 from steps.directory.compute import Compute, read_compute, settle
 
 
@@ -28,7 +27,7 @@ def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
     decided = read_compute(path)
     if decided is None:
         found = _continued(kept, context) or _decided(context)
-        owner.check(context.directory.owner_json, context.owner_uid)
+        context.require_ours()
         decided = settle(path, found)
     _refuse_other(decided, context)
     compute = dataclasses.replace(decided, **kept)

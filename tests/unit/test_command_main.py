@@ -80,7 +80,10 @@ def test_attempts_are_appended_and_counted(tmp_path: Path) -> None:
     run(tmp_path, "bug")
     run(tmp_path, "crash")
     assert status(tmp_path).state == "running", "a killed attempt cannot say more"
+    left_over = tmp_path / "status" / ".average.json.0.tmp"
+    left_over.touch()
     run(tmp_path, "nothing")
+    assert not left_over.exists()
     assert status(tmp_path).attempt == 3
     assert [line.split(",")[1] for line in log(tmp_path).splitlines() if line.startswith("---")] == [
         " attempt 1",

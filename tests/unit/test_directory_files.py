@@ -169,6 +169,7 @@ def test_rows_read_back_exactly(tmp_path: Path) -> None:
     assert last_row(tmp_path / "x.csv") == {"step": "2", "loss": repr(1 / 3), "return_mean": "5.0"}
 
 
+@settings(deadline=None)  # each waits for the disk
 @given(st.lists(st.floats(), min_size=1, max_size=20))
 def test_every_float_reads_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[float]) -> None:
     path = tmp_path_factory.mktemp("table") / "x.csv"
