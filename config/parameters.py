@@ -183,7 +183,7 @@ def refuse_hostile(name: str, value: str) -> None:
     if "$(" in value or "$$" in value:
         raise BadInput(f"parameter {name!r} cannot be {shown(value)}; '$(' and '$$' are not allowed in a value")
     if not value.isprintable():
-        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; control characters are not allowed in a value")
+        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; control characters and unusual spaces are not allowed in a value")
 
 
 def _kind(hint: Any) -> type:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from config.errors import BadInput, WrongDirectory, shown
 from config.games import games
+from config.parameters import refuse_hostile
 from config.resolve import Resolved, check_outdir, check_outdir_text
 from steps.directory import processes
 from steps.directory.differences import difference
@@ -70,6 +71,7 @@ def place(outdir: str, storage: Path | None) -> Place:
         directory = Path(outdir)
         root = check_outdir(outdir, None).parent if storage is None else storage
     resolved = check_outdir(str(directory), root)
+    refuse_hostile("outdir", str(resolved))  # the whole path reaches `prepare` as this parameter, and must pass there
     return Place(root.resolve(), str(PurePosixPath(MOUNT, resolved.relative_to(root.resolve()))), directory)
 
 

@@ -84,6 +84,21 @@ def test_mounts_are_folders_of_this_machine(engine: Callable[..., WorkflowStatus
     assert printed(tmp_path, status.by_name("w.a")) == f"{Path.cwd()}\n"
 
 
+def test_c16_folders_with_quotes_and_blanks_also_in_json(engine: Callable[..., WorkflowStatus], tmp_path: Path) -> None:
+    """found.md C16: the path of a folder broke the JSON that it was put into."""
+    storage = tmp_path / 'a"b\\c ä'
+    mine = TMP + '/of"a\\person'
+    program = "import json, sys; print(json.dumps([json.loads(sys.argv[1].partition('=')[2]), sys.argv[2], json.loads(sys.argv[3])]))"
+    mounts = [{"name": "storage", "mountPath": "/storage"}, {"name": "t", "mountPath": TMP}]
+    arguments = ['--parameters={"outdir":"/storage/x","run":1}', "--outdir=/storage/x", "{{workflow.parameters.json}}"]
+    leaf = pod("leaf", program, *arguments, container={"volumeMounts": mounts})
+    volumes = [{"name": "storage", "persistentVolumeClaim": {"claimName": "any"}}, {"name": "t", "emptyDir": {}}]
+    status = engine(workflow([task("a", "leaf")], leaf, volumes=volumes), storage=storage, parameters={"mine": mine})
+    of_option, plain, of_workflow = json.loads(printed(tmp_path, status.by_name("w.a")))
+    assert of_option == {"outdir": f"{storage}/x", "run": 1}
+    assert (plain, of_workflow) == (f"--outdir={storage}/x", [{"name": "mine", "value": mine}])
+
+
 def test_a_pod_gets_what_it_declares_and_little_else(
     engine: Callable[..., WorkflowStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,19 @@ def files(folder: Path = Path()) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
 
+@pytest.mark.parametrize(("folder", "reason"), [("a{b}", "braces"), ("a\u00a0b", "unusual spaces"), ("a\tb", "control characters")])
+def test_c16_a_folder_whose_path_no_parameter_may_hold(
+    tmp_path: Path, folder: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """found.md C16: `prepare` would refuse its path, in the middle of the workflow."""
+    (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / folder)
+    assert submit.main(["ppo", "--local", "-p", "game=cartpole"]) == 2
+    refused = capsys.readouterr().err
+    assert refused.startswith("refused: parameter 'outdir' cannot be ") and reason in refused and refused.count("\n") == 1
+    assert files() == []
+
+
 REFUSED: list[tuple[Sequence[str], str]] = [
     ((), "which algorithm? known: ppo"),
     (("pppo",), "unknown algorithm 'pppo'; did you mean 'ppo'?"),
@@ -52,7 +65,7 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("ppo", "-p", "game=NoSuch-v1"), "game 'NoSuch-v1' cannot be made"),
     (("ppo", "-p", "game=no.such.module:Game"), "game 'no.such.module:Game' cannot be made"),
     (("ppo", "-p", "game=$(id)"), "'$(' and '$$' are not allowed"),
-    (("ppo", "-p", "game=a\nb"), "control characters are not allowed"),
+    (("ppo", "-p", "game=a\nb"), "control characters and unusual spaces are not allowed"),
     (("ppo", "-p", "outdir=../../etc"), "parameter 'outdir' cannot be '../../etc'"),
     (("ppo", "-p", "outdir=/storage/../etc"), "parameter 'outdir' cannot be '/storage/../etc'"),
     (("ppo", "-p", "outdir=/storage"), "parameter 'outdir' cannot be"),

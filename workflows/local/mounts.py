@@ -2,11 +2,13 @@
 
 A process cannot be given another file system here, so mount paths are replaced in its command, arguments, environment and folder,
 wherever one stands at the boundaries of a path. A path that a person gave as a parameter and that only happens to begin like an
-emptyDir's mount (`-p outdir=/tmp/x` with an emptyDir at `/tmp`) is a path of this machine, and stays.
+emptyDir's mount (`-p outdir=/tmp/x` with an emptyDir at `/tmp`) is a path of this machine, and stays. In JSON, and in
+`--option=<JSON>`, a path stands as JSON writes it: a folder of this machine may have quotes and backslashes in its name.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from workflows.local.errors import PodError
+from workflows.local.go_values import to_json
+
+OPTION = re.compile(r"--?[A-Za-z][\w\-]*=")
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,29 @@ class Mounts:
         """The text with every mount path replaced, once."""
         if not self.folders:
             return text
+        written = _in_json if _is_json(text) else str
         paths = sorted(self.folders, key=len, reverse=True)
-        kept = sorted(self.kept, key=len, reverse=True)
+        kept = sorted(map(written, self.kept), key=len, reverse=True)
         pattern = re.compile(
             rf"(?<![\w.\-/])(?:({'|'.join(map(re.escape, kept)) or '(?!)'})|({'|'.join(map(re.escape, paths))}))(?=/|$|[^\w.\-])"
         )
-        return pattern.sub(lambda found: found[0] if found[1] is not None else str(self.folders[found[2]]), text)
+        return pattern.sub(lambda found: found[0] if found[1] is not None else written(self.folders[found[2]]), text)
+
+
+def _is_json(text: str) -> bool:
+    """Whether this is a list or an object as JSON, perhaps behind `--option=`."""
+    document = OPTION.sub("", text, count=1)
+    if not document.startswith(("[", "{")):
+        return False
+    try:
+        json.loads(document)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _in_json(path: object) -> str:
+    return to_json(str(path))[1:-1]
 
 
 def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, storage: Path, pod: Path, outputs: Iterable[str],
