@@ -7,6 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from config.errors import ExperimentError
 from workflows import local
 from workflows.ending import INTERRUPTED, SUCCEEDED, end
 from workflows.progress_view import ProgressView
@@ -22,16 +23,25 @@ def run(submission: Submission) -> int:
     started_s = time.monotonic()
     view = ProgressView(workflow=name, layout=submission.layout, resolved=submission.resolved, directory=place.directory, out=sys.stdout)
     # What the pods print is kept until the end, for the reasons of failures; what a step logs for good is in the directory.
-    with tempfile.TemporaryDirectory(prefix=f"{name}-logs-") as logs:
+    with _temporary_folder(f"{name}-logs-") as logs:
         with view:
             status = local.run(
                 submission.manifest,
                 name=name,
                 storage=place.storage,
                 logs=Path(logs),
+                fleeting=[Path(logs)],
                 on_change=lambda status: view.update(status.as_dict()),
                 notice=view.say,
             )
             view.update(status.as_dict())
         code = end(view.tasks, time.monotonic() - started_s, place.directory, submission.resolved.experiment.outdir)
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
+
+
+def _temporary_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """Raises `ExperimentError` on a machine that has no room or no right for it."""
+    try:
+        return tempfile.TemporaryDirectory(prefix=prefix)
+    except OSError as error:
+        raise ExperimentError(f"no temporary folder can be made: {error}; TMPDIR may name another place") from None

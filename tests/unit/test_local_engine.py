@@ -18,11 +18,12 @@ from typing import Any, Self
 import pytest
 
 from tests.unit.local_workflows import Document, output, pod, task, with_inputs, workflow
-from workflows.local import Capacity, Node, WorkflowStatus, run
+from workflows.local import Capacity, Node, WorkflowStatus, run, slots
 from workflows.local import status as status_module
 from workflows.local.retries import read, wait_s
 
 TMP = "/tmp"  # noqa: S108 - a mount of the pods, and a folder that every machine has
+V1 = "cpu,cpuacct/cpu.cfs"
 PRIVATE = Path(TMP, "out-of-a-local-workflow.txt")
 RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
 
@@ -121,6 +122,50 @@ def test_a_pod_gets_what_it_declares_and_little_else(
     assert environment["EXPERIMENT_OWNER_PROCESS"].split(":")[1] == str(os.getpid())
     assert executable == sys.executable
     assert name.startswith("w-leaf-")
+
+
+def test_c19_what_a_pod_needs_to_draw_and_to_compute_reaches_it(
+    engine: Callable[..., WorkflowStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("MUJOCO_GL", "PYOPENGL_PLATFORM", "SDL_VIDEODRIVER", "CUDA_HOME", "NVIDIA_DRIVER_CAPABILITIES", "LD_PRELOAD")
+    for name in (*given, "OMP_NUM_THREADS", "ARGO_TOKEN"):
+        monkeypatch.setenv(name, "")
+    leaf = pod("leaf", "import os, json; print(json.dumps(dict(os.environ)))")
+    seen = json.loads(printed(tmp_path, engine(workflow([task("a", "leaf")], leaf)).by_name("w.a")))
+    assert set(given) <= set(seen) and not {"OMP_NUM_THREADS", "ARGO_TOKEN"} & set(seen)
+
+
+def test_c19_a_text_reaches_a_pod_in_the_encoding_of_the_engine(
+    engine: Callable[..., WorkflowStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """found.md C19: under ISO-8859-1 a path with an umlaut became another one, in UTF-8."""
+    monkeypatch.setattr("workflows.local.processes.os.fsencode", lambda text: str(text).encode("latin-1"))
+    leaf = pod("leaf", "import os, sys; print(os.fsencode(sys.argv[1]).hex())", "ä")
+    assert printed(tmp_path, engine(workflow([task("a", "leaf")], leaf)).by_name("w.a")) == "e4\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cpus"),
+    [
+        ("0::/\n", {"cpu.max": "150000 100000\n"}, 1.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, float("inf")),
+        ("0::/a/b\n", {"a/b/cpu.max": "max 100000\n", "a/cpu.max": "50000 100000\n"}, 0.5),
+        ("4:cpu,cpuacct:/x\n1:name=systemd:/\n", {f"{V1}_quota_us": "200000\n", f"{V1}_period_us": "100000\n"}, 2.0),
+        ("4:cpu,cpuacct:/x\n", {f"{V1}_quota_us": "-1\n", f"{V1}_period_us": "100000\n"}, float("inf")),
+        ("", {}, float("inf")),
+    ],
+)
+def test_c19_processors_that_control_groups_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: str, files: dict[str, str], cpus: float
+) -> None:
+    """found.md C19: version 1 was not seen, nor a limit of a group above."""
+    (tmp_path / "own").write_text(groups)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(slots, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(slots, "OWN_GROUPS", tmp_path / "own")
+    assert slots._quota() == cpus
 
 
 def test_an_output_file_without_a_mount_is_private(engine: Callable[..., WorkflowStatus]) -> None:

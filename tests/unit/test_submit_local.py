@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,22 @@ def test_a_stop_after_the_reader_has_left(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(240) == 130 and process.stderr.read() == ""
     assert (tmp_path / "y/report.html").is_file()
+
+
+def test_c19_sigkill_leaves_nothing_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """found.md C19: `/tmp/<name>-logs-…` stayed."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with start(tmp_path, *LONG, "-p", "outdir=y") as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if "train started" in line)
+        assert len(list(temporary.iterdir())) == 2
+        process.kill()
+    ends_s = time.monotonic() + 30
+    while list(temporary.iterdir()):
+        assert time.monotonic() < ends_s, list(temporary.iterdir())
+        time.sleep(0.01)
 
 
 def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:

@@ -25,10 +25,15 @@ from workflows.local.tags import Values, replace
 
 DEFAULT_GRACE_S = 30.0
 INHERITED = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "MPLCONFIGDIR",
-    "EXPERIMENT_FAULT",
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "VIRTUAL_ENV", "CONDA_PREFIX", "MPLCONFIGDIR", "DISPLAY", "XAUTHORITY", "EXPERIMENT_FAULT",
 )  # fmt: skip
-INHERITED_PREFIXES = ("LC_", "XDG_", "PYTHON", "TORCHINDUCTOR_", "HF_")
+INHERITED_PREFIXES = (
+    "LC_", "XDG_", "PYTHON", "TORCHINDUCTOR_", "HF_", "CUDA_", "NVIDIA_", "IMAGEIO_",
+    "MUJOCO_", "PYOPENGL_", "SDL_", "EGL_", "__EGL_", "MESA_", "LIBGL_", "__GLX_",
+)  # fmt: skip
+"""Where this machine keeps things, which drivers it draws and computes with. Not `OMP_…` and its like: how many threads compute is
+the parameter `threads`, and nothing of the caller's that it does not say may change a result. No tokens."""
 PYTHONS = ("python", "python3")
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TOLERANCE = 1e-6
+CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,33 @@ def detect() -> Capacity:
 
 
 def _quota() -> float:
-    """The processors that a container's control group allows; infinite where there is no limit."""
+    """The processors that the control groups allow, those above this process's included; infinite where there is no limit.
+
+    A container sees its own group as the root of the hierarchy, or (version 1) under a path that is the host's.
+    """
+    quotas = [float("inf")]
+    for line in _read(OWN_GROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = CONTROL_GROUPS / controllers
+        groups = [root / path.lstrip("/"), *(root / parent for parent in Path(path.lstrip("/")).parents)]
+        quotas += [_quota_of(group) for group in groups]
+    return min(quotas)
+
+
+def _quota_of(group: Path) -> float:
+    """Of one group: `cpu.max` in version 2, two files in version 1."""
+    texts = _read(group / "cpu.max").split() or [_read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")]
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return float(quota) / float(period) if quota != "max" else float("inf")
-    except (OSError, ValueError):
+        quota, period = (float(text) for text in texts)
+    except ValueError:  # "max", or no such group
         return float("inf")
+    return quota / period if quota > 0 and period > 0 else float("inf")
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
