@@ -17,7 +17,7 @@ from workflows.preflight import MOUNT, place
 from workflows.progress_view import ProgressView
 from workflows.server import Address, ArgoServer, LostSight
 from workflows.submission import Submission
-from workflows.tasks import FINAL_PHASES, Experiment, Layout, seconds_between
+from workflows.tasks import FINAL_PHASES, Experiment, Layout, read_tasks, seconds_between
 
 POLL_S = 3.0
 ASK_FOR_LINES_S, LINES = 10.0, 20
@@ -56,20 +56,18 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
 
 
 def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved | None, outdir: str, directory: Path | None) -> int:
-    printed = _PrintedProgress(argo, name)
-    view = ProgressView(
-        workflow=name, layout=Layout.of(manifest), resolved=resolved, directory=directory, out=sys.stdout, elsewhere=printed.seen.get
-    )
+    printed, layout = _PrintedProgress(argo, name), Layout.of(manifest)
+    view = ProgressView(workflow=name, layout=layout, resolved=resolved, directory=directory, out=sys.stdout, elsewhere=printed.seen.get)
     argo.say = view.say
     try:
         with view:
             while True:
                 status = argo.status(name)
+                if not _is_there(directory):
+                    printed.ask(read_tasks(status, name, layout, 0))
                 view.update(status)
                 if status.get("phase") in FINAL_PHASES:
                     break
-                if not _is_there(directory):
-                    printed.ask(view.tasks)
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         print()
@@ -86,13 +84,20 @@ class _PrintedProgress:
     def __init__(self, argo: ArgoServer, name: str) -> None:
         self.seen: dict[int, Progress] = {}
         self._argo, self._name, self._asked_s = argo, name, dict[int, float]()
+        self._unfinished = set[int]()
 
     def ask(self, tasks: Experiment) -> None:
-        """Ask for the last lines of the running training that was not asked for longest: one request, so that the states stay fresh."""
-        trainings = {run: task for run, task in tasks.having("running") if task.name == "train" and run is not None}
-        run = min(trainings, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
-        if run is not None and time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S:
+        """Ask for the last lines of one training, so that the states stay fresh: of one that has ended meanwhile, once, because its
+        last line is its result; else of the running one that was not asked for longest.
+        """
+        trainings = {run: task for run, task in tasks.in_order() if task.name == "train" and run is not None}
+        ended = [run for run, task in trainings.items() if task.state == "succeeded" and run in self._unfinished]
+        self._unfinished |= {run for run, task in trainings.items() if task.state in ("waiting", "pending", "running", "retrying")}
+        running = [run for run, task in trainings.items() if task.state == "running"]
+        run = ended[0] if ended else min(running, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
+        if run is not None and (ended or time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S):
             self._asked_s[run] = time.monotonic()
+            self._unfinished -= {run} & set(ended)
             lines = map(read_printed, self._argo.last_lines(self._name, trainings[run].pod, LINES))
             self.seen.update((run, progress) for progress in lines if progress is not None)
 

@@ -29,13 +29,16 @@ class Lines:
                 self._states[run, task.name] = now
                 if task.state != "omitted" and not (task.state == "pending" and task.message in COMMON):
                     self._say_of(run, f"{task.name} {self._in_words(run, task)}")
-            if task.name == "train" and task.state == "running" and run is not None:
-                self._say_progress(run)
+            if task.name == "train" and task.state in ("running", "succeeded") and run is not None:
+                self._say_progress(run, ended=task.state == "succeeded")
 
-    def _say_progress(self, run: int) -> None:
-        progress = self._progress(run)
+    def _say_progress(self, run: int, *, ended: bool) -> None:
+        """Now and then while it runs, and how it stood at its end, which may be known a moment later."""
         fraction, at_s = self._said.setdefault(run, (0.0, time.monotonic()))
-        if progress and progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S:
+        if fraction == 1.0 or (progress := self._progress(run)) is None:
+            return
+        is_last = ended and progress.fraction == 1.0
+        if is_last or (progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S):
             self._said[run] = (progress.fraction, time.monotonic())
             self._say_of(run, f"train {numbers(progress)}")
 

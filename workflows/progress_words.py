@@ -25,6 +25,7 @@ def numbers(progress: Progress) -> str:
         parts.append(f"return {progress.return_mean:,.1f}")
     if progress.steps_per_second:
         parts.append(f"{progress.steps_per_second:,.0f} steps/s")
+    if progress.steps_per_second and progress.fraction < 1.0:
         parts.append(f"{clock((progress.total_steps - progress.step) / progress.steps_per_second)} left")
     return "  ".join(parts)
 

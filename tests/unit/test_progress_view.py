@@ -120,6 +120,15 @@ def test_elsewhere_one_line_for_each_change(layout: Layout, resolved: Resolved, 
     assert "\x1b" not in written
 
 
+def test_how_a_training_stood_at_its_end_is_said_once(layout: Layout, resolved: Resolved, directory: Path) -> None:
+    """Also of one that was shorter than the ten seconds between two lines."""
+    run, ended = ExperimentDirectory(directory).run(0), status(train_0="Succeeded")
+    run.train_csv.write_text(f"epoch,step,return_mean\n1,256,19.8\n100,{resolved.total_steps},500.0\n")
+    written = show(io.StringIO(), layout, resolved, directory, status(train_0="Running"), ended, ended, ended)
+    said = [line.split("  ", 1)[1] for line in written.splitlines()]
+    assert said == ["run 0  train started", "run 0  train succeeded in 0.0 s", "run 0  train 100 %  return 500.0  1,280 steps/s"]
+
+
 def test_waiting_is_said_only_with_an_uncommon_reason(layout: Layout, resolved: Resolved) -> None:
     waiting, stuck = status(train_0="Pending"), status(train_0="Pending")
     waiting["nodes"]["train_0"]["message"] = "ContainerCreating"

@@ -159,6 +159,29 @@ def test_progress_from_what_the_trainings_print(
     assert "run 1  train  40 %  return 43.2  5,120 steps/s  0:03 left" in capsys.readouterr().out
 
 
+def test_the_last_line_of_a_training_is_asked_for_after_its_end(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training of less than ten seconds was shown with the return of its first epochs."""
+    train = {"id": "ppo-1-4711", "templateName": "train"}
+    running, ended = status("Running", train_1="Running"), status("Running", train_1="Succeeded")
+    running["nodes"]["train_1"] |= train
+    ended["nodes"]["train_1"] |= train
+    lines = ["epoch 1 of 100, step 248 of 25600, return 19.8"]
+    argo.printed["ppo-1-train-4711"] = lines
+    argo.statuses = [running, running, ended, ended, status("Succeeded")]
+
+    def sleep(_: float) -> None:
+        if len(argo.statuses) == 3:
+            lines.append("epoch 100 of 100, step 25600 of 25600, return 500.0, 5120.0 steps/s")
+
+    monkeypatch.setattr(on_cluster.time, "sleep", sleep)
+    assert submit.main(SHORT) == 0
+    shown = capsys.readouterr().out
+    assert "run 1  train 100 %  return 500.0  5,120 steps/s\n" in shown
+    assert len([path for _, path, _ in argo.requests if path.endswith("/log")]) == 2, "once while it runs, once at its end"
+
+
 def test_a_follower_that_is_refused_says_that_the_workflow_goes_on(
     argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
