@@ -95,6 +95,22 @@ def test_of_two_that_start_at_once_one_decides_for_both(start: Start, prepared: 
     assert not list(directory.root.glob(".*.tmp"))
 
 
+def test_a_displaced_training_decides_nothing(start: Start, prepared: Prepared, tmp_path: Path) -> None:
+    owned = {"EXPERIMENT_OWNER": "first", "EXPERIMENT_WORKFLOW": "ppo-first"}
+    directory = prepared()
+    claimed = start("steps.prepare", assignments(directory.root, runs=2, epochs=4), owned)
+    assert claimed.end() == 0, claimed.text
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    step = train(start, directory, 0, RATIO="2.0", MEET=str(meeting), **owned)
+    step.wait_for(lambda: list(meeting.iterdir()))
+    present = json.loads(directory.owner_json.read_text())
+    directory.owner_json.write_text(json.dumps(present | {"uid": "second"}))
+    (meeting / "second").touch()
+    assert step.end() == 4, step.text
+    assert not directory.compute_json.exists()
+
+
 def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(start: Start, prepared: Prepared) -> None:
     directory = prepared(checkpoint_interval=1, log_interval=1)
     killed = train(start, directory, 0, RATIO="2.0", EXPERIMENT_FAULT="mid_row:3:train.csv")
