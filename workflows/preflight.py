@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
@@ -21,6 +22,8 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.owner import read_owner
 
 MOUNT = "/storage"
+NOT_EVERYWHERE = "Box2D"
+"""The one package that some of our games need and that has no wheel for every Python; without it games are made to see which."""
 SMALLEST_FREE_BYTES = 64 * 1024**2
 PROBE_TIMEOUT_S = 120.0
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
@@ -79,7 +82,7 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
-    if resolved.game.name not in games():
+    if resolved.game.name not in games() or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
         raise BadInput("parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu")

@@ -194,7 +194,8 @@ def change_to_installation(setup: Setup) -> None:
 
 UMASK = Condition("umask 077", "umask 077, also of the clone", change_umask)
 LANG_C = variables("LANG=C", LANG="C", LC_ALL="C")
-NO_LOCALE = variables("no locale", LANG=None, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+NO_LOCALE = variables("no locale", LANG=None)
+ASCII = variables("an ASCII locale", LANG=None, LC_ALL="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
 NO_HOME = variables("no HOME", HOME=None)
 READ_ONLY_HOME = Condition("read-only HOME", "HOME with mode 0555", change_to_read_only_home)
 NO_PASSWD_ENTRY = Condition("no passwd entry", f"uid {NOBODY}, no HOME, no USER", change_to_nobody, needs_root)

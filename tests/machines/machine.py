@@ -54,6 +54,8 @@ class Interpreter:
 
     def install(self) -> None:
         """Make its environment with the project's own command, unless it is there and up to date."""
+        if self.environment.resolve() == Path(sys.prefix).resolve():
+            return  # `make` has seen to the one that runs this
         made = self.environment.relative_to(ROOT)
         command = ["make", "--no-print-directory", f"PYTHON={self.program}", f"VENV={made}", f"{made}/.installed"]
         with ONE_AT_A_TIME:  # all of them write the same *.egg-info

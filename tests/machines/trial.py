@@ -58,8 +58,10 @@ def make_venv(setup: Setup, venv: Path) -> None:
     subprocess.run([setup.python.program, "-I", "-m", "venv", "--without-pip", venv], check=True, umask=setup.umask)
     packages = next(venv.glob("lib/python3.*/site-packages"))
     (packages / "project.pth").write_text(f"{setup.clone}\n{setup.python.packages}\n", encoding="utf-8")
-    for module in setup.blocked:
-        (packages / f"{module}.py").write_text(f"raise ModuleNotFoundError('No module named {module}', name='{module}')\n")
+    if setup.blocked:
+        lines = [f"sys.modules[{module!r}] = None" for module in setup.blocked]
+        (packages / "blocked.py").write_text("\n".join(["import sys", *lines, ""]))
+        (packages / "blocked.pth").write_text("import blocked\n")
     if setup.preload:
         (packages / "preloaded.py").write_text(PRELOAD.format(library=str(setup.preload)))
         (packages / "preloaded.pth").write_text("import preloaded\n")

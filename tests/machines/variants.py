@@ -54,6 +54,7 @@ VARIANTS = (
             on.UMASK,
             on.LANG_C,
             on.NO_LOCALE,
+            on.ASCII,
             on.NO_HOME,
             on.READ_ONLY_HOME,
             on.NO_PASSWD_ENTRY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import pytest
 from tests.machines import __main__ as machines
 from tests.machines import conditions, launcher, trial
 from tests.machines.conditions import Condition, Setup
-from tests.machines.machine import Interpreter
+from tests.machines.machine import ROOT, Interpreter
 from tests.machines.variants import VARIANTS, Variant
 
 PYTHON = Interpreter(Path(sys.executable), Path(sys.prefix), (3, 11, 0))
@@ -63,6 +64,17 @@ def test_the_topmost_closed_parent_is_found(tmp_path: Path) -> None:
     found = launcher.closed_parent(inside)
     assert found is not None and not found.stat().st_mode & 0o001
     assert all(parent.stat().st_mode & 0o001 for parent in found.parents)
+
+
+def test_a_game_whose_package_is_missing_is_refused_with_one_line(tmp_path: Path) -> None:
+    """Python 3.14 has no Box2D: LunarLander cannot be had there, and is refused before anything is started or written."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['Box2D'] = None\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    command = [sys.executable, "-m", "workflows.submit", "ppo", "--local", "-p", "game=lunarlander", "-p", "outdir=x"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
+    assert ended.stderr.startswith("refused: game 'lunarlander' cannot be made: DependencyNotInstalled: Box2D is not installed")
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.skipif(conditions.needs_compiler() is not None, reason="no C compiler")
