@@ -10,16 +10,21 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirectory
+from config.resolve import resolve
+from steps import play
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
-from steps.directory import files, processes
+from steps.directory import files, owner, processes
 from steps.directory.files import read_bytes, remove_temporaries, temporary_beside, write_and_sync, write_atomically, write_if_changed
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
@@ -97,6 +102,53 @@ def test_a_temporary_is_a_new_file_and_is_found_again(tmp_path: Path) -> None:
     assert (tmp_path / "target").read_text() == "precious"
     remove_temporaries(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def _claim(path: Path) -> None:
+    owner.claim(path, owner.Owner(uid="first"))
+
+
+def _film(path: Path) -> None:
+    context = StepContext("play", ExperimentDirectory(path.parents[3]), 0, None, argparse.Namespace(), StopRequest())
+    context.__dict__["record"] = SimpleNamespace(resolved=resolve("ppo", {"game": "cartpole"}))
+    play._film(context, RandomPolicy(), 0)
+
+
+class RandomPolicy:
+    """Ends an episode soon."""
+
+    def seed(self, seed: int) -> None: ...
+
+    def act(self, observation: np.ndarray, sample: bool) -> np.ndarray:
+        return np.zeros(len(observation), np.int64)
+
+
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (lambda path: write_atomically(path, "content"), "status/train.json"),
+        (_claim, "owner.json"),
+        (_film, "x/runs/0/videos/episode-0.mp4"),
+    ],
+    ids=["whole file", "claim", "film"],
+)
+def test_c20_a_new_name_is_synced_with_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], name: str
+) -> None:
+    """Without it, a power loss after the step has ended takes back what its status says is there."""
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    synced: list[tuple[str, bool]] = []
+    really = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        really(descriptor)
+        synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write(path)
+    assert (str(path.parent), True) in synced, "the directory, when the file has its name"
+    assert any(Path(file).parent == path.parent and not named for file, named in synced), "its content, before it has"
 
 
 def test_sizes_are_limited_before_reading(tmp_path: Path) -> None:
