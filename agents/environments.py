@@ -25,7 +25,7 @@ from gymnasium.wrappers import FlattenObservation
 from agents.interfaces import State
 from agents.spaces import Interface, interface
 from config.errors import BadInput, ExperimentError
-from config.games import OWN_GAME, Game
+from config.games import OWN_GAME, Game, check_installed
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
 
@@ -209,6 +209,7 @@ def reset(environments: VectorEnv[Any, Any, Any], seeds: np.ndarray) -> tuple[np
 
 def check_game(resolved: Resolved) -> Interface:
     """Make the game once and look at its spaces; raises `BadInput` naming what is not supported."""
+    check_installed(resolved.game)
     environments = make_environments(resolved, 1)
     try:
         return interface(resolved.game.name, environments.single_observation_space, environments.single_action_space)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ GYMNASIUM_ID = re.compile(rf"(?:{MODULE}:)?(?!ALE/)(?:[A-Za-z0-9_-]{{1,64}}/)?[A
 OWN_GAME = re.compile(rf"{MODULE}:[A-Za-z_][A-Za-z0-9_]{{0,63}}")
 ATARI_ID = re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5")
 OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
+BOX2D_ID = re.compile(r"(?:LunarLander|BipedalWalker|CarRacing)[A-Za-z]*-v[0-9]+")
+"""gymnasium's games with physics by Box2D, a package that has no wheel for Python 3.14."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,15 @@ def find_game(text: str) -> Game:
     if OWN_GAME.fullmatch(text) or GYMNASIUM_ID.fullmatch(text):
         return Game(name=text, id=text)
     raise _unknown(text)
+
+
+def check_installed(game: Game) -> None:
+    """Raise `BadInput` when a package that this game needs, and others do not, is missing; imports nothing."""
+    if BOX2D_ID.fullmatch(game.id) and importlib.util.find_spec("Box2D") is None:
+        raise BadInput(
+            f"game {game.name!r} cannot be made: it needs the package Box2D, which is not installed and has no wheel for Python 3.14; "
+            "allowed: any other game, or this one with Python 3.11 to 3.13"
+        )
 
 
 def is_well_formed(game: Game) -> bool:

@@ -72,6 +72,15 @@ def test_parameters_that_are_no_list(tmp_path: Path, capsys: Capture, text: str)
     refused(capsys, 2, "--parameters", argv=["--algorithm", "ppo", "--parameters", text])
 
 
+def test_a_game_whose_package_is_missing(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Box2D has no wheel for Python 3.14; nothing else suffers."""
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    argv = assignments(tmp_path / "x", game="lunarlander", minibatches=4)
+    refused(capsys, 2, "game 'lunarlander' cannot be made: it needs the package Box2D", "allowed: any other game", argv=argv)
+    assert not list(tmp_path.iterdir())
+    assert step.main(assignments(tmp_path / "x")) == 0
+
+
 def test_unknown_algorithm(capsys: Capture) -> None:
     refused(capsys, 2, "did you mean 'ppo'", argv=["--algorithm", "pppo", "-p", "game=cartpole"])
 
@@ -121,7 +130,7 @@ def test_versions_and_source_are_recorded_without_importing_torch(tmp_path: Path
     )
     assert process.returncode == 0, process.stderr
     imported = {line.rpartition("|")[2].strip() for line in process.stderr.splitlines() if line.startswith("import time:")}
-    assert not imported & {"torch", "pandas", "matplotlib", "tensorboard"}
+    assert not imported & {"torch", "pandas", "matplotlib", "tensorboard", "Box2D"}
     record = read_experiment(ExperimentDirectory(tmp_path / "x"))
     assert {"python", "torch", "gymnasium", "ale-py"} <= set(record.versions)
 

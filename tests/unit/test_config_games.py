@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import BadInput
-from config.games import Game, find_game, games, is_well_formed, own_presets, preset
+from config.games import BOX2D_ID, Game, check_installed, find_game, games, is_well_formed, own_presets, preset
 
 WITHOUT_SINGLE_PLAYER = {"combat", "joust", "maze_craze", "warlords"}
 
@@ -111,6 +111,23 @@ def test_whatever_is_accepted_is_made_of_harmless_characters(text: str) -> None:
 def test_the_old_atari_ids_are_explained(text: str) -> None:
     with pytest.raises(BadInput, match=r"did you mean game=breakout sticky_actions=0\?"):
         find_game(text)
+
+
+@pytest.mark.parametrize("text", ["lunarlander", "LunarLanderContinuous-v3", "BipedalWalkerHardcore-v3", "CarRacing-v3"])
+def test_only_the_games_that_need_box2d_are_refused_without_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(BadInput, match=r"needs the package Box2D, which is not installed .*; allowed: any other game"):
+        check_installed(find_game(text))
+    for other in ("cartpole", "breakout", "FrozenLake-v1", "my_lab:LunarLanding-v0"):
+        check_installed(find_game(other))
+    monkeypatch.setitem(sys.modules, "Box2D", sys)
+    check_installed(find_game(text))
+
+
+def test_the_games_of_gymnasium_that_need_box2d_are_known() -> None:
+    of_box2d = {name for name, spec in gymnasium.registry.items() if "envs.box2d" in str(spec.entry_point)}
+    assert of_box2d
+    assert {name for name in gymnasium.registry if BOX2D_ID.fullmatch(name)} == of_box2d
 
 
 def test_an_atari_game_with_a_file_of_its_own_still_has_the_shared_preset() -> None:
