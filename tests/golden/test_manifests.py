@@ -347,7 +347,7 @@ def test_values_replace_defaults_as_argo_submit_does(ppo: Manifest) -> None:
 
 
 def argo_command() -> str | None:
-    cached = sorted((Path.home() / ".cache/rl-cluster").glob("argo-*/argo"))
+    cached = sorted(Path(os.environ.get("HOME", "/"), ".cache/rl-cluster").glob("argo-*/argo"))
     return shutil.which("argo") or (str(cached[-1]) if cached else None)
 
 

@@ -91,11 +91,11 @@ def interpreters() -> dict[int, Interpreter]:
 
 
 def candidates(minor: int) -> Iterator[Path]:
-    """Where a Python may be; first the one that the project's environment was made with, as that may be a patch version of its own."""
-    yield (ROOT / f".venv/bin/python3.{minor}").resolve()
+    """Where a Python may be; first the one that runs this, as PATH may have another of the same minor version."""
+    yield Path(sys.base_prefix) / f"bin/python3.{minor}"
     for folder in os.environ.get("PATH", PATH).split(os.pathsep):
         yield Path(folder) / f"python3.{minor}"
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    pyenv = Path(os.environ.get("PYENV_ROOT") or f"{os.environ.get('HOME', '')}/.pyenv")
     yield from sorted(pyenv.glob(f"versions/3.{minor}.*/bin/python3.{minor}"), reverse=True)
 
 
