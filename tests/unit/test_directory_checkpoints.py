@@ -19,8 +19,10 @@ from config.errors import BadInput, NoUsableState, WrongDirectory
 from config.resolve import Resolved, resolve
 from steps.directory import checkpoints
 from steps.directory.checkpoints import MANIFEST, STATE, TENSORS
+from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import Status, write_status
+from steps.directory.tables import Table
 
 IDENTITY = {"seed": 0, "hyperparameters": {"clip": 0.2, "hidden_sizes": [64, 64]}}
 TREE = {
@@ -336,3 +338,16 @@ def test_case_26_the_final_checkpoint_may_be_seen_late(run: RunDirectory, monkey
     monkeypatch.setattr(checkpoints.time, "sleep", look_again)
     assert checkpoints.load_final(run, resolved).step == 200
     assert len(looks) == 3
+
+
+def test_case_32_a_rename_never_leaves_its_directory(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A temporary elsewhere could lie on another file system, where a rename fails (EXDEV) or is a copy."""
+    renamed: list[tuple[Path, Path]] = []
+    rename, replace = Path.rename, Path.replace
+    monkeypatch.setattr(Path, "rename", lambda self, to: (renamed.append((self, Path(to))), rename(self, to))[1])
+    monkeypatch.setattr(Path, "replace", lambda self, to: (renamed.append((self, Path(to))), replace(self, to))[1])
+    save(run, 10)
+    Table(run.train_csv).append({"step": 1})
+    write_atomically(run.evaluation_csv, "x")
+    assert {to.name for _, to in renamed} == {run.checkpoint(10).name, "train.csv", "evaluation.csv"}
+    assert [source for source, to in renamed if source.parent != to.parent] == []

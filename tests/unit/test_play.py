@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import imageio_ffmpeg
 import numpy as np
@@ -14,6 +17,8 @@ from config.errors import BadInput, ExperimentError
 from steps import play
 from steps.directory.status import read_status
 from tests import synthetic
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def stream(path) -> str:
@@ -109,3 +114,23 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
     assert status.details["videos"] == [{"file": "episode-0.mp4", "frames": 10, "seconds": 1.0, "cut": True}]
     assert "cut there" in capfd.readouterr().out
     assert [path.name for path in directory.run(0).videos.iterdir()] == ["episode-0.mp4"]
+
+
+NO_DISPLAY = """
+import matplotlib, pygame
+from agents import rendering
+from config.games import find_game
+import steps.figures.style, steps.figures.run
+print(rendering.renders(find_game("cartpole")))
+pygame.display.init()
+print(pygame.display.get_driver())
+"""
+
+
+def test_case_57_films_and_plots_need_no_display():
+    """Pods have none; a person may have exported a backend that wants one."""
+    foreign = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": "TkAgg"}
+    kept = {name: value for name, value in os.environ.items() if name != "SDL_VIDEODRIVER"}
+    command = [sys.executable, "-W", "ignore", "-c", NO_DISPLAY]
+    done = subprocess.run(command, capture_output=True, text=True, env=kept | foreign, cwd=ROOT)
+    assert done.stdout.splitlines()[-2:] == ["None", "dummy"], done.stdout + done.stderr
