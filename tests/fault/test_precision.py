@@ -26,7 +26,7 @@ def prepared(start: Start, tmp_path: Path) -> Prepared:
     """An experiment of two short runs that `prepare` has made."""
 
     def prepare(name: str = "x", **parameters: object) -> ExperimentDirectory:
-        step = start("steps.prepare", assignments(tmp_path / name, **{"runs": 2, "epochs": 4, **parameters}))
+        step = start("steps.prepare", assignments(tmp_path / name, **{"runs": 2, "epochs": 4, "device": "cpu", **parameters}))
         assert step.end() == 0, step.text
         return ExperimentDirectory(tmp_path / name)
 
@@ -50,7 +50,7 @@ def used(directory: ExperimentDirectory, run: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("first", "second", "precision"), [("2.0", "0.5", "bf16"), ("0.5", "2.0", "fp32")])
 def test_the_first_training_decides_for_all_runs(start: Start, prepared: Prepared, first: str, second: str, precision: str) -> None:
-    directory = prepared(device="cpu")
+    directory = prepared()
     one = train(start, directory, 0, RATIO=first)
     assert one.end() == 0, one.text
     assert "the probe ran" in one.text and f"cpu, {precision} (cpu was asked for; measured: bf16 is {first}0 x as fast" in one.text
@@ -98,7 +98,7 @@ def test_of_two_that_start_at_once_one_decides_for_both(start: Start, prepared: 
 def test_a_displaced_training_decides_nothing(start: Start, prepared: Prepared, tmp_path: Path) -> None:
     owned = {"EXPERIMENT_OWNER": "first", "EXPERIMENT_WORKFLOW": "ppo-first"}
     directory = prepared()
-    claimed = start("steps.prepare", assignments(directory.root, runs=2, epochs=4), owned)
+    claimed = start("steps.prepare", assignments(directory.root, runs=2, epochs=4, device="cpu"), owned)
     assert claimed.end() == 0, claimed.text
     meeting = tmp_path / "meeting"
     meeting.mkdir()
@@ -163,7 +163,7 @@ def test_a_damaged_record_is_refused_and_named(start: Start, prepared: Prepared,
 
 
 def test_what_was_asked_for_is_recorded_and_no_probe_runs(start: Start, prepared: Prepared) -> None:
-    directory = prepared(precision="fp32", device="cpu")
+    directory = prepared(precision="fp32")
     step = train(start, directory, 0, RATIO="2.0")
     assert step.end() == 0, step.text
     assert "the probe ran" not in step.text
@@ -177,7 +177,7 @@ def test_what_was_asked_for_is_recorded_and_no_probe_runs(start: Start, prepared
 
 
 def test_a_gpu_that_was_decided_on_and_is_not_here_is_refused(start: Start, prepared: Prepared) -> None:
-    directory = prepared()
+    directory = prepared(device="auto")
     directory.compute_json.write_text(json.dumps({"device": "cuda", "precision": "fp32", "reason": "there is a GPU"}))
     step = train(start, directory, 0, CUDA_VISIBLE_DEVICES="")
     assert step.end() == 2, step.text

@@ -25,7 +25,9 @@ def trials(fp32_s: tuple[float, ...], bf16_s: tuple[float, ...]) -> Trials:
 
 
 def picture(**given: str) -> Resolved:
-    return resolve("ppo", {"game": "tests.own_games:Picture", "num_envs": "4", "rollout_length": "8", "minibatches": "4", **given})
+    return resolve(
+        "ppo", {"game": "tests.own_games:Picture", "num_envs": "4", "rollout_length": "8", "minibatches": "4", "device": "cpu", **given}
+    )
 
 
 @pytest.fixture
