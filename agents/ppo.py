@@ -55,7 +55,7 @@ class Batch(NamedTuple):
 
     def take(self, rows: Tensor) -> Batch:
         """The rows at these indices."""
-        return Batch(*(column[rows] for column in self))
+        return Batch(*(column.index_select(0, rows) for column in self))
 
     def normalised(self) -> Batch:
         """With advantages of mean 0 and deviation 1; a single row is left as it is, its deviation would be NaN."""
