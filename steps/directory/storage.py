@@ -71,11 +71,11 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
     a link. run_index: of a step inside a run, None outside.
     """
     folders = [directory.runs, directory.average, directory.average / "plots", directory.logs, directory.status]
-    files = [directory.owner_json]
+    files = [directory.owner_json, *directory.logs.glob("*.log")]
     if run_index is not None:
         run = directory.run(run_index)
         folders += [run.root, run.checkpoints, run.tensorboard, run.videos, run.plots, run.logs, run.status]
-        files += [run.train_csv, run.resources_csv]
+        files += [run.train_csv, run.resources_csv, *run.logs.glob("*.log")]
     for path in (*folders, *files):
         mode = _mode(path)
         if mode is not None and stat.S_ISLNK(mode):

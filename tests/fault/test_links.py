@@ -11,8 +11,8 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.storage import refuse_links
 from tests.fault.conftest import Start, assignments, snapshot
 
-OUTSIDE_OF_RUNS = ["runs", "average", "average/plots", "logs", "status", "owner.json"]
-INSIDE = ["checkpoints", "tensorboard", "videos", "plots", "logs", "status", "train.csv", "resources.csv"]
+OUTSIDE_OF_RUNS = ["runs", "average", "average/plots", "logs", "status", "owner.json", "logs/average.log"]
+INSIDE = ["checkpoints", "tensorboard", "videos", "plots", "logs", "status", "train.csv", "resources.csv", "logs/train.log"]
 PLACES = [*OUTSIDE_OF_RUNS, "runs/0", *(f"runs/0/{name}" for name in INSIDE)]
 
 
@@ -47,13 +47,13 @@ def test_a_file_in_the_place_of_a_directory_and_the_other_way_round(tmp_path: Pa
         refuse_links(directory, 0)
 
 
-@pytest.mark.parametrize("place", ["runs", "runs/0", "runs/0/train.csv", "runs/0/checkpoints", "runs/0/logs"])
+@pytest.mark.parametrize("place", ["runs", "runs/0", "runs/0/train.csv", "runs/0/checkpoints", "runs/0/logs", "runs/0/logs/train.log"])
 def test_b12_a_training_refuses_before_it_writes(start: Start, tmp_path: Path, place: str) -> None:
     outdir, elsewhere = tmp_path / "x", tmp_path / "elsewhere"
     assert start("steps.prepare", assignments(outdir)).end() == 0
     target = elsewhere / "target"
     elsewhere.mkdir()
-    if place.endswith(".csv"):
+    if place.endswith((".csv", ".log")):
         target.write_text("precious")
     else:
         target.mkdir()
