@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
+from config.errors import ExperimentError
 from config.resolve import Resolved
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, read_progress
@@ -92,7 +93,10 @@ class ProgressView:
         return dataclasses.replace(task, duration_s=self._took_s.get(key, task.duration_s))
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise ExperimentError(f"this machine grants no further thread: {error}") from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

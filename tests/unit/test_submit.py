@@ -277,3 +277,27 @@ def test_a_reader_that_has_left(arguments: Sequence[str], code: int) -> None:
             env=os.environ | argo.environment, stdout=closed, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "said"),
+    [
+        ("tempfile.mkdtemp", FileNotFoundError(2, "No usable temporary directory found"), "no temporary folder can be made"),
+        ("threading.Thread.start", RuntimeError("can't start new thread"), "this machine grants no further thread"),
+        ("subprocess.Popen", BlockingIOError(11, "Resource temporarily unavailable"), "the supervisor of the pods cannot be started"),
+    ],
+)
+def test_a_machine_that_can_start_nothing_is_said_in_one_line(
+    broken: str, error: Exception, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A full table of processes, a full disk: each of them was a traceback (found.md A3)."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(broken, refuse)
+    assert submit.main(["ppo", "--local", "-p", "game=cartpole", "-p", "outdir=results/x"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith("failed: ") and said in shown and shown.count("\n") == 1
+    assert files() == []

@@ -14,6 +14,7 @@ import shutil
 import signal
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ KILLED_S = 60.0
 LARGEST_OUTPUT_BYTES = 1024**2
 """What an etcd object holds at most: parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+REMOVING = ThreadPoolExecutor(1, "removing")
+"""Not asyncio's own executor, whose shutdown fails where no thread can be started."""
 UNSAFE = re.compile(r"[^\w.\-]")
 
 
@@ -222,6 +225,6 @@ async def _remove(place: Path) -> None:
     """Delete a pod's folders; off the loop, they may be large."""
     if place.exists():
         try:
-            await asyncio.get_running_loop().run_in_executor(None, lambda: shutil.rmtree(place, ignore_errors=True))
+            await asyncio.get_running_loop().run_in_executor(REMOVING, lambda: shutil.rmtree(place, ignore_errors=True))
         except RuntimeError:  # no room for a thread
             shutil.rmtree(place, ignore_errors=True)
