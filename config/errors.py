@@ -70,6 +70,19 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
     return BadInput(f"unknown {kind} {shown(name)}{hint} known: {', '.join(names)}")
 
 
+def on_one_line(text: object) -> str:
+    """A message from elsewhere (an exception, a server, a file) for a terminal: one line, and nothing in it steers the terminal.
+
+    What is not printable (escape sequences, bells, marks that turn the direction of writing) is shown as its Python escape.
+    """
+    line = " ".join(part.strip() for part in str(text).splitlines() if part.strip())
+    return "".join(one if one.isprintable() else " " if one.isspace() else _escaped(one) for one in line)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
+
+
 def shown(value: object, longest: int = 80) -> str:
     """A value in a message: on one line, escaped, never long."""
     text = repr(value)

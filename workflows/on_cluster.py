@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput, ExperimentError
+from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.progress import Progress, read_printed
 from workflows.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
@@ -73,7 +73,7 @@ def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved 
         print()
         return _let_go(name, argo.where)
     except LostSight as lost:
-        print(f"failed to follow: {lost}", file=sys.stderr)
+        print(f"failed to follow: {on_one_line(lost)}", file=sys.stderr)
         return _let_go(name, argo.where)
     return end(view.tasks, _duration_s(status), directory if _is_there(directory) else None, outdir)
 

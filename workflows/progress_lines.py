@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TextIO
 
+from config.errors import on_one_line
 from workflows.progress_words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, duration, numbers
 from workflows.tasks import Experiment, State, Task
 
@@ -65,4 +66,4 @@ class Lines:
 
     def say(self, text: str) -> None:
         """A line with the time."""
-        self._out.write(f"{time.strftime('%H:%M:%S')}  {text}\n")
+        self._out.write(f"{time.strftime('%H:%M:%S')}  {on_one_line(text)}\n")

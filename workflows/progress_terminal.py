@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
+from config.errors import on_one_line
 from steps.directory.progress import Progress
 from workflows.progress_words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, clock, duration, numbers
 from workflows.tasks import Experiment, State, Task
@@ -48,7 +49,7 @@ class Terminal:
 
     def say(self, text: str) -> None:
         """A line above the table."""
-        self._out.write(f"{self._erase()}{self._faint(text)}\n")
+        self._out.write(f"{self._erase()}{self._faint(on_one_line(text))}\n")
         self._height = 0
 
     def _erase(self) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from config.errors import on_one_line
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status
 from workflows.tasks import Task
@@ -23,7 +24,7 @@ def reason(run: int | None, task: Task, directory: Path | None) -> str:
     else:
         said = "" if directory is None else _status_reason(place_of(run, directory).status / f"{task.name}.json")
     said = OWN_NAME.sub("", said)
-    return f"{said} ({message})" if said else message
+    return on_one_line(f"{said} ({message})" if said else message)
 
 
 def place_of(run: int | None, directory: Path) -> ExperimentDirectory | RunDirectory:

@@ -1,29 +1,34 @@
 """The Argo Server, through Hera: create a workflow, ask how it is, forgive a server that is away for a while.
 
-Hera posts to the Argo Server's REST interface, sets no deadline on a request and reads no environment variable; both are done here,
-the variables as the `argo` command reads them. Importing Hera takes more than a second, so it happens when a server is connected.
+Hera posts to the Argo Server's REST interface and reads no environment variable; that is done here, as the `argo` command does it.
+The bounds of a single request are in `exchange`. Importing Hera takes more than a second, so it happens when a server is connected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import json
+import re
 import secrets
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from config.errors import BadInput, ExperimentError
+from config.errors import BadInput, ExperimentError, on_one_line, shown
 
 if TYPE_CHECKING:
     from hera.workflows import WorkflowsService
 
 Result = TypeVar("Result")
 CONNECT_S, ANSWER_S, PAUSE_S = 5.0, 30.0, 2.0
+"""To connect, to have the whole answer, and between two trials."""
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What Hera raises for an answer that is not Argo's: a page of a proxy, a list, a document nested without end."""
+LONGEST_REASON = 300
+NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 SUBMISSION = "rl-training-dag/submission"
 """Annotation with a number of its own for every submission: whether a workflow that exists already is the one that was sent."""
 STATUS_FIELDS = "metadata.name,spec.entrypoint,status.phase,status.message,status.startedAt,status.finishedAt,status.nodes"
@@ -34,7 +39,7 @@ class Address:
     """Where the server is: url ends with the base path and a slash; token may be empty where the server asks for none."""
 
     url: str
-    token: str
+    token: str = field(repr=False)
     namespace: str
     verify_certificate: bool = True
 
@@ -46,19 +51,36 @@ def address(environment: Mapping[str, str], default_namespace: str | None) -> Ad
     server = environment.get("ARGO_SERVER", "")
     if not server:
         return None
-    if "/" in server:
-        raise BadInput(f"ARGO_SERVER cannot be {server!r}; allowed: host:port, without a scheme (ARGO_SECURE=false for plain HTTP)")
+    if "@" in server:
+        raise BadInput("ARGO_SERVER cannot hold a name or a password; allowed: host:port, and the token in ARGO_TOKEN")
+    if not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", server):
+        allowed = "host:port, without a scheme (ARGO_SECURE=false for plain HTTP)"
+        raise BadInput(f"ARGO_SERVER cannot be {shown(server)}; allowed: {allowed}")
     namespace = environment.get("ARGO_NAMESPACE") or default_namespace
     if not namespace:
         raise BadInput("which namespace? set ARGO_NAMESPACE, or namespace in the --cluster file")
+    if not re.fullmatch(NAMESPACE, namespace):
+        raise BadInput(f"ARGO_NAMESPACE cannot be {shown(namespace)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends")
     scheme = "https" if _switch(environment, "ARGO_SECURE", default=True) else "http"
     base = environment.get("ARGO_BASE_HREF", "").strip("/")
+    if not re.fullmatch(r"[A-Za-z0-9._~/-]*", base):
+        raise BadInput(f"ARGO_BASE_HREF cannot be {shown(base)}; allowed: a path such as /argo/")
     return Address(
         url=f"{scheme}://{server}/{base}/" if base else f"{scheme}://{server}/",
-        token=environment.get("ARGO_TOKEN", ""),
+        token=_token(environment),
         namespace=namespace,
         verify_certificate=not _switch(environment, "ARGO_INSECURE_SKIP_VERIFY", default=False),
     )
+
+
+def _token(environment: Mapping[str, str]) -> str:
+    """`Bearer …`, without the line break that `$(cat file)` in double quotes or a secret's file leaves; no message ever holds it."""
+    token = environment.get("ARGO_TOKEN", "").strip()
+    wrong = next((place for place, one in enumerate(token, 1) if not " " <= one <= "~"), None)
+    if wrong is not None:
+        code = f"U+{ord(token[wrong - 1]):04X}"
+        raise BadInput(f"ARGO_TOKEN cannot hold {code}, its character {wrong} of {len(token)}; allowed: printable ASCII, 'Bearer …'")
+    return token
 
 
 def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
@@ -126,14 +148,14 @@ class ArgoServer:
         from requests.exceptions import RequestException
 
         lines: list[str] = []
-        with contextlib.suppress(RequestException, ValueError, LookupError, TypeError):
+        with contextlib.suppress(RequestException, *UNREADABLE):
             answer = self._service._request(  # type: ignore[no-untyped-call]
                 method="get",
+                whole_s=CONNECT_S,
                 url=f"{self.where.url}api/v1/workflows/{self.where.namespace}/{name}/log",
                 params={"podName": pod, "logOptions.container": "main", "logOptions.tailLines": str(count)},
                 headers={"Authorization": self._service.token},
                 verify=self.where.verify_certificate,
-                timeout=(CONNECT_S, CONNECT_S),
             )
             lines.extend(json.loads(line)["result"].get("content", "") for line in answer.text.splitlines() if line)
         return lines
@@ -154,13 +176,13 @@ class ArgoServer:
                 answer = request()
                 self._answered = True
                 return answer
-            except (HeraException, RequestException, ValueError, LookupError) as error:
+            except (HeraException, RequestException, *UNREADABLE) as error:
                 self._refuse(error)
                 if time.monotonic() - started_s > patience_s:
-                    lost = f"{self.where.url} has not answered for {patience_s:.0f} s: {_one_line(error)}"
+                    lost = f"{self.where.url} has not answered for {patience_s:.0f} s: {self._said(error)}"
                     raise (LostSight if self._answered else ExperimentError)(lost) from None
                 if not said:
-                    reason = "cannot be reached" if isinstance(error, ConnectionError) else _one_line(error)
+                    reason = "cannot be reached" if isinstance(error, ConnectionError) else self._said(error)
                     self.say(f"Argo Server {self.where.url} {reason}; trying again for up to {patience_s:.0f} s")
                     said = True
             time.sleep(self._pause_s)
@@ -170,36 +192,49 @@ class ArgoServer:
         from hera.exceptions import BadRequest, Forbidden, NotFound, Unauthorized
         from requests.exceptions import SSLError
 
+        from workflows.exchange import Elsewhere, TooLarge
+
         url = self.where.url
         final: dict[type[Exception], str] = {
             Unauthorized: f"{url} does not accept ARGO_TOKEN",
             Forbidden: f"{url} does not allow this in namespace {self.where.namespace!r}",
             NotFound: f"{url} has no such workflow",
             BadRequest: f"{url} refused the request",
+            Elsewhere: f"{url} is not the Argo Server itself (ARGO_SERVER, ARGO_SECURE, ARGO_BASE_HREF)",
+            TooLarge: f"{url} is no Argo Server, or the workflow is too large",
         }
         if isinstance(error, NotFound) and self._answered:
-            raise ExperimentError(f"{url}: {_one_line(error)}; it was deleted, or removed after its end") from None
+            raise ExperimentError(f"{url}: {self._said(error)}; it was deleted, or removed after its end") from None
         for kind, what in final.items():
             if isinstance(error, kind):
-                raise (LostSight if self._answered else BadInput)(f"{what}: {_one_line(error)}") from None
+                raise (LostSight if self._answered else BadInput)(f"{what}: {self._said(error)}") from None
         if isinstance(error, SSLError) and not self._answered:  # afterwards a handshake that broke off: a server that restarts
             hint = "ARGO_SECURE=false for plain HTTP, ARGO_INSECURE_SKIP_VERIFY=true for a certificate of its own"
-            raise BadInput(f"{url}: {_one_line(error)}; {hint}") from None
+            raise BadInput(f"{url}: {self._said(error)}; {hint}") from None
+
+    def _said(self, error: BaseException) -> str:
+        """The message of an error for a terminal, also of a server that sends the token back."""
+        text = str(error)
+        for word in self.where.token.removeprefix("Bearer ").split():
+            text = text.replace(word, "…")
+        text = on_one_line(text)
+        return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 1]}…"
 
 
 def _connect(where: Address) -> WorkflowsService:
     from hera.workflows import WorkflowsService
 
-    service = WorkflowsService(host=where.url, token=where.token or None, namespace=where.namespace, verify_ssl=where.verify_certificate)
-    # Hera sets no deadline: a server that accepts a connection and says nothing would hold us for ever.
-    service._request = functools.partial(service._request, timeout=(CONNECT_S, ANSWER_S))  # type: ignore[method-assign]
+    from workflows.exchange import Session
+
+    service = WorkflowsService(
+        host=where.url,
+        token=where.token or None,
+        namespace=where.namespace,
+        verify_ssl=where.verify_certificate,
+        session=Session(CONNECT_S, ANSWER_S),
+    )
     if not where.verify_certificate:
         from urllib3.exceptions import InsecureRequestWarning
 
         warnings.simplefilter("ignore", InsecureRequestWarning)  # the person has asked for it
     return service
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= 300 else f"{text[:299]}…"

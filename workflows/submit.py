@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from config.cluster import Cluster, load_cluster
-from config.errors import BadInput, ExperimentError, shown
+from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.resolve import ALGORITHMS, algorithm_class, resolve
 from config.streams import prepare_streams
 from workflows import listing, on_cluster, on_this_machine, server
@@ -31,6 +31,7 @@ from workflows.preflight import MOUNT, check_this_machine, cluster_outdir, place
 from workflows.submission import Submission
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 LONGEST_DEADLINE_S = 366 * 24 * 3600
 EXAMPLES = """examples:
   python -m workflows.submit ppo -p game=cartpole -p runs=3
@@ -51,10 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BadInput as error:
-        print(f"refused: {error}", file=sys.stderr)
+        print(f"refused: {on_one_line(error)}", file=sys.stderr)
         return REFUSED
     except ExperimentError as error:
-        print(f"failed: {error}", file=sys.stderr)
+        print(f"failed: {on_one_line(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -87,7 +88,7 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.follow:
         if address is None:
             raise BadInput("--follow needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE")
-        return on_cluster.follow(address, options.follow, options.storage)
+        return on_cluster.follow(address, _followed(options.follow), options.storage)
     submission = _checked(options, cluster, local=address is None)
     if options.manifest:
         print(to_yaml(submission.manifest, cluster), end="")
@@ -137,6 +138,13 @@ def _name(text: str) -> str:
     if not NAME.fullmatch(text):
         raise BadInput(f"--name cannot be {shown(text)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends")
     return text
+
+
+def _followed(name: str) -> str:
+    """Any workflow's name: it becomes a part of an address."""
+    if not FOLLOWED.fullmatch(name):
+        raise BadInput(f"--follow cannot be {shown(name)}; allowed: the name of a workflow, up to 253 of a-z, 0-9, '-' and '.'")
+    return name
 
 
 def _label(game: str) -> str:

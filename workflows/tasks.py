@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from config.errors import on_one_line
+
 State = Literal["waiting", "pending", "running", "retrying", "succeeded", "failed", "stopped", "skipped", "omitted"]
 STATES: Mapping[str, State] = {
     "Pending": "pending",
@@ -105,7 +107,7 @@ def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: i
     known = {run for run, _ in found if run is not None}
     return Experiment(
         phase=status.get("phase") or "Pending",
-        message=status.get("message") or "",
+        message=on_one_line(status.get("message") or ""),
         outside={task: _task(task, found.get((None, task), [])) for task in (*layout.outside, *layout.at_exit)},
         runs={run: {task: _task(task, found.get((run, task), [])) for task in layout.inside} for run in sorted(known | set(range(runs)))},
     )
@@ -139,7 +141,7 @@ def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
     if state == "failed" and STOPPED.search(f"{whole.get('message')} {last.get('message')}"):
         state = "stopped"
     message = last.get("message") or whole.get("message") or ""  # the attempt says what happened, the whole that it was not repeated
-    return Task(name, state, " ".join(message.split()), max(1, number + 1), _duration_s(whole), _pod(last), last.get("logFile") or "")
+    return Task(name, state, on_one_line(message), max(1, number + 1), _duration_s(whole), _pod(last), last.get("logFile") or "")
 
 
 def _pod(node: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory
+from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory, on_one_line
 from steps.command.context import Skipped, StepContext
 from steps.command.log import Log, append_line
 from steps.command.stop import GRACE_S
@@ -181,5 +181,5 @@ class Attempt:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error without its line breaks."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """The message of an error as a terminal may have it."""
+    return on_one_line(error) or type(error).__name__

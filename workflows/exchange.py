@@ -1,0 +1,95 @@
+"""One request to the Argo Server and its whole answer: bounded in time and size, with our token and no other, never elsewhere.
+
+`requests` alone waits for ever for an answer that comes byte by byte (its timeout starts again with every byte), reads an answer of
+any size, prefers a password in `~/.netrc` to the token, and repeats a redirected POST as a GET. Proxies from the environment apply.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.exceptions import ConnectionError, RequestException, Timeout
+from urllib3.exceptions import HTTPError
+
+LARGEST_ANSWER_BYTES = 64 * 2**20
+"""A workflow of 256 runs, each task with several attempts, has some 15 MiB."""
+CHUNK_BYTES = 65536
+
+
+class Elsewhere(RequestException):
+    """The answer is a redirect: what answers there is not the server that was named."""
+
+
+class TooLarge(RequestException):
+    """More bytes than any workflow has."""
+
+
+class _Token(requests.auth.AuthBase):
+    """Leaves the header as it is; being there keeps `requests` from looking into `~/.netrc`."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+class Session(requests.Session):
+    """Requests of which each has ended after so many seconds, whatever the server does."""
+
+    def __init__(self, connect_s: float, whole_s: float) -> None:
+        super().__init__()
+        self.auth, self._connect_s, self._whole_s = _Token(), connect_s, whole_s
+
+    def request(self, method: Any, url: Any, *, whole_s: float | None = None, **options: Any) -> requests.Response:  # type: ignore[override]
+        """The answer with its content; raises `RequestException`.
+
+        The exchange has a thread of its own: neither a slow name server nor single bytes of a header can be given up otherwise.
+        """
+        limit_s = self._whole_s if whole_s is None else whole_s
+        ended: queue.SimpleQueue[requests.Response | Exception] = queue.SimpleQueue()
+        given_up = threading.Event()
+
+        def exchange() -> None:
+            try:
+                ended.put(self._exchange(method, url, given_up, {**options, "timeout": (self._connect_s, limit_s)}))
+            except Exception as error:
+                ended.put(error)
+
+        threading.Thread(target=exchange, name="exchange with the Argo Server", daemon=True).start()
+        try:
+            answer = ended.get(timeout=limit_s)
+        except queue.Empty:
+            raise Timeout(f"no whole answer within {limit_s:g} s") from None
+        finally:
+            given_up.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _exchange(self, method: Any, url: Any, given_up: threading.Event, options: dict[str, Any]) -> requests.Response:
+        with super().request(method, url, stream=True, allow_redirects=False, **options) as response:
+            if 300 <= response.status_code < 400:
+                raise Elsewhere(f"it redirects to {_place(response.headers.get('Location', ''))}")
+            try:
+                response._content = _content(response, given_up)
+            except HTTPError as error:
+                raise ConnectionError(error) from error
+        return response
+
+
+def _content(response: requests.Response, given_up: threading.Event) -> bytes:
+    """The body, decompressed; in single reads, because `iter_content` waits until a chunk is full."""
+    content = bytearray()
+    while not given_up.is_set() and (chunk := response.raw.read1(CHUNK_BYTES, decode_content=True)):
+        content += chunk
+        if len(content) > LARGEST_ANSWER_BYTES:
+            raise TooLarge(f"its answer has more than {LARGEST_ANSWER_BYTES // 2**20} MiB")
+    return bytes(content)
+
+
+def _place(location: str) -> str:
+    """Without the query and the name of a person, which may be secrets."""
+    parts = urlsplit(location)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path or "nowhere"
