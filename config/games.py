@@ -22,6 +22,8 @@ from config.strict_yaml import load_mapping
 FOLDER = Path(__file__).parent / "games"
 SHARED = ("atari", "fallback")
 """Presets of many games; no game has these names."""
+LARGEST_RETURN = 1e100
+"""What goes beyond is a fault of the game: its square, of which standard deviations are made, would soon be infinite."""
 KINDS = ("atari", "native", "sync")
 
 MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"

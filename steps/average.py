@@ -26,11 +26,12 @@ from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import Cell, format_table
 from steps.directory.usable import Episode, Usable, evaluation_episodes, fingerprint, training_columns, usability
-from steps.statistics.curves import Curve, area_under_curve, common_grid, curve, hold
+from steps.statistics.curves import Curve, area_under_curve, common_grid, hold, training_curve_of
 from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
 from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, aggregate
 from steps.statistics.scores import mean, standard_deviation
 
+CURVE = ("step", "return_mean")
 FILES = ("train.csv", "evaluation.csv", "summary.json")
 TRAIN = ("step", "frame", "n", "mean", "sd", "low", "high", "iqm", "iqm_low", "iqm_high", "min", "max")
 EVALUATION = (
@@ -102,16 +103,15 @@ class RunResult:
 def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
     """Read one run's tables and status files; a run that never started has nothing."""
     usable = usability(run, resolved)
-    columns = training_columns(run, finished=bool(usable))
+    columns = training_columns(run, finished=bool(usable), wanted=CURVE.__contains__)
     status = read_status(run.status / "train.json")
     steps = columns.get("step", np.empty(0))
-    reached = status.details.get("training_return") if status is not None else None
     return RunResult(
         index=run.index,
         usable=usable,
-        curve=curve(steps, columns.get("return_mean", np.full(len(steps), math.nan))),
+        curve=training_curve_of(columns),
         episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
-        training_return=float(reached) if isinstance(reached, int | float) else None,
+        training_return=None if status is None else status.number("training_return"),
         step=int(steps[-1]) if len(steps) else 0,
     )
 

@@ -17,14 +17,15 @@ from steps.command.main import run_step
 from steps.directory.files import read_bytes
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import read_columns
-from steps.directory.usable import evaluation_episodes, fingerprint, training_columns, usability
+from steps.directory.usable import evaluation_episodes, fingerprint, resource_columns, training_columns, usability
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from steps.figures.average import Heading
+    from steps.figures.average import Heading, Lines
+    from steps.statistics.curves import Curve
     from steps.statistics.rule import Aggregate
 
     Numbers = Mapping[str, NDArray[np.float64]]
@@ -60,29 +61,33 @@ def plot_average(context: StepContext) -> dict[str, Any] | Skipped:
 def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | None]:
     """File name -> figure, None where there is nothing to draw."""
     from steps.figures import average as draw
+    from steps.statistics.curves import training_curve_of
 
     frames = context.resolved.game.frames_per_step
-    columns = {run.index: training_columns(run, finished=run.index in usable) for run in _runs(context)}
-    losses = {index: columns[index] for index in usable if columns[index]}
-    resources = {index: read_columns(path) for index in usable if (path := context.directory.run(index).resources_csv).is_file()}
+    curves: dict[int, Curve] = {}
+    losses: dict[int, Lines] = {}
+    for run in _runs(context):  # one table after the other: those of a hundred runs take a gigabyte
+        columns = training_columns(run, finished=run.index in usable, wanted=draw.is_drawn)
+        curves[run.index] = training_curve_of(columns)
+        if columns and run.index in usable:
+            losses[run.index] = draw.thin_losses(columns)
+    measured = {index: resource_columns(context.directory.run(index)) for index in usable}
+    resources = {index: draw.thin_resources(columns) for index, columns in measured.items() if columns}
     return {
-        "training": _training(context, usable, columns),
+        "training": _training(context, usable, {index: one for index, one in curves.items() if len(one)}),
         "evaluation": _evaluation(context),
         "losses": draw.losses(_heading(context, "Learning", len(losses)), losses, frames_per_step=frames),
         "resources": draw.resources(_heading(context, "Speed and resources", len(resources)), resources),
     }
 
 
-def _training(context: StepContext, usable: Sequence[int], columns: Mapping[int, Numbers]) -> Figure | None:
+def _training(context: StepContext, usable: Sequence[int], curves: Mapping[int, Curve]) -> Figure | None:
     """The band is that of average/train.csv; the curves of single runs come from their own files."""
     import numpy as np
 
     from steps.figures.average import training_curve
-    from steps.statistics.curves import curve
 
     averages = read_columns(context.directory.average / "train.csv")
-    curves = {index: curve(one["step"], one["return_mean"]) for index, one in columns.items() if "return_mean" in one}
-    curves = {index: one for index, one in curves.items() if len(one)}
     if len(averages["step"]) == 0:
         return None
     used = {index: one for index, one in curves.items() if index in usable}
@@ -151,7 +156,7 @@ def _plots(context: StepContext) -> Path:
 
 
 def _are_written(context: StepContext) -> bool:
-    names = context.previous.details.get("plots", []) if context.previous is not None else []
+    names = context.previous.names("plots") if context.previous is not None else []
     return all((_plots(context) / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg"))
 
 

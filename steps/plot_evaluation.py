@@ -12,7 +12,7 @@ from typing import Any
 from config.errors import BadInput
 from steps.command.context import StepContext
 from steps.command.main import run_step
-from steps.directory.usable import evaluation_episodes, fingerprint
+from steps.directory.usable import evaluation_episodes, faulty_return, fingerprint
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,9 +28,10 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 def plot_evaluation(context: StepContext) -> dict[str, Any]:
     """Draw how the returns of one run's evaluation episodes are spread."""
     path = context.require(context.run.evaluation_csv, "evaluate")
-    returns = [one.return_ for one in evaluation_episodes(context.run)]
-    if not returns:
-        raise BadInput(f"{path} has no episode: evaluate makes it")
+    episodes = evaluation_episodes(context.run)
+    if fault := faulty_return(episodes) if episodes else "there is no episode":
+        raise BadInput(f"{path}: {fault}: evaluate makes it")
+    returns = [one.return_ for one in episodes]
     from steps.figures.run import evaluation
     from steps.figures.style import experiment_line, look, write
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.status import read_status
-from steps.directory.tables import read_columns
-from steps.directory.usable import fingerprint, training_columns
+from steps.directory.usable import fingerprint, resource_columns, training_columns
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +48,7 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
 
     train = read_status(context.run.status / "train.json")
     columns = training_columns(context.run, finished=train is not None and train.state == "succeeded")
-    resources = read_columns(context.run.resources_csv) if context.run.resources_csv.is_file() else {}
+    resources = resource_columns(context.run)
     game, subtitle, title = context.resolved.game, experiment_line(context.resolved), f"Run {context.run.index}"
     frames = game.frames_per_step
     return {
@@ -60,7 +59,7 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
 
 
 def _are_written(context: StepContext) -> bool:
-    names = context.previous.details.get("plots", []) if context.previous is not None else []
+    names = context.previous.names("plots") if context.previous is not None else []
     return all((context.run.plots / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg"))
 
 

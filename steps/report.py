@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from config.errors import Incomplete
+from config.errors import ExperimentError, Incomplete, on_one_line
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory import owner, processes
@@ -27,6 +27,7 @@ from steps.page.facts import RUN_TASKS, SHARED_TASKS
 WAIT_S = 150.0
 """Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing is saved any more."""
 POLL_S = 0.25
+SMALL_FILE_BYTES = 2**20
 NEVER_REPEATED = {0, 2, 3, 4, 5}
 """Exit codes after which Argo starts no further attempt (`workflows/pods.py`)."""
 UNKNOWN_STATUS = "unknown: made by hand"
@@ -44,8 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code in NEVER_REPEATED:
         for context in started:
             if context.owner_uid is not None:
-                owner.release(context.directory.owner_json, context.owner_uid)
+                _release(context.directory.owner_json, context.owner_uid)
     return code
+
+
+def _release(path: Path, uid: str) -> None:
+    """The page is made: a file that cannot be read by now only leaves the directory to the lease."""
+    try:
+        owner.release(path, uid)
+    except (ExperimentError, OSError) as error:
+        print(f"report: not released: {on_one_line(error)}", file=sys.stderr)
 
 
 def report(context: StepContext) -> dict[str, Any]:
@@ -69,11 +78,19 @@ def page_inputs(context: StepContext) -> Mapping[str, Any]:
     """What the page shows: the content of small files, the size and time of large ones; nothing of report itself."""
     whole = hashlib.sha256()
     for path in _shown(context):
-        content = path.read_bytes() if path.suffix in {".json", ".yaml", ".csv"} else b""
-        stat = path.stat()
-        line = (path.relative_to(context.directory.root).as_posix(), stat.st_size, 0 if content else stat.st_mtime_ns)
-        whole.update(repr(line).encode() + content)
+        name = path.relative_to(context.directory.root).as_posix()
+        try:
+            whole.update(_content(name, path))
+        except OSError as error:
+            whole.update(repr((name, error.errno)).encode())
     return {"workflow_status": context.arguments.workflow_status, "files": whole.hexdigest()}
+
+
+def _content(name: str, path: Path) -> bytes:
+    stat = path.stat()
+    if path.suffix in {".json", ".yaml", ".csv"} and stat.st_size <= SMALL_FILE_BYTES:
+        return repr((name, stat.st_size)).encode() + path.read_bytes()
+    return repr((name, stat.st_size, stat.st_mtime_ns)).encode()
 
 
 def _shown(context: StepContext) -> Iterator[Path]:
@@ -84,8 +101,15 @@ def _shown(context: StepContext) -> Iterator[Path]:
         run = directory.run(index)
         folders += [run.root, run.plots, run.videos]
         statuses += [run.status / f"{name}.json" for name in RUN_TASKS]
-    files = (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    files = (path for folder in folders for path in _inside(folder) if not path.name.startswith("."))
     yield from (path for path in (directory.experiment_yaml, *statuses, *files) if path.is_file())
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
 
 
 def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
@@ -110,7 +134,15 @@ def _running(context: StepContext) -> list[str]:
     places = [(name, directory.status / f"{name}.json") for name in SHARED_TASKS]
     places += [(f"{name} of run {index}", directory.run(index).status / f"{name}.json") for index in runs for name in RUN_TASKS]
     found = ((name, read_status(path)) for name, path in places)
-    return [name for name, one in found if one is not None and one.state == "running" and processes.is_alive(one.process) is not False]
+    return [name for name, one in found if one is not None and one.state == "running" and _may_live(one.process)]
+
+
+def _may_live(process: str) -> bool:
+    """Not known to have ended; a text that names no process says nothing."""
+    try:
+        return processes.is_alive(process) is not False
+    except (OSError, ValueError, OverflowError):
+        return True
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -44,7 +44,7 @@ class ConstantReward(Bandit):
 
 
 class Broken(ConstantReward):
-    """Gives a NaN at step 7, in `field`."""
+    """Gives a NaN at step 7, in `field`; `sum`: rewards that are finite one by one."""
 
     def __init__(self, field: str = "reward") -> None:
         super().__init__()
@@ -52,7 +52,9 @@ class Broken(ConstantReward):
 
     def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = super().step(action)
-        if self.steps == 7 and self.field == "reward":
+        if self.field == "sum":
+            reward = 1e308
+        elif self.steps == 7 and self.field == "reward":
             reward = float("nan")
         elif self.steps == 7:
             observation = np.full(1, np.nan, np.float32)

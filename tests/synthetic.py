@@ -72,7 +72,8 @@ def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
 
 def evaluated(directory: RunDirectory, returns: Sequence[float]) -> None:
     """An evaluation with these returns."""
-    rows = [{"episode": i, "seed": 1000 + i, "return": float(value), "length": int(abs(value))} for i, value in enumerate(returns)]
+    lengths = [int(abs(value)) if math.isfinite(value) else 1 for value in returns]
+    rows = [{"episode": i, "seed": 1000 + i, "return": float(value), "length": lengths[i]} for i, value in enumerate(returns)]
     write_atomically(directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows))
     status(directory.status / "evaluate.json", details={"return_mean": math.fsum(returns) / len(returns)}, duration_s=2.5)
 

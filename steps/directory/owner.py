@@ -19,11 +19,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.errors import BadInput, WrongDirectory
+from config.errors import BadInput, WrongDirectory, shown
 from steps.directory import processes
 from steps.directory.files import create_once, read_bytes, write_atomically
 
 LEASE_S = 60.0
+LONGEST_LEASE_S = 3600.0
 HEARTBEATS_PER_LEASE = 6
 OWNER_LIMIT_BYTES = 65536
 
@@ -65,12 +66,22 @@ def read_owner(path: Path) -> Owner | None:
     """The owner in `owner.json`; None without one. Raises `WrongDirectory` if the file is none of ours."""
     try:
         fields = json.loads(read_bytes(path, OWNER_LIMIT_BYTES))
-        owner = Owner(**{name: fields[name] for name in _NAMES if name in fields})
-        float(owner.lease_s)
+        owner = _checked(Owner(**{name: fields[name] for name in _NAMES if name in fields}))
     except FileNotFoundError:
         return None
     except (BadInput, ValueError, TypeError, RecursionError) as error:
         raise WrongDirectory(f"{path} cannot be read ({error}); delete it if no workflow writes into this directory") from error
+    return owner
+
+
+def _checked(owner: Owner) -> Owner:
+    """Raises `ValueError` for a field that is not of its kind; a lease without end would be watched without end."""
+    kinds = {"uid": str, "workflow": str, "host": str, "process": str | None, "lease_s": int | float, "released": bool}
+    for name, kind in kinds.items():
+        if not isinstance(getattr(owner, name), kind):
+            raise ValueError(f"{name} cannot be {shown(getattr(owner, name))}")
+    if not 0 < owner.lease_s <= LONGEST_LEASE_S:
+        raise ValueError(f"lease_s cannot be {shown(owner.lease_s)}; allowed: up to {LONGEST_LEASE_S:g} s")
     return owner
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from config.errors import BadInput
+from config.errors import BadInput, on_one_line, shown
 from steps.directory.files import read_bytes, write_atomically
 
 State = Literal["running", "succeeded", "failed", "skipped", "preempted"]
 STATUS_LIMIT_BYTES = 2**20
+LARGEST_NUMBER = 1e100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +41,67 @@ class Status:
     inputs: dict[str, Any] | None = None
     details: dict[str, Any] = field(default_factory=dict)
 
+    def number(self, name: str) -> float | None:
+        """A finite number among the details; None if there is none."""
+        value: Any = self.details.get(name)
+        return float(value) if _is_number(value) else None
+
+    def names(self, name: str) -> list[str]:
+        """A list of texts among the details; empty if there is none."""
+        value = self.details.get(name)
+        return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
 
 def read_status(path: Path) -> Status | None:
     """The status in a file; None if there is none or it is not one (a task that left no readable status has not ended)."""
     try:
-        fields = json.loads(read_bytes(path, STATUS_LIMIT_BYTES))
-        return Status(**{name: fields[name] for name in _NAMES if name in fields})
+        return _parsed(read_bytes(path, STATUS_LIMIT_BYTES))
     except (OSError, BadInput, ValueError, TypeError, RecursionError):
         return None
+
+
+def damage(path: Path) -> str | None:
+    """Why a file that is there holds no status; None if it does, or is not there."""
+    try:
+        _parsed(read_bytes(path, STATUS_LIMIT_BYTES))
+    except FileNotFoundError:
+        return None
+    except (OSError, BadInput, ValueError, TypeError, RecursionError) as error:
+        return on_one_line(error) or type(error).__name__
+    return None
+
+
+def _parsed(content: bytes) -> Status:
+    """Raises `ValueError` for a field that is not of its kind: whoever reads a status may rely on it."""
+    fields = json.loads(content)
+    if not isinstance(fields, dict):
+        raise ValueError(f"it is no mapping but a {type(fields).__name__}")
+    given = {name: fields[name] for name in _NAMES if name in fields}
+    for name, value in given.items():
+        if not _KINDS[name](value):
+            raise ValueError(f"{name} cannot be {shown(value)}")
+    status = Status(**given)
+    return dataclasses.replace(status, reason=status.reason and on_one_line(status.reason))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER and math.isfinite(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _or_none(kind: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or kind(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
 
 
 def write_status(path: Path, status: Status) -> None:
@@ -58,4 +114,18 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "task": _is_text,
+    "state": lambda value: value in get_args(State),
+    "started": _is_text,
+    "ended": _or_none(_is_text),
+    "duration_s": _or_none(_is_number),
+    "exit_code": _or_none(_is_count),
+    "reason": _or_none(_is_text),
+    "attempt": _is_count,
+    "host": _is_text,
+    "process": _is_text,
+    "inputs": _or_none(_is_mapping),
+    "details": _is_mapping,
+}
 _NAMES = [item.name for item in dataclasses.fields(Status)]

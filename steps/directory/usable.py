@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from config.errors import BadInput
+from config.games import LARGEST_RETURN
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
-from steps.directory.status import Status, read_status
-from steps.directory.tables import read_columns, read_rows
+from steps.directory.status import Status, damage, read_status
+from steps.directory.tables import Wanted, every_column, read_columns, read_rows
 
 if TYPE_CHECKING:
     import numpy as np
 
+NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
+"""What reading a damaged table raises. Other `OSError`s pass, and the step is tried again."""
 EVALUATION_COLUMNS = ("episode", "seed", "return", "length")
 
 
@@ -50,16 +57,17 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if train is None or train.state != "succeeded":
         return _not_ended("train", train, run)
     if train.details.get("evaluate") is False:
-        threshold, reached = resolved.experiment.evaluate_above, train.details.get("training_return")
+        threshold, reached = resolved.experiment.evaluate_above, train.number("training_return")
         shown = "unknown" if reached is None else f"{reached:g}"
         return Usable("skipped", f"not evaluated: training return {shown}, evaluate_above is {threshold}")
     evaluate = read_status(run.status / "evaluate.json")
     if evaluate is None or evaluate.state != "succeeded":
         return _not_ended("evaluate", evaluate, run)
-    found, planned = len(evaluation_episodes(run)), resolved.experiment.evaluation_episodes
-    if found != planned:
-        return Usable("failed", f"evaluation.csv has {found} of {planned} episodes: evaluate makes it")
-    return Usable("complete")
+    episodes, planned = evaluation_episodes(run), resolved.experiment.evaluation_episodes
+    if len(episodes) != planned:
+        return Usable("failed", f"evaluation.csv has {len(episodes)} of {planned} episodes: evaluate makes it")
+    fault = faulty_return(episodes)
+    return Usable("failed", f"evaluation.csv: {fault}: evaluate makes it") if fault else Usable("complete")
 
 
 def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, Usable]:
@@ -68,23 +76,51 @@ def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, U
 
 
 def evaluation_episodes(run: RunDirectory) -> list[Episode]:
-    """The whole rows of evaluation.csv; empty without one or if it is none."""
+    """The whole rows of evaluation.csv; empty without one or if it is none. A return may be absurd, see `faulty_return`."""
     try:
-        rows = read_rows(run.evaluation_csv)
-        return [Episode(int(row["episode"]), int(row["seed"]), float(row["return"]), int(row["length"])) for row in rows]
-    except (OSError, KeyError, ValueError, TypeError):
+        return read_episodes(run.evaluation_csv)
+    except (*NO_FILE, *NO_TABLE):
         return []
 
 
-def training_columns(run: RunDirectory, *, finished: bool) -> dict[str, np.ndarray]:
-    """The columns of train.csv, [rows] each; none without a file.
+def read_episodes(path: Path) -> list[Episode]:
+    """The same; raises what `NO_FILE` and `NO_TABLE` hold."""
+    return [Episode(int(row["episode"]), int(row["seed"]), float(row["return"]), int(row["length"])) for row in read_rows(path)]
+
+
+def faulty_return(episodes: Iterable[Episode]) -> str | None:
+    """What is wrong with a return that no statistics can use: `the return of episode 3 is inf`; None if all are good."""
+    for one in episodes:
+        if not math.isfinite(one.return_):
+            return f"the return of episode {one.episode} is {one.return_}, which is not finite"
+        if abs(one.return_) > LARGEST_RETURN:
+            return f"the return of episode {one.episode} is {one.return_:g}, beyond {LARGEST_RETURN:g}"
+    return None
+
+
+def training_columns(run: RunDirectory, *, finished: bool, wanted: Wanted = every_column) -> dict[str, np.ndarray]:
+    """The columns of train.csv that are wanted (with `step`), [rows] each; none without a file or if it is none.
 
     Of an unfinished training only what a checkpoint covers: the rows after it will be done again, perhaps by somebody else.
     """
     newest = [0, *run.checkpoint_steps()][-1]
+    columns = _columns(run.train_csv, wanted)
+    if "step" not in columns:
+        return {}
+    kept = columns["step"] <= (sys.float_info.max if finished else newest)  # false for NaN, too
+    return {name: column[kept] for name, column in columns.items()}
+
+
+def resource_columns(run: RunDirectory) -> dict[str, np.ndarray]:
+    """The columns of resources.csv, [rows] each; none without a file or if it is none."""
+    columns = _columns(run.resources_csv, every_column)
+    return columns if "wall_s" in columns else {}
+
+
+def _columns(path: Path, wanted: Wanted) -> dict[str, np.ndarray]:
     try:
-        return read_columns(run.train_csv, until_step=None if finished else newest)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return read_columns(path, wanted=wanted)
+    except (*NO_FILE, *NO_TABLE):
         return {}
 
 
@@ -95,7 +131,7 @@ def fingerprint(root: Path, paths: Iterable[Path]) -> dict[str, str | None]:
         try:
             with path.open("rb") as file:
                 sums[path.relative_to(root).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-        except (FileNotFoundError, IsADirectoryError):
+        except NO_FILE:
             sums[path.relative_to(root).as_posix()] = None
     return sums
 
@@ -105,7 +141,8 @@ def _not_ended(task: str, status: Status | None, run: RunDirectory) -> Usable:
     reached = [0, *run.checkpoint_steps()][-1]
     where = f", newest checkpoint at step {reached}" if task == "train" and reached else ""
     if status is None:
-        return Usable("unfinished", f"{task} has not started")
+        fault = damage(run.status / f"{task}.json")
+        return Usable("unfinished", f"status/{task}.json cannot be read: {fault}" if fault else f"{task} has not started")
     if status.state == "failed":
         return Usable("failed", f"{task}: {status.reason or 'failed'}{where}")
     if status.state == "running":

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from steps.figures.numbers import number
-from steps.figures.run import RESOURCES, Columns, mark_solved, metric_names, resource_axis, smoothing_caption, window_of
+from steps.figures.run import NOT_METRICS, RESOURCES, Columns, mark_solved, metric_names, resource_axis, smoothing_caption, window_of
 from steps.figures.style import (
     ABSENT,
     BLUE,
@@ -32,6 +32,8 @@ from steps.statistics.rule import WIDE_ENOUGH_FROM, Aggregate
 from steps.statistics.scores import Floats, iqm, mean
 
 LEGEND_UP_TO = 6
+Lines = Mapping[str, tuple[Floats, Floats]]
+"""Quantity -> where and how much, at most as many points as are seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,33 +181,48 @@ def _spread(count: int) -> Floats:
     return np.asarray((np.arange(count) * 0.6180339887498949) % 1.0 - 0.5, np.float64) * 0.5
 
 
-def losses(heading: Heading, runs: Mapping[int, Columns], *, frames_per_step: int) -> Figure | None:
+def is_drawn(name: str) -> bool:
+    """Whether a column of train.csv is drawn over all runs."""
+    return name in {"step", "return_mean"} or name not in NOT_METRICS
+
+
+def thin_losses(columns: Columns) -> Lines:
+    """What is drawn of one run's losses, so that not all runs must be held at once."""
+    return _thin(columns, metric_names(columns), "step")
+
+
+def thin_resources(columns: Columns) -> Lines:
+    """What is drawn of one run's use of the machine."""
+    return _thin(columns, [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()], "wall_s")
+
+
+def _thin(columns: Columns, names: Sequence[str], against: str) -> Lines:
+    finite = {name: np.isfinite(columns[name]) for name in names}
+    return {name: visible(columns[against][kept], columns[name][kept]) for name, kept in finite.items()}
+
+
+def losses(heading: Heading, runs: Mapping[int, Lines], *, frames_per_step: int) -> Figure | None:
     """What the learners measured about themselves: a panel each, every run thin; None when they measured nothing."""
 
     def finish(axes: Axes, label: str) -> None:
         steps_axis(axes, frames_per_step, narrow=True)
         small_multiple(axes, label)
 
-    names = list(dict.fromkeys(name for columns in runs.values() for name in metric_names(columns)))
-    return _thin_runs(
-        heading, runs, {name: (name.replace("_", " "), 1.0) for name in names}, "step", finish, steps_caption(frames_per_step)
-    )
+    names = list(dict.fromkeys(name for lines in runs.values() for name in lines))
+    quantities = {name: (name.replace("_", " "), 1.0) for name in names}
+    return _thin_runs(heading, runs, quantities, finish, steps_caption(frames_per_step))
 
 
-def resources(heading: Heading, runs: Mapping[int, Columns]) -> Figure | None:
+def resources(heading: Heading, runs: Mapping[int, Lines]) -> Figure | None:
     """Speed and use of the machine over wall time, every run thin; None when nothing was measured."""
-
-    def measured(name: str) -> bool:
-        return any(name in run and np.isfinite(run[name]).any() for run in runs.values())
-
-    return _thin_runs(heading, runs, {name: described for name, described in RESOURCES.items() if measured(name)}, "wall_s", resource_axis)
+    quantities = {name: described for name, described in RESOURCES.items() if any(name in lines for lines in runs.values())}
+    return _thin_runs(heading, runs, quantities, resource_axis)
 
 
 def _thin_runs(
     heading: Heading,
-    runs: Mapping[int, Columns],
+    runs: Mapping[int, Lines],
     quantities: Mapping[str, tuple[str, float]],
-    against: str,
     finish: Callable[[Axes, str], None],
     remark: str = "",
 ) -> Figure | None:
@@ -214,11 +231,11 @@ def _thin_runs(
     figure, all_axes = panels(len(quantities), title=heading.title, subtitle=heading.subtitle)
     few = len(runs) <= LEGEND_UP_TO
     for axes, (name, (label, unit)) in zip(all_axes, quantities.items(), strict=True):
-        for index, (run, columns) in enumerate(runs.items()):
-            if name in columns:
-                kept = np.isfinite(columns[name])
-                line = visible(columns[against][kept], columns[name][kept] / unit)
-                axes.plot(*line, color=RUN_COLOURS[index] if few else BLUE, linewidth=0.9, alpha=0.85 if few else 0.35, label=f"run {run}")
+        for index, (run, lines) in enumerate(runs.items()):
+            if name in lines:
+                at, values = lines[name]
+                colour, alpha = (RUN_COLOURS[index], 0.85) if few else (BLUE, 0.35)
+                axes.plot(at, values / unit, color=colour, linewidth=0.9, alpha=alpha, label=f"run {run}")
         finish(axes, label)
     if few:
         handles, labels = all_axes[0].get_legend_handles_labels()

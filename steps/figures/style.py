@@ -7,7 +7,6 @@ occur nowhere else, so that the report can exchange them on a dark page.
 from __future__ import annotations
 
 import io
-import itertools
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -179,11 +178,11 @@ def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
     if len(values) <= MOST_POINTS:
         return steps, values
     edges = np.linspace(0, len(values), MOST_POINTS // 2 + 1).astype(int)
-    chosen = [
-        index
-        for first, last in itertools.pairwise(edges)
-        for index in sorted({first + int(np.argmin(values[first:last])), first + int(np.argmax(values[first:last]))})
-    ]
+    starts, ends = edges[:-1, None], edges[1:, None]
+    # [stretches, points]: the last point of a short stretch stands twice, which changes neither extreme.
+    stretches = np.minimum(starts + np.arange((ends - starts).max()), ends - 1)
+    lowest, highest = (starts[:, 0] + extreme(values[stretches], axis=1) for extreme in (np.argmin, np.argmax))
+    chosen = np.unique(np.concatenate([lowest, highest]))
     return steps[chosen], values[chosen]
 
 

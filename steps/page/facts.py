@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Mapping
@@ -17,10 +16,12 @@ from steps.directory.compute import read_compute
 from steps.directory.experiment import ExperimentRecord
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.progress import read_progress
+from steps.directory.progress import Progress, read_progress
 from steps.directory.status import Status, read_status
 from steps.directory.usable import Episode, Usable, evaluation_episodes, usability
 from steps.figures.numbers import number
+from steps.page.damage import damaged_files
+from steps.page.summary import parsed
 
 RUN_TASKS = ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 SHARED_TASKS = ("prepare", "average", "plot-average")
@@ -120,6 +121,7 @@ class Facts:
     summary: Mapping[str, Any] | None
     files: tuple[str, ...]
     workflow_status: str
+    damaged: tuple[str, ...]
 
     @property
     def resolved(self) -> Resolved:
@@ -147,6 +149,7 @@ def read_facts(directory: ExperimentDirectory, record: ExperimentRecord, workflo
         summary=_summary(directory),
         files=tuple(name for name in SHARED_FILES if (directory.root / name).exists()),
         workflow_status=workflow_status,
+        damaged=tuple(damaged_files(directory, resolved.experiment.runs, RUN_TASKS, SHARED_TASKS)),
     )
 
 
@@ -195,8 +198,7 @@ def computed(directory: ExperimentDirectory) -> dict[str, str]:
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
     usable = usability(run, resolved)
     train = read_status(run.status / "train.json")
-    details = train.details if train else {}
-    reached, progress = details.get("training_return"), read_progress(run, resolved)
+    progress = _progress(run, resolved)
     return Run(
         index=run.index,
         directory=run,
@@ -205,18 +207,26 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
         step=progress.step,
         fraction=1.0 if usable else progress.fraction,
-        training_return=float(reached) if isinstance(reached, int | float) else None,
-        machine=_machine(details),
+        training_return=None if train is None else train.number("training_return"),
+        machine="" if train is None else _machine(train),
         films=_films(run.videos),
         files=tuple(name for name in RUN_FILES if (run.root / name).exists()),
     )
 
 
-def _machine(details: Mapping[str, Any]) -> str:
+def _progress(run: RunDirectory, resolved: Resolved) -> Progress:
+    """How far its tables say that it is; at step 0 if they cannot be read."""
+    try:
+        return read_progress(run, resolved)
+    except (OSError, ValueError, TypeError):
+        return Progress(step=0, total_steps=resolved.total_steps, epoch=0, epochs=resolved.epochs, return_mean=None, steps_per_second=None)
+
+
+def _machine(train: Status) -> str:
     """`cpu fp32, 2 800 steps/s`."""
-    speed = details.get("steps_per_second")
-    shown = f"{number(round(speed))} steps/s" if isinstance(speed, int | float) else ""
-    kind = " ".join(str(details[name]) for name in ("device", "precision") if details.get(name))
+    speed = train.number("steps_per_second")
+    shown = "" if speed is None else f"{number(round(speed))} steps/s"
+    kind = " ".join(value for name in ("device", "precision") if isinstance(value := train.details.get(name), str))
     return ", ".join(part for part in (kind, shown) if part)
 
 
@@ -251,7 +261,6 @@ def _tail(path: Path) -> str:
 
 def _summary(directory: ExperimentDirectory) -> Mapping[str, Any] | None:
     try:
-        content = json.loads(read_bytes(directory.average / "summary.json"))
-    except (OSError, ValueError, BadInput):
+        return parsed(read_bytes(directory.average / "summary.json"))
+    except (OSError, ValueError, TypeError, RecursionError, BadInput):
         return None
-    return content if isinstance(content, dict) else None

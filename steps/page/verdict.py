@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from steps.figures.numbers import number
-from steps.page.facts import Facts, Run
+from steps.page.facts import Facts, Run, Task
 
 PRODUCTS = ("play", "plot-training", "plot-evaluation")
+MOST_REASONS, MOST_RANGES = 5, 12
 SHARED_PRODUCTS = ("average", "plot-average")
 
 
@@ -32,19 +33,50 @@ def shortcomings(facts: Facts) -> list[str]:
     missing = []
     if len(usable) < needed:
         missing.append(f"{len(usable)} of {len(facts.runs)} runs usable, at least {needed} needed")
-    for run in usable:
-        expected = ("plot-training",) if run.usable.state == "skipped" else PRODUCTS
-        missing += [_missing(facts, name, run) for name in expected if not run.tasks[name].is_done]
+    missing += _missing_of_runs(usable)
     if usable:
-        missing += [_missing(facts, name, None) for name in SHARED_PRODUCTS if not facts.tasks[name].is_done]
+        missing += [f"{name}: {_why(facts.tasks[name])}" for name in SHARED_PRODUCTS if not facts.tasks[name].is_done]
         if not missing and not _is_current(facts):
             missing.append("the averages are older than the runs")
     return missing
 
 
-def _missing(facts: Facts, name: str, run: Run | None) -> str:
-    task = facts.tasks[name] if run is None else run.tasks[name]
-    return f"{task.title}: {task.reason or task.state}"
+def _missing_of_runs(usable: list[Run]) -> list[str]:
+    """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that miss the same for the same reason."""
+    runs: dict[tuple[str, str], list[int]] = {}
+    for run in usable:
+        expected = ("plot-training",) if run.usable.state == "skipped" else PRODUCTS
+        for name in expected:
+            if not run.tasks[name].is_done:
+                runs.setdefault((name, _why(run.tasks[name])), []).append(run.index)
+    by_task: dict[str, list[str]] = {name: [] for name in PRODUCTS}
+    for (name, why), indices in runs.items():
+        by_task[name].append(f"{name} of {spoken(indices)}: {why}")
+    return [line for lines in by_task.values() for line in _at_most(lines)]
+
+
+def _at_most(lines: list[str]) -> list[str]:
+    """Reasons may all be different: the page has each beside its task."""
+    more = len(lines) - MOST_REASONS
+    return lines if more <= 0 else [*lines[:MOST_REASONS], f"and {more} more reasons"]
+
+
+def spoken(indices: list[int]) -> str:
+    """`run 3`; `97 runs (0-3, 7, 9-100)`, the ranges cut after some."""
+    if len(indices) == 1:
+        return f"run {indices[0]}"
+    ranges: list[list[int]] = []
+    for index in indices:
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    named = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+    return f"{len(indices)} runs ({', '.join(named[:MOST_RANGES])}{', …' if len(named) > MOST_RANGES else ''})"
+
+
+def _why(task: Task) -> str:
+    return task.reason or task.state
 
 
 def _is_current(facts: Facts) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from config.games import LARGEST_RETURN
 from steps.statistics.scores import Floats
 
 GRID_POINTS = 250
@@ -26,9 +27,17 @@ class Curve:
 
 
 def curve(steps: Sequence[float] | Floats, values: Sequence[float] | Floats) -> Curve:
-    """Keep the rows that hold a value: a row in which no episode ended has none, and is no zero."""
-    kept = np.isfinite(np.asarray(values, np.float64))
-    return Curve(steps=np.asarray(steps, np.int64)[kept], values=np.asarray(values, np.float64)[kept])
+    """Keep the rows that hold a value: a row in which no episode ended has none, and is no zero; nor is an infinite one."""
+    heights = np.asarray(values, np.float64)
+    kept = np.abs(heights) <= LARGEST_RETURN  # false for NaN, too
+    return Curve(steps=np.asarray(steps)[kept].astype(np.int64), values=heights[kept])
+
+
+def training_curve_of(columns: Mapping[str, Floats]) -> Curve:
+    """The curve in the columns of a train.csv; empty where there is none."""
+    if not {"step", "return_mean"} <= columns.keys():
+        return curve([], [])
+    return curve(columns["step"], columns["return_mean"])
 
 
 def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[np.int64]:

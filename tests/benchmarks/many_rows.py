@@ -1,0 +1,87 @@
+"""The steps after training on a large experiment: `python -m tests.benchmarks.many_rows [FOLDER]` (found.md D21).
+
+Makes an experiment of 100 finished runs of 100 000 rows each (1.1 GB of CSV) and says how long `average`, `plot-average` and
+`report` take, and how much memory. Bounds: 12 s and 500 MB for the first two.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from config.resolve import Resolved
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from tests import synthetic
+
+STEPS = ("average", "plot_average", "report")
+LONGEST_S, LARGEST_BYTES = 12.0, 500e6
+RUNS, ROWS, DIFFERENT = 100, 100_000, 5
+"""Only some runs have rows of their own; the others repeat them, which takes the same time to read."""
+
+
+@dataclass(frozen=True)
+class Took:
+    """What one step took; busy_s: processor time, which says more where other programs run."""
+
+    step: str
+    seconds: float
+    busy_s: float
+    peak_bytes: int
+
+
+def make(root: Path, runs: int, rows: int) -> ExperimentDirectory:
+    """A directory of finished runs; nothing is drawn yet."""
+    directory = synthetic.experiment(root, ("absent",) * runs, epochs=rows)
+    resolved = synthetic.resolved_of(directory)
+    tables = [synthetic.training_table(np.random.default_rng(seed), rows, resolved) for seed in range(min(runs, DIFFERENT))]
+    for index in range(runs):
+        _finish(directory.run(index), resolved, tables[index % DIFFERENT])
+    return directory
+
+
+def _finish(run: RunDirectory, resolved: Resolved, table: str) -> None:
+    run.root.mkdir(parents=True)
+    run.train_csv.write_text(table)
+    run.resources_csv.write_text(synthetic.resources_table(np.random.default_rng(run.index), resolved))
+    synthetic.status(run.status / "train.json", details={"training_return": 480.0, "evaluate": True})
+    synthetic.evaluated(run, [480.0 + run.index % 7 + episode for episode in range(resolved.experiment.evaluation_episodes)])
+    for name in ("play", "plot-training", "plot-evaluation"):
+        synthetic.status(run.status / f"{name}.json", duration_s=1.0)
+
+
+def measure(directory: ExperimentDirectory, step: str) -> Took:
+    """Run one step in a process of its own."""
+    started_s = time.monotonic()
+    with subprocess.Popen([sys.executable, "-m", f"steps.{step}", f"--outdir={directory.root}"]) as child:
+        _, ended, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(ended)
+    if child.returncode:
+        raise SystemExit(f"{step} ended with {child.returncode}")
+    return Took(step, time.monotonic() - started_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """1 if a step is beyond its bounds."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(arguments[0] if arguments else folder)
+        directory = make(root, RUNS, ROWS) if not (root / "experiment.yaml").exists() else ExperimentDirectory(root)
+        size = sum(path.stat().st_size for path in root.rglob("*.csv"))
+        print(f"{RUNS} runs of {ROWS:,} rows, {size / 1e9:.2f} GB of CSV", flush=True)
+        beyond = False
+        for step in STEPS:
+            took = measure(directory, step)
+            print(f"{took.step:<13} {took.seconds:6.1f} s  {took.busy_s:6.1f} s of a core  {took.peak_bytes / 1e6:6.0f} MB", flush=True)
+            beyond |= step != "report" and (took.seconds > LONGEST_S or took.peak_bytes > LARGEST_BYTES)
+    return int(beyond)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
