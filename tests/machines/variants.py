@@ -40,7 +40,7 @@ VARIANTS = (
     Variant((on.python(NEWEST), on.BLANKS, on.UMASK, on.LANG_C, on.DUMB, on.READ_ONLY_HOME, on.NO_GIT), quick_tests=True),
     Variant(),
     Variant(
-        (on.python(SECOND), on.NO_PASSWD_ENTRY, on.NO_LOCALE, on.ONE_CORE, on.ADDRESS_SPACE, on.SHARED_MEMORY, on.FILES),
+        (on.python(SECOND), on.NO_PASSWD_ENTRY, on.NO_LOCALE, on.ONE_CORE, on.ADDRESS_SPACE, on.SHARED_MEMORY),
         quick_tests=True,
     ),
     *(Variant((on.python(minor),), refused="lunarlander" if minor >= 14 else "") for minor in machine.MINORS),
