@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
@@ -13,7 +14,8 @@ import pytest
 from config.errors import ExperimentError
 from tests.fault.test_local_interruptions import SLEEPING, eventually, finish, is_gone, node, pids, start, status
 from tests.unit.local_workflows import pod, task, workflow
-from workflows.local import run
+from workflows.local import processes, run
+from workflows.local.errors import LostPod
 
 ONCE = "import os, sys, time; print('pid', os.getpid(), flush=True);time.sleep(120 if sys.argv[1] == '0' else 0)"
 UNTIL = "import os, sys, time; print('pid', os.getpid(), flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
@@ -64,6 +66,27 @@ def test_a3_a_pod_that_finds_no_free_descriptor_is_tried_again_and_the_others_go
     go.touch()
     finish(process)
     assert process.returncode == 0 and node(tmp_path, "w.long")["phase"] == "Succeeded"
+
+
+def test_a3_a_supervisor_that_does_not_answer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> int:
+        owner = processes.Processes(tmp_path / "scratch")
+        await owner.open()
+        os.kill(owner._supervisor.pid, signal.SIGSTOP)
+        monkeypatch.setattr(processes, "ANSWER_S", 0.2)
+        with pytest.raises(LostPod, match="has not answered"):
+            await owner.start(["true"], dict(os.environ), tmp_path, None)
+        monkeypatch.undo()
+        eventually(lambda: owner._supervisor.poll() is not None)
+        while owner._is_alive:  # its end is heard in a moment
+            await asyncio.sleep(0.005)
+        await owner.open()
+        ended = await (await owner.start(["true"], dict(os.environ), tmp_path, None)).wait()
+        await owner.close()
+        return ended
+
+    assert asyncio.run(scenario()) == 0
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a3_a_python_that_needs_its_library_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
