@@ -50,7 +50,7 @@ def evaluate(policy: Policy, resolved: Resolved, run: int, episodes: int, sample
             returns, lengths = play(policy, resolved, seeds, sample)
         except NotFinite as error:
             number = numbers[error.place]
-            raise Diverged(f"episode {number} (seed {seeds[error.place]}) gave a {error} at step {error.step}") from None
+            raise Diverged(f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}") from None
         for index, number in enumerate(numbers):
             if not abs(returns[index]) <= LARGEST_RETURN:
                 raise Diverged(f"episode {number} (seed {seeds[index]}) has the return {returns[index]:g}, beyond {LARGEST_RETURN:g}")
@@ -61,7 +61,7 @@ class NotFinite(Exception):
     """place: of the environment among those that play; step: of its episode, 0 for the reset."""
 
     def __init__(self, field: str, value: object, place: int, step: int) -> None:
-        super().__init__(f"{field} that is not finite, {value},")
+        super().__init__(f"the {field} {value}, which is not finite,")
         self.place, self.step = place, step
 
 

@@ -71,11 +71,12 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
 
 
 def on_one_line(text: object) -> str:
-    """A message from elsewhere (an exception, a server, a file) for a terminal: one line, and nothing in it steers the terminal.
+    """A message from elsewhere (an exception, a server, a file) for a terminal: one line, and nothing in it steers the terminal."""
+    return printable(" ".join(part.strip() for part in str(text).splitlines() if part.strip()))
 
-    What is not printable (escape sequences, bells, marks that turn the direction of writing) is shown as its Python escape.
-    """
-    line = " ".join(part.strip() for part in str(text).splitlines() if part.strip())
+
+def printable(line: str) -> str:
+    """What is not printable (escape sequences, bells, marks that turn the direction of writing) is shown as its Python escape."""
     return "".join(one if one.isprintable() else " " if one.isspace() else _escaped(one) for one in line)
 
 

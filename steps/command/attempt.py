@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory, on_one_line
+from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory, on_one_line, printable
 from steps.command.context import Skipped, StepContext
 from steps.command.log import Log, append_line
 from steps.command.stop import GRACE_S
@@ -96,7 +96,7 @@ class Attempt:
             stopped = self._context.stop.cause if isinstance(error, Preempted) else None
             return self._failure(stopped or error)
         except Exception as error:
-            traceback.print_exc()
+            print_traceback(error)
             return Outcome("failed", 1, f"{type(error).__name__}: {one_line(error)}")
         if isinstance(answer, Skipped):
             return Outcome("skipped", 0, answer.reason, answer.details)
@@ -104,7 +104,7 @@ class Attempt:
 
     def _failure(self, error: ExperimentError) -> Outcome:
         if error.__cause__ is not None and not isinstance(error, BadInput):
-            traceback.print_exception(error)
+            print_traceback(error)
         return Outcome("preempted" if isinstance(error, Preempted) else "failed", error.exit_code, one_line(error))
 
     def _displaced(self) -> ExperimentError | None:
@@ -178,6 +178,12 @@ class Attempt:
         except OSError:
             pass  # the storage is gone for a moment; the next beat or the work itself will say so
         return lease_s / owner.HEARTBEATS_PER_LEASE
+
+
+def print_traceback(error: BaseException) -> None:
+    """On stderr, and nothing in a message steers the terminal."""
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        print(printable(line), file=sys.stderr)
 
 
 def one_line(error: BaseException) -> str:

@@ -6,14 +6,13 @@ import argparse
 import json
 import os
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from config.errors import BadInput, ExperimentError, WrongDirectory
 from config.resolve import check_outdir
 from config.streams import prepare_streams
-from steps.command.attempt import Answer, Attempt, one_line
+from steps.command.attempt import Answer, Attempt, one_line, print_traceback
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
 from steps.directory import owner, processes
@@ -56,8 +55,8 @@ def guarded(task: str, work: Callable[[], int]) -> int:
     except ExperimentError as error:
         print(f"{task}: {one_line(error)}", file=sys.stderr)
         return error.exit_code
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        print_traceback(error)
         return 1
 
 

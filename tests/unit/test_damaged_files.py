@@ -171,8 +171,8 @@ class Alternating:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"field": "reward"}, "gave a reward that is not finite, nan, at step 7"),
-        ({"field": "observation"}, "gave a observation that is not finite, nan, at step 7"),
+        ({"field": "reward"}, "gave the reward nan, which is not finite, at step 7"),
+        ({"field": "observation"}, "gave the observation nan, which is not finite, at step 7"),
         ({"field": "sum"}, "has the return inf, beyond 1e+100"),
     ],
 )

@@ -134,3 +134,51 @@ def test_case_57_films_and_plots_need_no_display():
     command = [sys.executable, "-W", "ignore", "-c", NO_DISPLAY]
     done = subprocess.run(command, capture_output=True, text=True, env=kept | foreign, cwd=ROOT)
     assert done.stdout.splitlines()[-2:] == ["None", "dummy"], done.stdout + done.stderr
+
+
+def _dropping(frames_lost: int):
+    """A writer that says nothing about the frames that never reach the encoder: a full pipe, an encoder that skips equal pictures."""
+    from moviepy.video.io import ffmpeg_writer
+
+    class Dropping(ffmpeg_writer.FFMPEG_VideoWriter):
+        left = frames_lost
+
+        def write_frame(self, frame):
+            if self.left:
+                self.left -= 1
+                return
+            super().write_frame(frame)
+
+    return Dropping
+
+
+def test_case_56_a_film_that_lost_frames_is_not_called_done(tmp_path, monkeypatch):
+    """found.md C20: the frames that the file holds are compared with those that were filmed."""
+    from moviepy.video.io import ffmpeg_writer
+
+    monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
+    with pytest.raises(ExperimentError, match=r"film\.mp4 holds 27 of the 30 frames that were filmed"):
+        play.write_video(tmp_path / "film.mp4", synthetic.frames(30), 30)
+
+
+def test_case_56_a_film_with_too_many_frames_is_not_called_done(tmp_path, monkeypatch):
+    """A decoder that counts more frames than were filmed has another film before it."""
+    monkeypatch.setattr(play, "count_frames", lambda path: 31)
+    with pytest.raises(ExperimentError, match="holds 31 of the 30"):
+        play.write_video(tmp_path / "film.mp4", synthetic.frames(30), 30)
+
+
+def test_case_56_a_film_that_lost_frames_gets_no_name_and_fails_the_step(tmp_path, monkeypatch):
+    from moviepy.video.io import ffmpeg_writer
+
+    from agents import rendering
+
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    monkeypatch.setattr(rendering, "film", lambda *_: synthetic.frames(30))
+    monkeypatch.setattr(rendering, "frames_per_second", lambda game: 10.0)
+    monkeypatch.setattr(play, "final_policy", lambda context: (None, 50176))
+    monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
+    assert play.main([f"--outdir={tmp_path}", "--run=0"]) == 1
+    status = read_status(directory.run(0).status / "play.json")
+    assert status is not None and "27 of the 30 frames" in (status.reason or "")
+    assert not list(directory.run(0).videos.iterdir())
