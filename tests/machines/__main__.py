@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import os
+import pwd
 import shutil
 import signal
 import sys
@@ -110,7 +111,8 @@ class Trials:
         folder.mkdir()
         environment = {"PATH": machine.PATH, "HOME": str(home), "LANG": "C.UTF-8", "TERM": "xterm"}
         if self.uid is not None:
-            environment |= {"USER": machine.USER, "LOGNAME": machine.USER}
+            name = pwd.getpwuid(self.uid).pw_name
+            environment |= {"USER": name, "LOGNAME": name}
         return Setup(folder=folder, uid=self.uid, python=machine.default(), environment=environment)
 
     def told(self, result: Result) -> Result:

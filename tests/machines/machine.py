@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MINORS = (11, 12, 13, 14)
 PATH = "/usr/local/bin:/usr/bin:/bin"
 """Of everybody in the variants; the caller's own may lead into folders that only the caller may enter."""
-USER = "rl-machines"
+USERS = "rl-machines-"
+"""Beginning of the names of users that are made here; the rest is the pid of who made them."""
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 ASK = "import json, sys, ensurepip, venv; print(json.dumps([sys.executable, sys.base_prefix, list(sys.version_info[:3])]))"
 ONE_AT_A_TIME = threading.Lock()
@@ -117,12 +118,25 @@ def ordinary_user(home: Path) -> Iterator[int | None]:
     if not is_root() or not shutil.which("useradd"):
         yield None
         return
-    subprocess.run(["userdel", USER], capture_output=True)  # of a call that was killed
-    subprocess.run(["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/sh", USER], check=True, capture_output=True)
+    for left in pwd.getpwall():  # by calls that were killed
+        if left.pw_name.startswith(USERS) and not Path("/proc", left.pw_name.removeprefix(USERS)).exists():
+            remove_user(left)
+    name = f"{USERS}{os.getpid()}"
+    subprocess.run(["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/sh", name], check=True, capture_output=True)
+    user = pwd.getpwnam(name)
     try:
-        yield pwd.getpwnam(USER).pw_uid
+        yield user.pw_uid
     finally:
-        subprocess.run(["userdel", USER], check=True, capture_output=True)
+        remove_user(user)
+
+
+def remove_user(user: pwd.struct_passwd) -> None:
+    """With every process and file of theirs; only for users that were made here."""
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdecimal() and process.stat().st_uid == user.pw_uid:
+                os.kill(int(process.name), signal.SIGKILL)
+    subprocess.run(["userdel", "--force", "--remove", user.pw_name], check=False, capture_output=True)
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ QUICK_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow a
 NO_BROWSER = (*QUICK_TESTS[:-1], f"{QUICK_TESTS[-1]} and not browser")
 """Under a limit of the address space: Chromium reserves more than any machine has."""
 COMPARED = tuple(f"runs/{run}/{name}.csv" for run in range(RUNS) for name in ("train", "evaluation"))
-LIMIT_S = 420.0
+LIMIT_S = 600.0
 GRACE_S = 5.0
 
 
@@ -141,7 +141,8 @@ def check_quick_tests(setup: Setup) -> str:
     code, output = run(setup, "tests", setup.program, *(NO_BROWSER if "AS" in setup.limits else QUICK_TESTS))
     if code:
         failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        raise Broken(f"exit code {code}: " + "\n".join([*failed, tail(output)]))
+        summary = output.strip().splitlines()[-1:]
+        raise Broken("\n".join([f"exit code {code}: {' '.join(summary)}", *dict.fromkeys(failed)]))
     return output.strip().splitlines()[-1].strip("= ")
 
 
