@@ -28,6 +28,7 @@ from tests.machines.variants import VARIANTS, Variant
 
 LIMIT_S = 840.0
 """After this no variant is started; one takes less than a minute, and the quick tests come first."""
+KEPT = machine.ROOT / "build/machines"
 
 
 @dataclass
@@ -84,6 +85,7 @@ class Trials:
             self.try_out(variant, setup, result)
         except Exception as error:
             result.verdict = f"BROKEN: {error}" if isinstance(error, trial.Broken) else f"BROKEN: {type(error).__name__}: {error}"
+            keep_outputs(setup)
         finally:
             shutil.rmtree(setup.folder, ignore_errors=True)
         result.python, result.seconds = setup.python.name, time.monotonic() - started
@@ -120,6 +122,13 @@ class Trials:
         if not self.stopped.is_set():
             print(f"{result.variant.name}: {result.verdict} ({result.seconds:.0f} s)", flush=True)
         return result
+
+
+def keep_outputs(setup: Setup) -> None:
+    """What its commands printed outlives a broken variant."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    for output in setup.folder.glob("*.txt"):
+        shutil.copyfile(output, KEPT / f"{setup.folder.name}-{output.name}")
 
 
 def compare(results: Sequence[Result]) -> None:
