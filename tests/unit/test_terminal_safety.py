@@ -60,11 +60,12 @@ def test_b14_the_live_view(terminal: bool, tmp_path: Path, monkeypatch: pytest.M
         "phase": "Failed",
         "message": HOSTILE,
     }
+    pending = node | {"id": "w-2", "name": "w.prepare", "phase": "Pending"}
     out = Screen(terminal)
     layout = Layout(outside=("prepare", "average"), inside=(), at_exit=())
     with ProgressView(workflow="w", layout=layout, resolved=None, directory=tmp_path, out=out) as view:
         view.say(HOSTILE)
-        view.update({"phase": "Failed", "message": HOSTILE, "nodes": {"w-1": node}})
+        view.update({"phase": "Failed", "message": HOSTILE, "nodes": {"w-1": node, "w-2": pending}})
     assert "[2J" in out.getvalue()
     for unwanted in ("\x1b[2J", "\x1b]", "\x07", "\x9b", "\u202e", "\r"):
         assert unwanted not in out.getvalue()
@@ -98,4 +99,4 @@ def test_b14_the_traceback_of_an_exception(tmp_path: Path, monkeypatch: pytest.M
     out, err = capfd.readouterr()
     log = (tmp_path / "logs/average.log").read_text()
     assert "\x1b" not in out + err + log
-    assert "    raise RuntimeError(HOSTILE)" in log and f"average: failed: RuntimeError: {PLAIN}" in err
+    assert "    raise RuntimeError(HOSTILE)" in err + log and f"average: failed: RuntimeError: {PLAIN}" in err
