@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import json
 import os
 import pwd
@@ -96,8 +97,9 @@ def candidates(minor: int) -> Iterator[Path]:
     yield Path(sys.base_prefix) / f"bin/python3.{minor}"
     for folder in os.environ.get("PATH", PATH).split(os.pathsep):
         yield Path(folder) / f"python3.{minor}"
-    pyenv = Path(os.environ.get("PYENV_ROOT") or f"{os.environ.get('HOME', '')}/.pyenv")
-    yield from sorted(pyenv.glob(f"versions/3.{minor}.*/bin/python3.{minor}"), reverse=True)
+    pyenv = os.environ.get("PYENV_ROOT") or f"{os.environ.get('HOME', '')}/.pyenv"
+    found = glob.glob(f"{glob.escape(pyenv)}/versions/3.{minor}.*/bin/python3.{minor}")  # noqa: PTH207 - that of pathlib raises
+    yield from map(Path, sorted(found, reverse=True))  # where it may not look; this one finds nothing there
 
 
 def is_root() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.machines import __main__ as machines
-from tests.machines import conditions, launcher, trial
+from tests.machines import conditions, launcher, machine, trial
 from tests.machines.conditions import Condition, Setup
 from tests.machines.machine import ROOT, Interpreter
 from tests.machines.variants import VARIANTS, Variant
@@ -55,6 +55,12 @@ def test_what_outlives_its_command_is_seen_and_killed(tmp_path: Path, monkeypatc
 def test_every_variant_is_named_once() -> None:
     names = [variant.name for variant in VARIANTS]
     assert len(set(names)) == len(names) >= 24
+
+
+def test_a_pyenv_folder_that_cannot_be_looked_into_holds_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`su` hands a user the PYENV_ROOT of root; as root, a name that is too long is refused by the kernel just so."""
+    monkeypatch.setenv("PYENV_ROOT", f"/{'x' * 300}")
+    assert [path for path in machine.candidates(13) if "xxx" in str(path)] == []
 
 
 def test_the_topmost_closed_parent_is_found(tmp_path: Path) -> None:
