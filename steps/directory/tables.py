@@ -215,8 +215,10 @@ def _columns_of_many_rows(content: bytes, wanted: Wanted) -> dict[str, np.ndarra
     import numpy as np
     import pandas as pd
 
-    table = pd.read_csv(io.BytesIO(content), usecols=wanted, dtype=np.float64, index_col=False)
-    return {str(name): table[name].to_numpy() for name in table}
+    # Closed, and the columns copied: what pandas holds on to made 433 MB of 335 over a hundred tables.
+    with pd.read_csv(io.BytesIO(content), usecols=wanted, dtype=np.float64, index_col=False, iterator=True) as reader:
+        table = reader.read()
+    return {str(name): table[name].to_numpy(copy=True) for name in table}
 
 
 def last_row(path: Path, *, having: str | None = None) -> dict[str, str] | None:

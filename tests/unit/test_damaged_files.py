@@ -82,6 +82,15 @@ def test_c17_the_report_is_made_whatever_a_field_holds(finished: ExperimentDirec
         path.write_bytes(before)
 
 
+@pytest.mark.parametrize("field", ["n", "mean", "t_interval"])
+def test_c17_a_summary_with_a_number_of_the_wrong_kind_is_named(field: str, damaged: ExperimentDirectory) -> None:
+    path = damaged.average / "summary.json"
+    document = json.loads(path.read_text())
+    for value in (None, "text", [], [1], ["a", "b"], {}, math.nan, True):
+        path.write_text(json.dumps(document | {"evaluation": document["evaluation"] | {field: value}}))
+        assert f"<li>average/summary.json: evaluation.{field} cannot be " in page_of(damaged), value
+
+
 @pytest.mark.parametrize(
     "field",
     [{"details": []}, {"duration_s": "text"}, {"process": None}, {"exit_code": []}, {"attempt": None}, {"state": "odd"}, {"reason": 5}],
