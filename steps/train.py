@@ -38,6 +38,7 @@ def train(context: StepContext) -> dict[str, Any]:
     context.note(**_left_by_the_last_attempt(context))
     checkpoints.clean(context.run)
     training = Training(context, checkpoints.load_newest(context.run, context.resolved.identity(), continues=True))
+    context.require_ours()  # reading may have taken long, and those behind may be a later attempt's
     checkpoints.discard_after(context.run, training.step)
     training.note(began=False)
     try:

@@ -77,10 +77,14 @@ class Attempt:
             raise unwritable(self._context.log_path, error) or error from error
         try:
             self._context.fence.claim()
-            remove_temporaries(self._context.status_path.parent, of=f"{self._context.task}.")
+            for name in (self._context.task, f".{self._context.task}.attempt"):
+                remove_temporaries(self._context.status_path.parent, of=f"{name}.")
             self.note()
         except (OSError, ExperimentError) as error:
+            displaced = self._displaced() if isinstance(error, FileNotFoundError) else None
             self._log.close()
+            if displaced is not None:  # the attempt that started since has swept our temporary away
+                raise displaced from None
             if isinstance(error, OSError):
                 raise unwritable(self._context.status_path, error) or error from error
             raise

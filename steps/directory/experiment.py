@@ -131,7 +131,7 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
         raise WrongDirectory(f"{source} has format {document['format']}, this program reads up to {FORMAT}: use the newer one")
     try:
         fields = {name: document[name] for name in _FIELDS}
-        resolved = Resolved.from_dict(document["parameters"])
+        resolved = Resolved.from_dict(_as_today(document["parameters"]))
         record = ExperimentRecord(resolved=resolved, **{**fields, "history": tuple(fields["history"])})
     except KeyError as error:
         raise WrongDirectory(f"{source} has no entry {error}") from error
@@ -141,6 +141,17 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
         found = difference(record.identity, resolved.identity(), left="in its identity", right="in its parameters")
         raise WrongDirectory(f"{source} was changed by hand or made by another version: {found or 'identity_hash differs'}")
     return record
+
+
+def _as_today(parameters: Any) -> Any:
+    """Older versions took `gpus` up to 64, of which a training used one; it belongs to no identity."""
+    try:
+        gpus = parameters["experiment"]["gpus"]
+    except (KeyError, TypeError):
+        return parameters
+    if not isinstance(gpus, int) or not 1 < gpus <= 64:
+        return parameters
+    return {**parameters, "experiment": {**parameters["experiment"], "gpus": 1}}
 
 
 def _plain(value: Any) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import errno
 import hashlib
 import io
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,16 +42,17 @@ class Table:
     The file is a new one for each writer, and begins with what is kept of the one that was there: an older attempt that still
     lives goes on with a file that has no name any more (`fence.py`), and notices that before its next row.
 
-    offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with the first row. Raises
-    `NoUsableState` if the file is shorter than the offset.
+    offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with the first row. permitted:
+    raises `WrongDirectory` when a newer writer has started; with it a file that an older one, woken up late, has put in the
+    place of ours is replaced by ours again. Raises `NoUsableState` if the file is shorter than the offset.
     """
 
-    def __init__(self, path: Path, *, offset: int = 0) -> None:
+    def __init__(self, path: Path, *, offset: int = 0, permitted: Callable[[], None] | None = None) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path = path
-        self.offset = offset
+        self.path, self.offset = path, offset
+        self._permitted = permitted
         self._sum = hashlib.sha256()
-        self._descriptor = self._continued()
+        self._descriptor = self._new_file(self._kept_of_the_old_one())
         self._columns: tuple[str, ...] | None = _header(path) if offset else None
 
     @property
@@ -73,22 +73,26 @@ class Table:
         self._write(format_line(row.values()))
 
     def sync(self) -> None:
-        """Down to the disk: a checkpoint may then store `kept`."""
+        """Down to the disk, under its name: a checkpoint may then store `kept`. Raises as `append`."""
+        self._require_ours()
         os.fsync(self._descriptor)
 
     def close(self) -> None:
         """Close the file; rows are already in it."""
         os.close(self._descriptor)
 
-    def _continued(self) -> int:
-        """Open a new file that holds the first `offset` bytes of the old one and stands in its place."""
+    def _new_file(self, content: Iterable[bytes]) -> int:
+        """Put a new file with this content in the place of what is there."""
+        self._require_permission()
         remove_temporaries(self.path.parent, of=f"{self.path.name}.")
         temporary = temporary_beside(self.path)
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         try:
             with full_disk_explained(self.path, self.offset):
-                self._copy_to(descriptor)
+                for chunk in content:
+                    write_all(descriptor, chunk)
                 os.fsync(descriptor)
+            self._require_permission()  # copying may have taken long
             temporary.replace(self.path)
             sync_directory(self.path.parent)
         except BaseException:
@@ -97,19 +101,24 @@ class Table:
             raise
         return descriptor
 
-    def _copy_to(self, descriptor: int) -> None:
+    def _kept_of_the_old_one(self) -> Iterator[bytes]:
         left = self.offset
-        with contextlib.ExitStack() as opened:
-            old = opened.enter_context(_open_without_links(self.path)) if left else io.BytesIO()
+        with _open_without_links(self.path) if left else io.BytesIO() as old:
             while left and (chunk := old.read(min(left, COPY_BYTES))):
-                write_all(descriptor, chunk)
                 self._sum.update(chunk)
                 left -= len(chunk)
+                yield chunk
         if left:
             raise NoUsableState(
                 f"{self.path} has {self.offset - left} bytes, the checkpoint was taken at {self.offset}; "
                 f"delete {self.path.parent} to start this run again"
             )
+
+    def _own_content(self) -> Iterator[bytes]:
+        position = 0
+        while chunk := os.pread(self._descriptor, COPY_BYTES, position):
+            position += len(chunk)
+            yield chunk
 
     def _write(self, line: str) -> None:
         content = line.encode()
@@ -122,16 +131,27 @@ class Table:
         self.offset += len(content)
         self._sum.update(content)
 
+    def _require_permission(self) -> None:
+        if self._permitted is not None:
+            self._permitted()
+
     def _require_ours(self) -> None:
         own = os.fstat(self._descriptor)
         try:
             present = self.path.lstat()
         except FileNotFoundError:
             raise WrongDirectory(f"{self.path} has been removed while this step was writing it") from None
-        if not os.path.samestat(own, present):
-            raise WrongDirectory(f"another attempt has put a new file in the place of {self.path}")
         if own.st_size != self.offset:
             raise WrongDirectory(f"{self.path} has {own.st_size} bytes, {self.offset} were left: another process writes to it")
+        if not os.path.samestat(own, present):
+            self._take_back()
+
+    def _take_back(self) -> None:
+        """Another file stands in our place: a newer attempt's, or that of an older one that stood still in `_new_file`."""
+        if self._permitted is None:
+            raise WrongDirectory(f"another attempt has put a new file in the place of {self.path}")
+        before, self._descriptor = self._descriptor, self._new_file(self._own_content())
+        os.close(before)
 
 
 def sum_of_start(path: Path, length: int) -> dict[str, int | str]:

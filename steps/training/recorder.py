@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -50,11 +50,22 @@ class Interval:
 
 
 class Recorder:
-    """The one writer of a run's `train.csv`. saved: what `state` gave to the checkpoint that the training continues from."""
+    """The one writer of a run's `train.csv`.
 
-    def __init__(self, run: RunDirectory, resolved: Resolved, *, step: int, saved: Mapping[str, Any] | None) -> None:
+    saved: what `state` gave to the checkpoint that the training continues from; permitted: as for `Table`.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        resolved: Resolved,
+        *,
+        step: int,
+        saved: Mapping[str, Any] | None,
+        permitted: Callable[[], None] | None = None,
+    ) -> None:
         self._resolved = resolved
-        self.table = Table(run.train_csv, offset=0 if saved is None else saved["offset"])
+        self.table = Table(run.train_csv, offset=0 if saved is None else saved["offset"], permitted=permitted)
         self._events = EventFile(run.tensorboard, purge_step=0 if saved is None else step + 1)
         self._recent: deque[float] = deque(() if saved is None else saved["recent"], maxlen=RECENT_EPISODES)
         self._interval = Interval() if saved is None else Interval(**saved["interval"])

@@ -20,10 +20,19 @@ Gpu = Callable[[], tuple[float | None, int | None]]
 class ResourceSampler:
     """The one writer of a run's `resources.csv`. offset, wall_s: from the checkpoint that the training continues from."""
 
-    def __init__(self, path: Path, *, offset: int, wall_s: float, step: int, gpu: Gpu | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        offset: int,
+        wall_s: float,
+        step: int,
+        gpu: Gpu | None,
+        permitted: Callable[[], None] | None = None,
+    ) -> None:
         import psutil
 
-        self._table = Table(path, offset=min(offset, whole_lines_bytes(path)))
+        self._table = Table(path, offset=min(offset, whole_lines_bytes(path)), permitted=permitted)
         self._process = psutil.Process()
         self._process.cpu_percent()
         self._gpu = gpu

@@ -57,7 +57,8 @@ class Training:
         self._context.check_stop()
         from steps.training.recorder import Recorder
 
-        recorder = Recorder(self._run, self._resolved, step=self.step, saved=self._record.get("recorder"))
+        saved, permitted = self._record.get("recorder"), self._context.require_ours
+        recorder = Recorder(self._run, self._resolved, step=self.step, saved=saved, permitted=permitted)
         saver, sampler = Saver(), self._make_sampler()
         self.note(began=True)
         try:
@@ -150,6 +151,7 @@ class Training:
             wall_s=self._record.get("wall_s", 0.0),
             step=self.step,
             gpu=gpu,
+            permitted=self._context.require_ours,
         )
 
     def _details(self, recorder: Recorder, sampler: ResourceSampler) -> dict[str, Any]:

@@ -5,18 +5,22 @@ A lost node, or a pod that was deleted by force, leaves its process running whil
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from steps.directory import checkpoints
+from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import read_rows
-from tests.fault.conftest import Start, Step, assignments
+from tests.fault.conftest import CLEAN, ROOT, Start, Step, assignments
 
 pytestmark = pytest.mark.timeout(900)
 EPOCHS = 400
@@ -111,13 +115,55 @@ def test_a2_two_trainings_started_together_by_hand(start: Start, tmp_path: Path,
     assert run.train_csv.read_bytes() == expected
 
 
+def give_to_another(run: RunDirectory) -> None:
+    owner = run.root.parent.parent / "owner.json"
+    write_atomically(owner, owner.read_text().replace('"uid"', '"uid": "second", "before"', 1))
+
+
+ASLEEP = """
+import os, signal, socket, sys
+socket.gethostname = lambda: "node1"
+from steps.training import recorder
+begin = recorder.Recorder.__init__
+
+def stand_still_first(self, *arguments, **options):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    begin(self, *arguments, **options)
+
+recorder.Recorder.__init__ = stand_still_first
+import steps.train
+sys.exit(steps.train.main(sys.argv[1:]))
+"""
+
+
+def test_a1_an_attempt_that_stood_still_while_it_started(start: Start, tmp_path: Path, undisturbed: list[bytes]) -> None:
+    """Just before it opens its files: it must not put them in the place of those that the next attempt is writing."""
+    expected = expect(start, tmp_path, undisturbed)
+    run = prepare(start, tmp_path / "x", OWNER)
+    arguments = ["--outdir", str(tmp_path / "x"), "--run", "0"]
+    kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
+    first = subprocess.Popen(
+        [sys.executable, "-c", ASLEEP, *arguments], cwd=ROOT, env=kept | OWNER, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
+        second = train(start, tmp_path / "x", OWNER, hostname="node2")
+        second.wait_for(lambda: epochs(run) >= 20)
+        first.send_signal(signal.SIGCONT)
+        said, _ = first.communicate(timeout=60)
+    finally:
+        first.kill()
+    assert first.returncode == 4, said
+    assert second.end() == 0, second.text
+    assert_whole(run, expected)
+
+
 def test_a9_a_displaced_step_that_notices_by_itself_writes_no_status(start: Start, tmp_path: Path) -> None:
     """The owner changes; the keeper looks every ten seconds, and the next checkpoint comes long before."""
     run = prepare(start, tmp_path / "x", OWNER)
     step = train(start, tmp_path / "x", OWNER)
     step.wait_for_text("epoch 1 of")
-    owner = run.root.parent.parent / "owner.json"
-    owner.write_text(owner.read_text().replace('"uid"', '"uid": "second", "before"', 1))
+    give_to_another(run)
     assert step.end() == 4, step.text
     assert "uid second" in step.text
     status = read_status(run.status / "train.json")
@@ -131,8 +177,7 @@ def test_c20_nothing_is_saved_into_a_directory_of_another(start: Start, tmp_path
     step = train(start, tmp_path / "x", OWNER)
     step.wait_for(run.checkpoint_steps)
     step.kill(signal.SIGSTOP)
-    owner = run.root.parent.parent / "owner.json"
-    owner.write_text(owner.read_text().replace('"uid"', '"uid": "second", "before"', 1))
+    give_to_another(run)
     before = run.checkpoint_steps()
     step.kill(signal.SIGCONT)
     assert step.end() == 4, step.text

@@ -42,6 +42,15 @@ def test_round_trip(directory: ExperimentDirectory) -> None:
     assert not write_experiment(directory, record())
 
 
+def test_a_directory_of_an_older_version_with_several_gpus_goes_on(directory: ExperimentDirectory) -> None:
+    """They were accepted, and one of them was used."""
+    write_experiment(directory, record(gpus="1"))
+    path = directory.experiment_yaml
+    assert "gpus: 1\n" in path.read_text()
+    path.write_text(path.read_text().replace("gpus: 1\n", "gpus: 4\n"))
+    assert read_experiment(directory) == record(gpus="1")
+
+
 def test_the_same_again_changes_nothing() -> None:
     assert continued(record(), record(started="2026-02-02T00:00:00+00:00", outdir="/storage/../storage/x".replace("/..", ""))) == record()
 

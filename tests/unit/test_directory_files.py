@@ -289,6 +289,39 @@ def test_a1_a_writer_that_was_stopped_just_before_its_write(tmp_path: Path, monk
     assert (tmp_path / "x.csv").read_text() == format_table(("step", "loss", "return_mean"), ROWS[:2])
 
 
+def test_a1_the_newest_writer_takes_its_place_back(tmp_path: Path) -> None:
+    """An older attempt that stood still in the middle of its own start has put its file over ours."""
+    newest = ["older"]
+
+    def permitted(name: str) -> Callable[[], None]:
+        def check() -> None:
+            if newest[-1] != name:
+                raise WrongDirectory("shut out")
+
+        return check
+
+    path = tmp_path / "x.csv"
+    older = Table(path, permitted=permitted("older"))
+    older.append(ROWS[0])
+    stale = path.read_bytes()
+    newest.append("newer")
+    newer = Table(path, offset=older.offset, permitted=permitted("newer"))
+    newer.append(ROWS[1])
+    kept = newer.kept
+    for _ in range(2):
+        (tmp_path / "stale").write_bytes(stale)
+        (tmp_path / "stale").replace(path)
+        newer.sync()
+        assert path.read_text() == format_table(("step", "loss", "return_mean"), ROWS[:2])
+        assert newer.kept == kept
+    with pytest.raises(WrongDirectory, match="shut out"):
+        older.append(ROWS[1])
+    with pytest.raises(WrongDirectory, match="shut out"):
+        Table(path, permitted=permitted("older"))
+    newer.append(ROWS[0])
+    assert path.read_text() == format_table(("step", "loss", "return_mean"), [*ROWS[:2], ROWS[0]])
+
+
 def test_a1_a_file_that_has_grown_by_itself_is_not_appended_to(tmp_path: Path) -> None:
     table = Table(tmp_path / "x.csv")
     table.append(ROWS[0])

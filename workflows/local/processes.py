@@ -51,7 +51,7 @@ class Process:
     def lost(self, error: PodError) -> None:
         """Its supervisor is gone, so that nobody else is left to kill it."""
         if self._started.done() and not self._started.exception():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._started.result(), signal.SIGKILL)
         for future in (self._started, self._ended):
             if not future.done():
