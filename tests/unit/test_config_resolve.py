@@ -413,7 +413,7 @@ def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path: Path, monkeyp
     for resolve_path in (Path.resolve, lambda path: Path(os.path.realpath(path))):
         monkeypatch.setattr(Path, "resolve", resolve_path)
         for outdir in outdirs:
-            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*'") as refusal:
+            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*: the symbolic link") as refusal:
                 check_outdir(outdir, roots[0])
             assert "\n" not in str(refusal.value)
         with pytest.raises(BadInput, match="outdir"):
@@ -426,7 +426,7 @@ def test_c19_an_outdir_that_is_not_ascii_needs_file_names_in_utf_8(tmp_path: Pat
         assert check_outdir(str(tmp_path / outdir), tmp_path).name == outdir
         with monkeypatch.context() as patched:
             patched.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
-            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*' where names of files are iso8859-1; allowed: ASCII"):
+            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.* where names of files are iso8859-1; allowed: ASCII"):
                 check_outdir(str(tmp_path / outdir), tmp_path)
             assert check_outdir("/storage/plain", None).name == "plain"
     (tmp_path / os.fsdecode(b"gr\xf6")).mkdir()
