@@ -413,7 +413,7 @@ def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path: Path, monkeyp
     for resolve_path in (Path.resolve, lambda path: Path(os.path.realpath(path))):
         monkeypatch.setattr(Path, "resolve", resolve_path)
         for outdir in outdirs:
-            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*: the symbolic link") as refusal:
+            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*: (the symbolic link|Symlink loop)") as refusal:
                 check_outdir(outdir, roots[0])
             assert "\n" not in str(refusal.value)
         with pytest.raises(BadInput, match="outdir"):
