@@ -30,6 +30,14 @@ def test_policy_gradient_is_autograd_s() -> None:
     assert (expected == 0).any() and (expected != 0).any()
 
 
+def test_rounding_takes_no_row_its_value_gradient() -> None:
+    """Seen in a training: moved by less than the clip, and old + (value − old) is not quite value."""
+    values, old, returns = (torch.tensor([one]) for one in (0.04848610609769821, -0.07753428816795349, -0.06480690836906433))
+    assert (old + (values - old) - returns).square() > (values - returns).square()
+    _, gradient = squared_value_loss(values, returns, old, 0.2)
+    assert float(gradient) == pytest.approx(float(values - returns))
+
+
 @pytest.mark.parametrize("clip", [None, 0.2])
 def test_value_gradient_is_autograd_s(clip: float | None) -> None:
     old, returns = numbers(500), numbers(500, seed=1)
