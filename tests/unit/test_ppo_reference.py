@@ -1,0 +1,192 @@
+"""PPO once more, the slow way: autograd, `torch.optim.Adam`, loops over episodes. Whole epochs end with the same parameters.
+
+The reference knows what the environments were asked and answered, the trainer's first weights and the order of its minibatches,
+and nothing else of its inside. All switches are drawn by hypothesis: one that is ignored makes the parameters differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.distributions import Categorical, Independent, Normal
+
+from agents.environments import TrainingEnvironments
+from agents.networks import make_network
+from agents.ppo import PPOTrainer
+from config.games import Game
+from config.resolve import Resolved, resolve
+from config.seeds import integer_seed
+from tests.recorded_game import Recorded, Row
+
+EPOCHS, ENVIRONMENTS, STEPS = 3, 3, 16
+LIFE = 2.5
+"""A reward above it is said to have cost a life: as good a rule as any, known to both sides."""
+
+
+class Reference:
+    """Schulman et al. 2017, algorithm 1, on what was recorded."""
+
+    def __init__(self, trainer: PPOTrainer, resolved: Resolved, lives: bool) -> None:
+        self.hyper, self.lives = resolved.hyperparameters, lives
+        spaces = trainer.environments.interface
+        self.network = make_network(
+            spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=0.0, precision="fp32", generator=torch.Generator()
+        )
+        self.network.load_state_dict(trainer.network.state_dict())
+        self.discrete = spaces.discrete
+        self.optimiser = torch.optim.Adam(self.network.parameters(), eps=self.hyper.adam_epsilon)
+        self.order = torch.Generator().manual_seed(integer_seed(resolved.experiment.seed, 0, "minibatches"))
+        self.learnt_from = list[np.ndarray]()  # observations, of all epochs before
+        self.flights = [0.0] * ENVIRONMENTS  # discounted returns up to now
+        self.discounted_returns = list[float]()  # of all rows
+
+    def epoch(self, rows: list[list[Row]], following: list[np.ndarray], remaining: float) -> None:
+        """rows [N][T], following [N]: the observations after the last rows; remaining: 1 at the start, 0 at the end."""
+        rewards = self._rewards(rows)
+        values = [self._values([row.observation for row in of] + [last]) for of, last in zip(rows, following, strict=True)]
+        advantages = [self._advantages(*one) for one in zip(rows, rewards, values, strict=True)]
+        places = [(n, t) for t in range(STEPS) for n in range(ENVIRONMENTS) if rows[n][t].valid]
+        observations = np.stack([rows[n][t].observation for n, t in places])
+        actions = torch.from_numpy(np.stack([rows[n][t].action for n, t in places]))
+        advantage = torch.tensor([advantages[n][t] for n, t in places], dtype=torch.float32)
+        old_values = torch.tensor([values[n][t] for n, t in places], dtype=torch.float32)
+        inputs = self._normalised(observations)
+        with torch.no_grad():
+            old = self._distribution(inputs).log_prob(actions)
+        columns = (inputs, actions, old, old_values, advantage, advantage + old_values)
+        for _ in range(self.hyper.update_epochs):
+            for part in self._parts(len(places)):
+                self._update(*(column[part] for column in columns), remaining=remaining)
+        self.learnt_from.append(observations)
+
+    def _rewards(self, rows: list[list[Row]]) -> list[list[float]]:
+        rewards = [[row.reward for row in of] for of in rows]
+        if self.hyper.clip_rewards:
+            rewards = [[min(1.0, max(-1.0, reward)) for reward in of] for of in rewards]
+        if not self.hyper.normalise_rewards:
+            return rewards
+        for n, of in enumerate(rows):
+            for row, reward in zip(of, rewards[n], strict=True):
+                if row.valid:
+                    self.flights[n] = self.hyper.discount * self.flights[n] + reward
+                    self.discounted_returns.append(self.flights[n])
+                if row.terminated or row.truncated or self._is_life_lost(row):
+                    self.flights[n] = 0.0
+        deviation = np.sqrt(np.var(self.discounted_returns) + 1e-8)
+        return [[float(np.clip(reward / deviation, -10, 10)) for reward in of] for of in rewards]
+
+    def _is_life_lost(self, row: Row) -> bool:
+        return self.lives and row.reward > LIFE
+
+    def _normalised(self, observations: np.ndarray) -> Tensor:
+        if self.hyper.normalise_observations:
+            before = np.concatenate(self.learnt_from).astype(np.float64) if self.learnt_from else np.array([[-1.0], [1.0]])
+            observations = np.clip((observations - before.mean(axis=0)) / np.sqrt(before.var(axis=0) + 1e-8), -10, 10)
+        return torch.from_numpy(observations.astype(np.float32))
+
+    def _values(self, observations: list[np.ndarray]) -> list[float]:
+        with torch.no_grad():
+            values: list[float] = self.network(self._normalised(np.stack(observations)))[1].tolist()
+        return values
+
+    def _advantages(self, rows: list[Row], rewards: list[float], values: list[float]) -> list[float]:
+        """Σ (γλ)^k δ_{t+k} up to the end of the episode, for each row by itself."""
+        found = []
+        for t in range(STEPS):
+            total, weight = 0.0, 1.0
+            for k in range(t, STEPS):
+                terminated = rows[k].terminated or self._is_life_lost(rows[k])
+                bootstrap = 0.0 if terminated else self.hyper.discount * values[k + 1]
+                total += weight * (rewards[k] + bootstrap - values[k])
+                weight *= self.hyper.discount * self.hyper.gae_lambda
+                if terminated or rows[k].truncated:
+                    break
+            found.append(total)
+        return found
+
+    def _distribution(self, inputs: Tensor) -> Any:
+        policy = self.network(inputs)[0]
+        if self.discrete:
+            return Categorical(logits=policy)
+        mean, log_std = policy.chunk(2, dim=1)
+        return Independent(Normal(mean, log_std.exp()), 1)
+
+    def _parts(self, count: int) -> list[Tensor]:
+        if self.hyper.minibatches == 1:
+            return [torch.arange(count)]
+        return list(torch.randperm(count, generator=self.order).tensor_split(self.hyper.minibatches))
+
+    def _update(self, inputs: Tensor, actions: Tensor, old: Tensor, old_values: Tensor, advantages: Tensor, returns: Tensor,
+                *, remaining: float) -> None:  # fmt: skip
+        hyper = self.hyper
+        clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
+        advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        distribution, values = self._distribution(inputs), self.network(inputs)[1]
+        ratio = (distribution.log_prob(actions) - old).exp()
+        policy_loss = -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+        errors = (values - returns) ** 2
+        if hyper.clip_value_loss:
+            near = old_values + (values - old_values).clamp(-clip, clip)
+            errors = torch.maximum(errors, (near - returns) ** 2)
+        loss = policy_loss + hyper.value_coefficient * 0.5 * errors.mean() - hyper.entropy_coefficient * distribution.entropy().mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), hyper.max_gradient_norm)
+        for group in self.optimiser.param_groups:
+            group["lr"] = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
+        self.optimiser.step()
+
+
+def largest_difference(given: dict[str, object], *, continuous: bool, lives: bool) -> float:
+    """Between the trainer's parameters and the reference's, after whole epochs."""
+    texts = {name: str(value).lower() for name, value in given.items()}
+    small = {"num_envs": str(ENVIRONMENTS), "rollout_length": str(STEPS), "hidden_sizes": "8,8", "epochs": str(EPOCHS)}
+    resolved = resolve("ppo", {"game": "tests.recorded_game:Recorded", "outdir": "/x", **small, **texts})
+    game = Game(name="recorded", id=resolved.game.id, options={"continuous": continuous})
+    resolved = Resolved(algorithm="ppo", experiment=resolved.experiment, hyperparameters=resolved.hyperparameters, game=game)
+    Recorded.made.clear()
+    with pytest.MonkeyPatch.context() as patched:
+        if lives:
+            patched.setattr(TrainingEnvironments, "receive", _with_lives(TrainingEnvironments.receive))
+        trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+        environments = Recorded.made[-ENVIRONMENTS:]
+        reference = Reference(trainer, resolved, lives)
+        for epoch, _ in enumerate(trainer.train()):
+            rows = [one.rows[epoch * STEPS : (epoch + 1) * STEPS] for one in environments]
+            reference.epoch(rows, [one.seen for one in environments], 1 - epoch / EPOCHS)
+        trainer.close()
+    mine, theirs = trainer.network.state_dict(), reference.network.state_dict()
+    return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)
+
+
+def _with_lives(receive: Any) -> Any:
+    def receive_with_lives(self: TrainingEnvironments, group: int) -> Any:
+        transition = receive(self, group)
+        transition.life_lost = transition.reward > LIFE
+        return transition
+
+    return receive_with_lives
+
+
+# Adam's epsilon is large: divided by its own size, a gradient of nearly 0 makes rounding as large as a step.
+SWITCHES = st.fixed_dictionaries({
+    "normalise_observations": st.booleans(), "normalise_rewards": st.booleans(), "clip_rewards": st.booleans(),
+    "anneal_learning_rate": st.booleans(), "anneal_clip": st.booleans(), "clip_value_loss": st.booleans(),
+    "update_epochs": st.sampled_from([1, 3]), "minibatches": st.sampled_from([1, 4]),
+    "learning_rate": st.sampled_from([0.003, 0.01]), "adam_epsilon": st.sampled_from([0.003, 0.1]),
+    "discount": st.sampled_from([0.5, 0.99]), "gae_lambda": st.sampled_from([0.0, 0.9, 1.0]), "clip": st.sampled_from([0.05, 0.2]),
+    "entropy_coefficient": st.sampled_from([0.0, 0.05]), "value_coefficient": st.sampled_from([0.3, 1.0]),
+    "max_gradient_norm": st.sampled_from([0.1, 100.0]), "seed": st.integers(0, 9),
+})  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(given=SWITCHES, continuous=st.booleans(), lives=st.booleans())
+def test_whole_epochs_end_with_the_parameters_of_the_reference(given: dict[str, object], continuous: bool, lives: bool) -> None:
+    assert largest_difference(given, continuous=continuous, lives=lives) < 1e-5
