@@ -104,7 +104,8 @@ class TrainingEnvironments:
         self.valid[rows] = ~(terminated | truncated)
         life_lost = None
         if self._lives is not None:
-            life_lost = info["lives"] < self._lives[rows]
+            # Some games show 0 lives a while before they end: that end counts, and counts once.
+            life_lost = (info["lives"] > 0) & (info["lives"] < self._lives[rows])
             self._lives[rows] = info["lives"]
         return Transition(observation, reward, terminated, truncated, life_lost)
 

@@ -23,7 +23,7 @@ class Interface:
     observation_shape: (C, H, W) for images, whatever the environment's own order, else any shape of numbers;
     image: uint8 pixels for the Nature CNN; channels_last: the environment gives (H, W, C);
     actions: number of discrete actions (`discrete`), counted from `first_action`, or of continuous components,
-    with `low` and `high` where the space is bounded.
+    with `low` and `high` where the space has a bound anywhere, infinite where it has none.
     """
 
     observation_shape: tuple[int, ...]
@@ -44,15 +44,20 @@ class Interface:
     def environment_actions(self, actions: np.ndarray) -> np.ndarray:
         """The policy's actions, [N] or [N, A], as the environment takes them.
 
-        Bounded continuous actions are learnt in units of the half range: -1 is `low`, 1 is `high`, beyond is clipped.
+        Bounded continuous actions are learnt in units of the half range: -1 is `low`, 1 is `high`, beyond is clipped. If a
+        bound is missing anywhere there is no range: they are learnt in their own units, and clipped at the bounds there are.
         """
         if self.discrete:
             return actions + self.first_action if self.first_action else actions
         if self.low is None or self.high is None:
             return actions.reshape(-1, *self.action_shape)
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
-        scaled: np.ndarray = low + (np.clip(actions, -1, 1) + 1) * (0.5 * (high - low))
-        return scaled.reshape(-1, *self.action_shape)
+        taken: np.ndarray
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            taken = low + (np.clip(actions, -1, 1) + 1) * (0.5 * (high - low))
+        else:
+            taken = np.clip(actions, low, high)
+        return taken.reshape(-1, *self.action_shape)
 
     def as_dict(self) -> dict[str, Any]:
         """For a checkpoint: JSON scalars and lists."""
@@ -89,7 +94,7 @@ def _action(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
         raise BadInput(f"game {game!r} has actions {_short(space)}; allowed: Discrete, or Box of floats")
     bounds: dict[str, Any] = {}
-    if bool(np.isfinite(space.low).all() and np.isfinite(space.high).all()):
+    if bool(np.isfinite(space.low).any() or np.isfinite(space.high).any()):
         bounds = {"low": tuple(map(float, space.low.ravel())), "high": tuple(map(float, space.high.ravel()))}
     return {"actions": math.prod(space.shape), "discrete": False, "action_shape": tuple(map(int, space.shape)), **bounds}
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 from torch import nn
 
 from agents.networks import MLP, NatureCNN, Network, make_network, space_to_depth
 from agents.optimiser import FlatAdam
-from agents.spaces import Interface
+from agents.spaces import Interface, interface
 
 
 @pytest.fixture(autouse=True)
@@ -151,6 +153,16 @@ def test_flat_adam_is_adam() -> None:
     for a, b in zip(ours.parameters(), reference.parameters(), strict=True):
         assert torch.allclose(a, b, atol=1e-6)
     assert ours.state_dict()["weight2"].stride() == reference.state_dict()["weight2"].stride()
+
+
+def test_a_partly_bounded_action_is_clipped_where_it_has_a_bound() -> None:
+    action = Box(np.array([0, -np.inf], np.float32), np.array([np.inf, 1], np.float32))
+    spaces = interface("x", Box(-1, 1, (1,), np.float32), action)
+    given = spaces.environment_actions(np.array([[-9.0, -9.0], [9, 9], [0.5, 0.5]], np.float32))
+    assert given.tolist() == [[0, -9], [9, 1], [0.5, 0.5]]
+    assert Interface.from_dict(json.loads(json.dumps(spaces.as_dict()))) == spaces
+    free = interface("x", Box(-1, 1, (1,), np.float32), Box(-np.inf, np.inf, (2,), np.float32))
+    assert free.environment_actions(np.array([[-9.0, 9.0]], np.float32)).tolist() == [[-9, 9]]
 
 
 def test_actions_are_learnt_in_units_of_the_half_range() -> None:
