@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from steps.directory.status import read_status
 from tests.cluster import kubernetes as k
 from tests.cluster.comparison import run_here
 from tests.cluster.conftest import Images, in_pods
 
-PARAMETERS = ["-p", "game=cartpole", "-p", "runs=1", "-p", "epochs=400", "-p", "evaluation_episodes=200"]
+PARAMETERS = ["-p", "game=cartpole", "-p", "runs=1", "-p", "epochs=400", "-p", "evaluation_episodes=1000"]
 
 FOUR_RUNS = ["-p", "game=cartpole", "-p", "runs=4", "-p", "epochs=600", "-p", "evaluation_episodes=50"]
 DELETIONS = 20
@@ -41,13 +42,13 @@ def test_deleted_pods_and_a_restarted_controller(images: Images, restricted: str
     k.wait_for("the second attempt", lambda: _attempt_runs(name, "train(1)"), timeout_s=120)
     k.kill("workflow-controller")
     k.start_again()
-    k.wait_for("the evaluation", lambda: _attempt_runs(name, "evaluate(0)"), timeout_s=600, poll_s=0.3)
+    k.wait_for("the evaluation", lambda: _state(outdir, "evaluate") == "running", timeout_s=600, poll_s=0.1)
     _delete_pod(name, "evaluate")
     status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
-    assert k.phases(status, "train(0)")[0] in ("Failed", "Error")
-    assert k.phases(status, "evaluate(0)")[0] in ("Failed", "Error")
-    assert k.phases(status, "train(1)") == k.phases(status, "evaluate(1)") == ["Succeeded"]
+    # A pod that is deleted early may be made again by the controller under its name: then no node has failed.
+    for task in ("train", "evaluate"):
+        assert (_state(outdir, task), _attempts(outdir, task)) == ("succeeded", 2), f"{task} was not interrupted once"
     for file in ("runs/0/train.csv", "runs/0/evaluation.csv", "average/train.csv"):
         assert (outdir / file).read_bytes() == (undisturbed / file).read_bytes(), file
 
@@ -88,6 +89,16 @@ def _submit(manifest: Path, name: str, folder: Path, images: Images, parameters:
     k.argo_without_server(
         "submit", str(manifest), "--name", name, *parameters, "-p", f"outdir={in_pods(folder)}", *images.parameters
     )  # fmt: skip
+
+
+def _state(outdir: Path, task: str) -> str | None:
+    left = read_status(outdir / "runs/0/status" / f"{task}.json")
+    return left.state if left else None
+
+
+def _attempts(outdir: Path, task: str) -> int:
+    left = read_status(outdir / "runs/0/status" / f"{task}.json")
+    return left.attempt if left else 0
 
 
 def _attempt_runs(name: str, display_name: str) -> bool:
