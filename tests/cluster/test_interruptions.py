@@ -39,7 +39,7 @@ def test_deleted_pods_and_a_restarted_controller(images: Images, restricted: str
     train = outdir / "runs/0/train.csv"
     k.wait_for("a quarter of the training", lambda: train.exists() and len(train.read_text().splitlines()) > 100, timeout_s=300)
     _delete_pod(name, "train")
-    k.wait_for("the second attempt", lambda: _attempt_runs(name, "train(1)"), timeout_s=120)
+    k.wait_for("the second attempt", lambda: _attempts(outdir, "train") == 2, timeout_s=120, poll_s=0.1)
     k.kill("workflow-controller")
     k.start_again()
     k.wait_for("the evaluation", lambda: _state(outdir, "evaluate") == "running", timeout_s=600, poll_s=0.1)
@@ -99,10 +99,6 @@ def _state(outdir: Path, task: str) -> str | None:
 def _attempts(outdir: Path, task: str) -> int:
     left = read_status(outdir / "runs/0/status" / f"{task}.json")
     return left.attempt if left else 0
-
-
-def _attempt_runs(name: str, display_name: str) -> bool:
-    return "Running" in k.phases(k.status(name), display_name)
 
 
 def _running_pods(name: str) -> list[str]:
