@@ -102,10 +102,15 @@ def _attempts(outdir: Path, task: str) -> int:
 
 
 def _running_pods(name: str) -> list[str]:
-    selected = ["-l", f"workflows.argoproj.io/workflow={name}", "--field-selector=status.phase=Running"]
+    return _pods(name, "status.phase=Running")
+
+
+def _pods(name: str, selector: str) -> list[str]:
+    selected = ["-l", f"workflows.argoproj.io/workflow={name}", f"--field-selector={selector}"]
     return k.kubectl("get", "pods", *selected, "-o", "name").split()
 
 
 def _delete_pod(name: str, template: str) -> None:
-    (pod,) = [p for p in _running_pods(name) if f"{name}-{template}-" in p]
+    """The one pod of a template; its program may run a while before Kubernetes says so."""
+    (pod,) = [p for p in _pods(name, "status.phase!=Succeeded,status.phase!=Failed") if f"{name}-{template}-" in p]
     k.kubectl("delete", pod, "--wait=false")
