@@ -127,6 +127,17 @@ def test_a4_signals_that_came_ignored_stay_so(tmp_path: Path, ignored: str) -> N
     assert process.returncode == (0 if ignored else 130)
 
 
+def test_a4_whoever_goes_on_signalling_changes_nothing_in_the_end(tmp_path: Path) -> None:
+    """While it cleans up and while the interpreter ends, too: it used to die of the signal, without its exit code."""
+    process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)))
+    pids(tmp_path, pods=1)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 130
+    assert finish(process).splitlines()[-1].startswith("w: Failed")
+
+
 def test_a4_sigterm_still_stops_what_nohup_started(tmp_path: Path) -> None:
     process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)), ignored="HUP INT")
     pids(tmp_path, pods=1)

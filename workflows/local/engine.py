@@ -61,7 +61,8 @@ def run(
     function that stops the workflow as `argo stop` does, to be called from any thread.
 
     In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two seconds, kills the pods.
-    SIGINT and SIGHUP stay ignored if this process was started so (`nohup`, `&` in a script).
+    SIGINT and SIGHUP stay ignored if this process was started so (`nohup`, `&` in a script). After a stop by a signal all three are
+    ignored: the caller has only to end, and a late repetition must not change how.
     Raises `Refused` for manifests that this engine does not support and `BadInput` for wrong names, before anything is started, and
     `ExperimentError` if this machine can start nothing at all.
     """
@@ -112,12 +113,12 @@ class _Engine:
         except LostPod as error:
             shutil.rmtree(scratch, ignore_errors=True)
             raise ExperimentError(str(error)) from None
-        try:
-            self.state = self._state(scratch, processes)
-            with self._signals(stop):
+        with self._signals(stop):
+            try:
+                self.state = self._state(scratch, processes)
                 await self._run()
-        finally:
-            await processes.close()
+            finally:
+                await processes.close()
         return self.status
 
     def _state(self, scratch: Path, processes: Processes) -> State:
@@ -183,16 +184,17 @@ class _Engine:
         before = {number: signal.getsignal(number) for number in (SIGNALS if here else ())}
         numbers = [number for number in before if number not in OF_A_TERMINAL or before[number] is not signal.SIG_IGN]
         for number in numbers:
-            loop.add_signal_handler(number, self._stop)
+            signal.signal(number, lambda *_: _call_soon(loop, self._stop))
         try:
             yield
         finally:
             for number in numbers:
-                loop.remove_signal_handler(number)
-                signal.signal(number, before[number])
+                signal.signal(number, signal.SIG_IGN if self.status.interrupted else before[number])
 
     def _stop(self) -> None:
         """`argo stop`; again and later than two seconds: `argo terminate`, and no patience with the pods."""
+        if self.status.finished is not None:
+            return
         self.status.interrupted = True
         current_s = time.monotonic()
         if self.first_signal_s is None:
