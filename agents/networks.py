@@ -7,6 +7,7 @@ continuous ones. Initial weights are orthogonal, √2 in hidden layers, 0.01 for
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ def make_network(
     return MLP(spaces, hidden_sizes, log_std_init, generator)
 
 
+Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
 Backward = Callable[[Tensor, Tensor], None]
 
 
@@ -60,6 +62,10 @@ class Network(nn.Module):
             torch.autograd.backward((policy, value), (by_policy, by_value))
 
         return policy.detach(), value.detach(), backward
+
+    def frozen(self) -> Forward:
+        """`forward` with the weights of now, for a rollout's many small batches."""
+        return self
 
     def policy(self, output: Tensor) -> Tensor:
         """The policy head's output [B, A] -> [B, P]."""
@@ -168,14 +174,27 @@ class NatureCNN(Network):
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """encoded, uint8 [B, H/2, W/2, 4 C] -> policy [B, P], value [B]."""
-        bf16 = self.precision == "bf16"
-        with torch.autocast(encoded.device.type, torch.bfloat16, enabled=bf16):
-            pixels = encoded.permute(0, 3, 1, 2).to(torch.bfloat16 if bf16 else torch.float32)
-            hidden = functional.conv2d(pixels, self.weight1 * (1 / 255), self.bias1, stride=4 // BLOCK).relu_()
-            hidden = functional.conv2d(hidden, self.weight2, self.bias2, stride=2).relu_()
-            hidden = functional.conv2d(hidden, self.weight3, self.bias3).relu_()
-            hidden = functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), self.weight4, self.bias4).relu_()
-        hidden = hidden.float()
+        return self._forward(self._layers(), encoded)
+
+    def frozen(self) -> Forward:
+        """The weights are cast to bf16 once: per call it costs as much as everything else for 4 rows (1.14 ms against 0.62)."""
+        with torch.inference_mode():
+            return functools.partial(self._forward, self._layers())
+
+    def _layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights and biases of the convolutions and the hidden layer, as they are computed with."""
+        weights = (self.weight1 * (1 / 255), self.weight2, self.weight3, self.weight4)
+        biases = (self.bias1, self.bias2, self.bias3, self.bias4)
+        dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+        return [(weight.to(dtype), bias.to(dtype)) for weight, bias in zip(weights, biases, strict=True)]
+
+    def _forward(self, layers: list[tuple[Tensor, Tensor]], encoded: Tensor) -> tuple[Tensor, Tensor]:
+        first, second, third, last = layers
+        pixels = encoded.permute(0, 3, 1, 2).to(first[0].dtype)
+        hidden = functional.conv2d(pixels, *first, stride=4 // BLOCK).relu_()
+        hidden = functional.conv2d(hidden, *second, stride=2).relu_()
+        hidden = functional.conv2d(hidden, *third).relu_()
+        hidden = functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), *last).relu_().float()
         value = functional.linear(hidden, self.value_weight, self.value_bias)
         return self.policy(functional.linear(hidden, self.policy_weight, self.policy_bias)), value.squeeze(1)
 

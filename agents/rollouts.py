@@ -73,6 +73,7 @@ def collect(
     While one group of environments is looked at, the other ones step.
     """
     length, device = len(rollout.rewards), rollout.values.device
+    network_now = network.frozen()
     noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device)
     columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, noise)
     views = [[column[:, rows].unbind() for column in columns] for rows in environments.groups]
@@ -81,7 +82,7 @@ def collect(
             if t > 0:
                 _receive(rollout, environments, group, t - 1, step)
             encoded[t].copy_(_encoded(rollout, environments, network, normaliser, group, t))
-            policy, value = network(encoded[t])
+            policy, value = network_now(encoded[t])
             action = actions.choose(policy, noises[t])
             policies[t].copy_(policy)
             values[t].copy_(value)
@@ -90,7 +91,7 @@ def collect(
     for group, (encoded, _, values, _, _) in enumerate(views):
         _receive(rollout, environments, group, length - 1, step)
         encoded[length].copy_(_encoded(rollout, environments, network, normaliser, group, length))
-        values[length].copy_(network(encoded[length])[1])
+        values[length].copy_(network_now(encoded[length])[1])
     environments.remember(rollout.actions.numpy(force=True))
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):

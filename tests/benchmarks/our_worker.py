@@ -47,10 +47,11 @@ def emulator(trainer: PPOTrainer) -> Callable[[], int]:
 
 def inference(trainer: PPOTrainer) -> Callable[[], int]:
     seen = trainer.network.encode(torch.from_numpy(trainer.environments.observation))
+    network = trainer.network.frozen()
 
     @torch.inference_mode()
     def answer() -> int:
-        trainer.network(seen)
+        network(seen)
         return len(seen)
 
     return answer

@@ -84,6 +84,21 @@ def test_bf16_is_near_fp32() -> None:
     assert torch.allclose(value, value_bf16, atol=0.05, rtol=0.05)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_frozen_network_answers_bit_for_bit_as_the_live_one(precision: str) -> None:
+    """The precision is read when it is frozen: a second freezing follows the weights."""
+    network = network_for(image_spaces(), precision)
+    pixels = torch.randint(0, 256, (4, 4, 84, 84), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    encoded = network.encode(pixels)
+    for _ in range(2):
+        with torch.inference_mode():
+            frozen, live = network.frozen()(encoded), network(encoded)
+        assert all(torch.equal(a, b) for a, b in zip(frozen, live, strict=True))
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.mul_(1.1)
+
+
 def test_towers_are_two_tanh_networks() -> None:
     network = network_for(vector_spaces())
     assert isinstance(network, MLP)
