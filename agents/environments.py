@@ -9,23 +9,21 @@ and returns reward 0 and the reset observation. That row is a dummy: nothing may
 from __future__ import annotations
 
 import functools
-import importlib
 import logging
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv, VectorEnv
-from gymnasium.wrappers import FlattenObservation
 
+from agents.atari import life_lost, make_atari
+from agents.games import make_environment, make_or_refuse
 from agents.interfaces import State
 from agents.spaces import Interface, interface
-from config.errors import BadInput, ExperimentError
-from config.games import OWN_GAME, Game, check_installed
+from config.errors import ExperimentError
+from config.games import check_installed
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
 
@@ -102,12 +100,11 @@ class TrainingEnvironments:
         observation, reward, terminated, truncated, info = self._answers[group]()
         self.observation[rows] = observation
         self.valid[rows] = ~(terminated | truncated)
-        life_lost = None
+        lost = None
         if self._lives is not None:
-            # Some games show 0 lives a while before they end: that end counts, and counts once.
-            life_lost = (info["lives"] > 0) & (info["lives"] < self._lives[rows])
+            lost = life_lost(self._lives[rows], info["lives"])
             self._lives[rows] = info["lives"]
-        return Transition(observation, reward, terminated, truncated, life_lost)
+        return Transition(observation, reward, terminated, truncated, lost)
 
     def step(self, actions: np.ndarray) -> list[Transition]:
         """One step of all groups; actions [N] or [N, A]."""
@@ -158,43 +155,13 @@ def make_environments(resolved: Resolved, count: int) -> VectorEnv[Any, Any, Any
     if game.kind == "atari":
         return make_atari(resolved, count)
     if game.kind == "native":
-        environments: VectorEnv[Any, Any, Any] = _made(
+        environments: VectorEnv[Any, Any, Any] = make_or_refuse(
             game, lambda: gymnasium.make_vec(game.id, count, "vector_entry_point", vector_kwargs=dict(game.options))
         )
         if environments.metadata.get("autoreset_mode") is gymnasium.vector.AutoresetMode.NEXT_STEP:
             return environments
         environments.close()
     return SyncVectorEnv([lambda: make_environment(game)] * count, autoreset_mode=gymnasium.vector.AutoresetMode.NEXT_STEP)
-
-
-def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """ale-py's native vector environment: 84 x 84 grey, the last 4 frames [4, 84, 84], rewards never clipped."""
-    from ale_py.vector_env import AtariVectorEnv
-
-    experiment = resolved.experiment
-    settings = {
-        "repeat_action_probability": experiment.sticky_actions,
-        "full_action_space": experiment.full_action_set,
-        "noop_max": resolved.hyperparameters.noop_max,
-        "num_threads": min(experiment.threads, count),
-        "reward_clipping": False,
-    }
-    made: VectorEnv[Any, Any, Any] = _made(
-        resolved.game, lambda: AtariVectorEnv(resolved.game.name, count, **(settings | dict(resolved.game.options) | options))
-    )
-    return made
-
-
-def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
-    """One environment of a game that is not Atari; raises `BadInput` when it cannot be made."""
-    settings = dict(game.options) | ({} if render_mode is None else {"render_mode": render_mode})
-    if OWN_GAME.fullmatch(game.id):
-        environment = _made(game, lambda: _own(game.id)(**settings))
-    else:
-        environment = _made(game, lambda: gymnasium.make(game.id, **settings))
-    if not isinstance(environment, gymnasium.Env):
-        raise BadInput(f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env")
-    return environment if isinstance(environment.observation_space, spaces.Box) else FlattenObservation(environment)
 
 
 def reset(environments: VectorEnv[Any, Any, Any], seeds: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
@@ -221,22 +188,3 @@ def check_game(resolved: Resolved) -> Interface:
 def episode_seed(resolved: Resolved, run: int, episode: int) -> int:
     """The seed of one episode of evaluation; filming the same episode starts from the same one."""
     return integer_seed(resolved.experiment.seed, run, "evaluation", episode)
-
-
-def _own(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
-
-
-def _made(game: Game, make: Any) -> Any:
-    """Call `make`; whatever a game's own code raises becomes one line that names the game."""
-    try:
-        with warnings.catch_warnings():
-            # Where warnings are errors, importing Box2D (SWIG) under them is a segmentation fault.
-            warnings.filterwarnings("ignore", "builtin type [Ss]wig", DeprecationWarning)
-            return make()
-    except BadInput:
-        raise
-    except (Exception, SystemExit) as error:  # a module may end the process when it is imported
-        reason = " ".join(str(error).split())[:300]
-        raise BadInput(f"game {game.name!r} cannot be made: {type(error).__name__}: {reason}") from error

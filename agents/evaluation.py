@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.environments import episode_seed, make_atari, make_environment, reset
+from agents.atari import make_atari
+from agents.environments import episode_seed, reset
+from agents.games import make_environment
 from agents.interfaces import Policy
 from agents.rendering import film, frames_per_second
 from config.errors import Diverged

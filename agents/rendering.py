@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.environments import episode_seed, make_atari, make_environment, reset
+from agents.atari import make_atari
+from agents.environments import episode_seed, reset
+from agents.games import make_environment
 from agents.interfaces import Policy
 from config.errors import ExperimentError
 from config.games import Game

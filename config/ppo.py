@@ -40,6 +40,9 @@ class PPO:
     )
     log_std_init: float = parameter(0.0, low=-5, high=2, help="continuous actions: first log standard deviation")
     episodic_life: bool = parameter(False, help="Atari: a lost life ends the episode in training, never in evaluation")
+    fire_after_life_loss: bool = parameter(
+        True, help="Atari: where the game has FIRE, it is pressed after a reset and after a lost life, by nobody's choice"
+    )
     noop_max: int = parameter(30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset")
 
     @property

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from agents.environments import RESEED_STEPS, TrainingEnvironments, check_game, make_environment
+from agents.environments import RESEED_STEPS, TrainingEnvironments, check_game
 from agents.evaluation import evaluate
+from agents.games import make_environment
 from agents.interfaces import Progress, State
 from agents.ppo import PPOTrainer
 from agents.registry import load_policy, make_trainer

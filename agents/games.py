@@ -1,0 +1,45 @@
+"""One environment of a game, made by the game's own code; knows no torch."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+from gymnasium.wrappers import FlattenObservation
+
+from config.errors import BadInput
+from config.games import OWN_GAME, Game
+
+
+def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+    """One environment of a game that is not Atari; raises `BadInput` when it cannot be made."""
+    settings = dict(game.options) | ({} if render_mode is None else {"render_mode": render_mode})
+    if OWN_GAME.fullmatch(game.id):
+        environment = make_or_refuse(game, lambda: _own(game.id)(**settings))
+    else:
+        environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **settings))
+    if not isinstance(environment, gymnasium.Env):
+        raise BadInput(f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env")
+    return environment if isinstance(environment.observation_space, spaces.Box) else FlattenObservation(environment)
+
+
+def make_or_refuse(game: Game, make: Any) -> Any:
+    """Call `make`; whatever a game's own code raises becomes one line that names the game."""
+    try:
+        with warnings.catch_warnings():
+            # Where warnings are errors, importing Box2D (SWIG) under them is a segmentation fault.
+            warnings.filterwarnings("ignore", "builtin type [Ss]wig", DeprecationWarning)
+            return make()
+    except BadInput:
+        raise
+    except (Exception, SystemExit) as error:  # a module may end the process when it is imported
+        reason = " ".join(str(error).split())[:300]
+        raise BadInput(f"game {game.name!r} cannot be made: {type(error).__name__}: {reason}") from error
+
+
+def _own(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
