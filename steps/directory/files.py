@@ -185,9 +185,13 @@ def remove(path: Path) -> None:
 
 
 def fault(point: str, path: Path) -> None:
-    """Die here if `EXPERIMENT_FAULT` says so (tests only)."""
+    """Die here, or be asked three times to end, if `EXPERIMENT_FAULT` says so (tests only)."""
     if will_fault(point, path):
-        die()
+        if os.environ["EXPERIMENT_FAULT"].endswith(":SIGTERM"):
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            die()
 
 
 def die() -> None:
@@ -200,7 +204,7 @@ def will_fault(point: str, path: Path) -> bool:
     wanted = os.environ.get("EXPERIMENT_FAULT")
     if not wanted:
         return False
-    name, count, part = [*wanted.split(":", 2), "", ""][:3]
+    name, count, part = [*wanted.split(":"), "", ""][:3]
     if name != point or part not in str(path):
         return False
     global _hits

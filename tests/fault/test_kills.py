@@ -126,6 +126,22 @@ def test_sigterm_saves_nothing_and_loses_nothing(start: Start, tmp_path: Path, o
     assert products(run) == oracle
 
 
+@pytest.mark.parametrize("place", ["mid_save:2:checkpoints", "before_rename:2:checkpoints", "after_rename:2:checkpoints"])
+def test_case_5_three_sigterms_during_a_save(start: Start, tmp_path: Path, oracle: Oracle, place: str) -> None:
+    """The save is finished: what is visible is whole, and the training goes on from it."""
+    run = prepare(start, tmp_path / "x")
+    step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": f"{place}:SIGTERM"})
+    assert step.end() == 75, step.text
+    status = read_status(run.status / "train.json")
+    assert status is not None and status.state == "preempted"
+    assert run.checkpoint_steps(), "the save that the signals came into is there"
+    assert not [path for path in run.checkpoints.iterdir() if path.name.endswith(".tmp")]
+    newest = run.checkpoint_steps()[-1]
+    again = start(*train(tmp_path / "x"))
+    assert again.end() == 0, again.text
+    assert f"from step {newest}" in again.text and products(run) == oracle
+
+
 @pytest.mark.parametrize(
     ("fault", "left"),
     [
