@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -190,6 +191,7 @@ def fault(point: str, path: Path) -> None:
         if os.environ["EXPERIMENT_FAULT"].endswith(":SIGTERM"):
             for _ in range(3):
                 os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(0.05)  # Python handles signals that come together once
         else:
             die()
 
