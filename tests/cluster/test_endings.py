@@ -54,6 +54,23 @@ def test_stop_ends_as_preempted_and_the_same_again_goes_on(images: Images, restr
     assert (outdir / "runs/0/train.csv").read_text().splitlines()[: len(rows) - 20] == rows[: len(rows) - 20]
 
 
+def test_terminate_leaves_whole_checkpoints_and_the_same_again_goes_on(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
+    """No exit handler runs and nobody reports: the next workflow takes the directory over from the dead one."""
+    submit(manifest, "t-terminate", outdir, images, **SHORT | {"epochs": "600"})
+    k.wait_for("training", lambda: training_has_begun(outdir), timeout_s=300)
+    k.argo_without_server("terminate", "t-terminate")
+    status = k.ended("t-terminate")
+    assert status["phase"] == "Failed"
+    assert not [node for node in status["nodes"].values() if node["displayName"].startswith("report")]
+    rows = (outdir / "runs/0/train.csv").read_text().splitlines()
+    again = finish(manifest, "t-terminate-again", outdir, images, **SHORT | {"epochs": "600"})
+    assert again["phase"] == "Succeeded", again.get("message")
+    assert "from step" in (outdir / "runs/0/logs/train.log").read_text()
+    assert (outdir / "runs/0/train.csv").read_text().splitlines()[: len(rows) - 20] == rows[: len(rows) - 20]
+
+
 def test_the_deadline_of_the_workflow(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
     limited = tmp_path / "limited.yaml"
     limited.write_text(manifest.read_text().replace("spec:\n", "spec:\n  activeDeadlineSeconds: 60\n", 1))
