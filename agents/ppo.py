@@ -95,21 +95,25 @@ class PPOTrainer:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
-            with threads_for(self.environments.groups[0].stop):
-                collect(
-                    self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
-                    step=self.step,
-                )  # fmt: skip
-            ended = self.rollout.terminated | self.rollout.truncated
-            returns, lengths = self.episodes.finish(self.rollout.rewards, ended, self.rollout.valid)
+            returns, lengths = self._collect()
             metrics = self._learn(self._batch(), remaining)
             if self.observation_normaliser is not None and self.rollout.observations is not None:
                 self.observation_normaliser.update(self.rollout.observations[self.rollout.valid])
             self.epoch += 1
-            self.step += int(self.rollout.valid.sum())
             self._reseed_if_due()
             frame = self.step * self.resolved.game.frames_per_step
             yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
+
+    def _collect(self) -> tuple[list[float], list[int]]:
+        """One rollout of the current policy, its steps counted; returns and lengths of the episodes that ended in it."""
+        with threads_for(self.environments.groups[0].stop):
+            collect(
+                self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
+                step=self.step,
+            )  # fmt: skip
+        self.step += int(self.rollout.valid.sum())
+        ended = self.rollout.terminated | self.rollout.truncated
+        return self.episodes.finish(self.rollout.rewards, ended, self.rollout.valid)
 
     def _batch(self) -> Batch:
         """Advantages and returns of the rollout, eq. 11 and 12, and log π_old of its actions."""
