@@ -8,9 +8,9 @@ import numpy as np
 def gae(
     rewards: np.ndarray,
     values: np.ndarray,
+    next_values: np.ndarray,
     terminated: np.ndarray,
     truncated: np.ndarray,
-    valid: np.ndarray,
     *,
     discount: float,
     gae_lambda: float,
@@ -20,20 +20,17 @@ def gae(
         δ_t = r_{t+1} + γ (1 − term_{t+1}) V(o_{t+1}) − V(o_t)
         A_t = δ_t + γλ (1 − term_{t+1}) (1 − trunc_{t+1}) A_{t+1}
 
-    rewards, terminated, truncated [T, N]: what answered row t's action; values [T + 1, N], the last row bootstraps;
-    valid [T, N]: False for the dummy row after an end. Returns float64 [T, N], 0 in dummy rows.
-
-    In NEXT_STEP autoreset mode row t+1 of an ended episode holds its final observation, so V of the next row is what a
-    truncated episode bootstraps from; a dummy row never reaches another one, because the row before it cuts the trace.
+    All [T, N]: rewards, terminated, truncated answered row t's action; values are V(o_t), next_values
+    V(o_{t+1}). After a truncation o_{t+1} is the episode's final observation, which no row holds: the
+    next one belongs to another episode, and the trace is cut between them. Returns float64 [T, N].
     """
-    deltas = rewards + discount * ~terminated * values[1:] - values[:-1]
+    deltas = rewards + discount * ~terminated * next_values - values
     decays = discount * gae_lambda * ~(terminated | truncated)
     advantages: np.ndarray = np.empty_like(deltas)
     following = np.zeros_like(deltas[0])
     for t in range(len(deltas) - 1, -1, -1):
         following = deltas[t] + decays[t] * following
         advantages[t] = following
-    advantages *= valid
     return advantages
 
 

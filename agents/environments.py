@@ -1,42 +1,46 @@
-"""Environments for training, evaluation and film; knows no torch.
+"""The environments of a training: every ended one begins anew before the next step; knows no torch.
 
-Vectorised natively where the game offers it (ale-py, gymnasium's `vector_entry_point`), else one after the other: processes
-are slower for cheap environments (measured: CartPole x 8, native 200 k steps/s, sync 130 k, async 18 k). All of them are in
-`AutoresetMode.NEXT_STEP`: the step that ends an episode returns its final observation, and the next one ignores its action
-and returns reward 0 and the reset observation. That row is a dummy: nothing may be learnt from it or counted.
+A checkpoint brings them back without a state of their own (gymnasium has no interface for it): it holds the number of each
+environment's last seeding and the actions since then, and loading replays them. An environment is seeded where an episode of
+its own ends, so the log is as long as an episode: no bookkeeping ever cuts one.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.vector import SyncVectorEnv, VectorEnv
 
-from agents.atari import life_lost, make_atari
-from agents.games import make_environment, make_or_refuse
+from agents.action_log import ActionLog
+from agents.atari import FIRE, life_lost, needs_fire
 from agents.interfaces import State
 from agents.spaces import Interface, interface
+from agents.vectors import Vector, make_environments, reset
 from config.errors import ExperimentError
 from config.games import check_installed
 from config.resolve import Resolved
-from config.seeds import integer_seed, seed_sequence
+from config.seeds import environment_seeds, integer_seed
+
+__all__ = ["TrainingEnvironments", "Transition", "check_game", "episode_seed", "reset"]
 
 log = logging.getLogger(__name__)
 
-RESEED_STEPS = 100_000
-"""Environment steps between two re-seedings at least: bounds the log of actions and the time to replay it."""
+ATARI_SEED_STEPS = 4000
+"""An Atari game is seeded at the first end after so many steps of its own: that takes 110 ms, going on 6. Others: at every end."""
+ROWS_BETWEEN = 16
+"""Replayed steps after which whoever loads may interrupt."""
 
 
 @dataclass(slots=True)
 class Transition:
     """What n environments answered to one action each; everything [n], observation [n, ...].
 
+    observation: of an ended episode the final one; where the next step starts is in `TrainingEnvironments.observation`;
     life_lost: a training trick's end of an episode (Atari's `episodic_life`), no end of the game.
     """
 
@@ -48,13 +52,9 @@ class Transition:
 
 
 class TrainingEnvironments:
-    """N environments that a checkpoint can bring back: seeds, and the actions taken since they were seeded.
+    """N environments that a checkpoint can bring back.
 
-    Environments have no state that could be saved faithfully (gymnasium has no interface for it). So a checkpoint keeps the
-    actions since the last seeding, and loading replays them through environments made anew. At a scheduled epoch, in
-    undisturbed runs too, `reseed` starts over; the episodes in flight then count as truncated.
-
-    observation [N, ...], valid [N]: where the next step starts, and whether its row is one to learn from.
+    observation [N, ...]: where the next step starts; forced [N]: whether its action will be FIRE, whatever is sent.
     groups: the environments that step together. Atari's step on threads of their own: where torch has more than one, too, one
     half is emulated while the network looks at the other.
     """
@@ -62,31 +62,34 @@ class TrainingEnvironments:
     def __init__(self, resolved: Resolved, run: int) -> None:
         self._resolved, self._run = resolved, run
         self.count = resolved.hyperparameters.num_envs
-        halves = resolved.game.kind == "atari" and resolved.experiment.threads > 1 and self.count > 1
+        atari = resolved.game.kind == "atari"
+        halves = atari and resolved.experiment.threads > 1 and self.count > 1
         middle = -(-self.count // 2)
         self.groups = (slice(0, middle), slice(middle, self.count)) if halves else (slice(0, self.count),)
-        self._episodic_life = resolved.game.kind == "atari" and resolved.hyperparameters.episodic_life
-        self._made = list[VectorEnv[Any, Any, Any]]()
+        self._seed_after = ATARI_SEED_STEPS if atari else 0
+        self._fire = needs_fire(resolved)
+        self._episodic_life = atari and resolved.hyperparameters.episodic_life
+        self._made: list[Vector] = [make_environments(resolved, rows.stop - rows.start) for rows in self.groups]
         self._answers = dict[int, Callable[[], Any]]()
-        self.reseed(0)
-        self.interface = interface(resolved.game.name, self._made[0].single_observation_space, self._made[0].single_action_space)
-
-    def reseed(self, epoch: int) -> None:
-        """Make the environments anew and reset them with seeds that belong to this epoch."""
-        self.close()
-        seeds = seed_sequence(self._resolved.experiment.seed, self._run, "environments", epoch).generate_state(self.count)
-        self._made = [make_environments(self._resolved, rows.stop - rows.start) for rows in self.groups]
-        resets = [reset(made, (seeds[rows] >> 1).astype(np.int64)) for made, rows in zip(self._made, self.groups, strict=True)]
-        self.observation = np.concatenate([observation for observation, _ in resets])
-        self.valid = np.ones(self.count, np.bool_)
-        self._lives = np.concatenate([info["lives"] for _, info in resets]) if self._episodic_life else None
-        self.seeded_at, self.actions = epoch, list[np.ndarray]()
+        spaces = self._made[0].single_observation_space, self._made[0].single_action_space
+        self.interface = interface(resolved.game.name, *spaces)
+        self.observation = np.zeros((self.count, *(spaces[0].shape or ())), spaces[0].dtype)
+        self.forced = np.zeros(self.count, np.bool_)
+        self._lives = np.zeros(self.count, np.int64) if self._episodic_life or self._fire else None
+        self._seedings = np.zeros(self.count, np.int64)
+        kind = np.min_scalar_type(self.interface.actions - 1) if self.interface.discrete else np.dtype(np.float32)
+        further = () if self.interface.discrete else (self.interface.actions,)
+        self._logs = [ActionLog((rows.stop - rows.start, *further), kind) for rows in self.groups]
+        self._seed(np.arange(self.count))
 
     def send(self, group: int, actions: np.ndarray) -> None:
         """Start one step of a group; actions [n] or [n, A] in the policy's own units. Raises `ExperimentError` after `close`."""
         if not self._made:
             raise ExperimentError("the environments are closed")
         made: Any = self._made[group]
+        if self._fire:
+            actions = np.where(self.forced[self.groups[group]], FIRE, actions)
+        self._logs[group].append(actions)
         taken = self.interface.environment_actions(actions)
         if len(self.groups) > 1:
             made.send(taken)
@@ -95,16 +98,19 @@ class TrainingEnvironments:
             self._answers[group] = functools.partial(made.step, taken)
 
     def receive(self, group: int) -> Transition:
-        """The answer to what was sent, [n]."""
+        """The answer to what was sent, [n]; environments that have ended are reset."""
         rows = self.groups[group]
         observation, reward, terminated, truncated, info = self._answers[group]()
         self.observation[rows] = observation
-        self.valid[rows] = ~(terminated | truncated)
         lost = None
         if self._lives is not None:
             lost = life_lost(self._lives[rows], info["lives"])
             self._lives[rows] = info["lives"]
-        return Transition(observation, reward, terminated, truncated, lost)
+            self.forced[rows] = lost & self._fire
+        ended = terminated | truncated
+        if ended.any():
+            self._restart(group, np.flatnonzero(ended))
+        return Transition(observation, reward, terminated, truncated, lost if self._episodic_life else None)
 
     def step(self, actions: np.ndarray) -> list[Transition]:
         """One step of all groups; actions [N] or [N, A]."""
@@ -112,67 +118,89 @@ class TrainingEnvironments:
             self.send(group, actions[rows])
         return [self.receive(group) for group in range(len(self.groups))]
 
-    def remember(self, actions: np.ndarray) -> None:
-        """Log a rollout's actions, [T, N] or [T, N, A], in as few bytes as they need."""
-        kind = np.min_scalar_type(self.interface.actions - 1) if self.interface.discrete else np.dtype(np.float32)
-        self.actions.append(actions.astype(kind))
+    def _restart(self, group: int, ended: np.ndarray) -> None:
+        """Begin the next episodes of a group's environments at these places [n], seeded where that is due."""
+        due = self._logs[group].lengths[ended] >= self._seed_after
+        if due.any():
+            self._seed(ended[due] + self.groups[group].start)
+        if not due.all():
+            self._begin(group, ended[~due], None)
 
-    def due(self) -> bool:
-        """Enough steps since the last seeding."""
-        return sum(len(block) for block in self.actions) * self.count >= RESEED_STEPS
+    def _seed(self, environments: np.ndarray) -> None:
+        """Begin episodes in these environments [n], each from the next of its seeds."""
+        numbers = self._seedings[environments]
+        seeds = environment_seeds(self._resolved.experiment.seed, self._run, self.count, environments, numbers)
+        self._seedings[environments] = numbers + 1
+        for group, rows in enumerate(self.groups):
+            mine = (environments >= rows.start) & (environments < rows.stop)
+            if mine.any():
+                places = environments[mine] - rows.start
+                self._logs[group].clear(places)
+                self._begin(group, places, seeds[mine])
+
+    def _begin(self, group: int, places: np.ndarray, seeds: np.ndarray | None) -> None:
+        made, environments = self._made[group], places + self.groups[group].start
+        mask = np.zeros(made.num_envs, np.bool_)
+        mask[places] = True
+        observation, info = reset(made, seeds, mask)
+        self.observation[environments] = observation[places]
+        if self._lives is not None:
+            self._lives[environments] = info["lives"][places]
+            self.forced[environments] = self._fire
 
     def state_dict(self) -> State:
-        """seeded_at, actions [T, N, ...], and the observation [N, ...] that a replay must arrive at."""
-        shape = (0, self.count) if self.interface.discrete else (0, self.count, self.interface.actions)
-        actions = np.concatenate(self.actions) if self.actions else np.zeros(shape, np.uint8)
-        return {"seeded_at": self.seeded_at, "actions": actions, "observation": self.observation.copy(), "valid": self.valid.copy()}
+        """What brings the episodes in flight back.
 
-    def load_state_dict(self, state: State, epoch: int) -> bool:
-        """Replay; False when the environment did not arrive where it was, and was re-seeded for `epoch` instead."""
-        self.reseed(state["seeded_at"])
-        for actions in state["actions"]:
-            self.step(actions if not self.interface.discrete else actions.astype(np.int64))
-        if np.array_equal(self.observation, state["observation"]) and np.array_equal(self.valid, state["valid"]):
-            self.actions = [state["actions"]] if len(state["actions"]) else []
-            return True
-        log.warning(
-            "%s is not a function of its seed and actions: the episodes in flight count as truncated, and equality with an "
-            "undisturbed run is lost", self._resolved.game.name,
-        )  # fmt: skip
-        self.reseed(epoch)
-        return False
+        seedings, lengths [N]: how often each was seeded, and its steps since then; actions [sum of lengths, ...]: those
+        steps, one environment after the other; observation [N, ...]: what a replay must arrive at.
+        """
+        logs = [taken for one in self._logs for taken in one.each()]
+        lengths = np.array([len(one) for one in logs])
+        return {
+            "seedings": self._seedings.copy(), "lengths": lengths, "actions": np.concatenate(logs),
+            "observation": self.observation.copy(),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> np.ndarray:
+        """Replay; bool [N]: the environments that did not arrive where they were, and have begun another episode instead.
+
+        All go in step to the same end: one whose log is shorter is seeded later. between: called every few steps; may raise.
+        """
+        longest, started_s = int(max(state["lengths"])), time.perf_counter()
+        log.info("replaying the episodes in flight: %d steps in the longest", longest)
+        self._replay(state, longest, between)
+        log.info("replayed %d steps of %d environments in %.1f s", longest, self.count, time.perf_counter() - started_s)
+        unequal = (self.observation != state["observation"]).reshape(self.count, -1).any(axis=1)
+        lost: np.ndarray = unequal | (self._seedings != state["seedings"])
+        if lost.any():
+            log.warning(
+                "%s is not a function of its seed and actions: %d of %d episodes in flight are left out of the record and start "
+                "over, and equality with an undisturbed run is lost", self._resolved.game.name, int(lost.sum()), self.count,
+            )  # fmt: skip
+            self._seedings[lost] = state["seedings"][lost]
+            self._seed(np.flatnonzero(lost))
+        return lost
+
+    def _replay(self, state: State, longest: int, between: Callable[[], None]) -> None:
+        begins = longest - np.array(state["lengths"])
+        actions = np.zeros((longest, self.count, *state["actions"].shape[1:]), state["actions"].dtype)
+        for n, taken in enumerate(np.split(state["actions"], np.cumsum(state["lengths"])[:-1])):
+            actions[begins[n] :, n] = taken
+        for row in range(longest + 1):
+            beginning = np.flatnonzero(begins == row)
+            if len(beginning):
+                self._seedings[beginning] = state["seedings"][beginning] - 1
+                self._seed(beginning)
+            if row % ROWS_BETWEEN == 0:
+                between()
+            if row < longest:
+                self.step(actions[row].astype(np.int64) if self.interface.discrete else actions[row])
 
     def close(self) -> None:
         """Release the environments."""
         for made in self._made:
             made.close()
         self._made = []
-
-
-def make_environments(resolved: Resolved, count: int) -> VectorEnv[Any, Any, Any]:
-    """`count` environments for training; raises `BadInput` when the game cannot be made."""
-    game = resolved.game
-    if game.kind == "atari":
-        return make_atari(resolved, count)
-    if game.kind == "native":
-        environments: VectorEnv[Any, Any, Any] = make_or_refuse(
-            game, lambda: gymnasium.make_vec(game.id, count, "vector_entry_point", vector_kwargs=dict(game.options))
-        )
-        if environments.metadata.get("autoreset_mode") is gymnasium.vector.AutoresetMode.NEXT_STEP:
-            return environments
-        environments.close()
-    return SyncVectorEnv([lambda: make_environment(game)] * count, autoreset_mode=gymnasium.vector.AutoresetMode.NEXT_STEP)
-
-
-def reset(environments: VectorEnv[Any, Any, Any], seeds: np.ndarray) -> tuple[np.ndarray, dict[str, Any]]:
-    """Reset with one seed for each environment, seeds [N]; gymnasium's native ones take only the first."""
-    accepted: Any = int(seeds[0])
-    if isinstance(environments, SyncVectorEnv):
-        accepted = seeds.tolist()
-    elif type(environments).__module__.startswith("ale_py"):
-        accepted = seeds
-    observations, info = environments.reset(seed=accepted)
-    return observations, info
 
 
 def check_game(resolved: Resolved) -> Interface:

@@ -5,7 +5,7 @@ An algorithm is one module; it is registered in `agents/registry.py`. It knows n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -43,8 +43,8 @@ class Trainer(Protocol):
     def state_dict(self) -> State:
         """Everything that affects the future, random generators included."""
 
-    def load_state_dict(self, state: State) -> None:
-        """Continue exactly where `state_dict` was taken."""
+    def load_state_dict(self, state: State, between: Callable[[], None] = ...) -> None:
+        """Continue exactly where `state_dict` was taken; between: called now and then while that takes long; may raise."""
 
     def close(self) -> None:
         """Release the environments."""

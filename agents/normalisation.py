@@ -84,7 +84,7 @@ class RewardNormaliser:
         self._discounted_return = np.zeros(num_envs)
 
     def __call__(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray) -> np.ndarray:
-        """Learn from a rollout's rewards and return them scaled; all [T, N], ended: terminated or truncated."""
+        """Learn from a rollout's valid rows and return all rewards scaled; all [T, N], ended: terminated or truncated."""
         returns = np.empty(rewards.shape)
         for t in range(len(rewards)):
             self._discounted_return = self._discounted_return * self._discount + rewards[t]
@@ -93,9 +93,9 @@ class RewardNormaliser:
         self.statistics.update(returns[valid])
         return np.clip(rewards / np.sqrt(self.statistics.variance + 1e-8), -CLIP, CLIP).astype(np.float32)
 
-    def restart(self) -> None:
-        """The environments were seeded anew: no return is in flight."""
-        self._discounted_return = np.zeros_like(self._discounted_return)
+    def forget(self, environments: np.ndarray) -> None:
+        """What is in flight in these environments, bool [N], could not be brought back."""
+        self._discounted_return[environments] = 0
 
     def state_dict(self) -> State:
         """Statistics and the discounted returns in flight [N]."""

@@ -5,17 +5,17 @@
             K passes over the T·N rows in minibatches, each maximising eq. 9:
                 L = E[ min(ρA, clip(ρ, 1 − ε, 1 + ε) A) ] − c_v ½ E[(V − R)²] + c_e E[H]      ρ = π / π_old
 
-What others got wrong and this does not: truncation is not termination (`advantages.py`); rows that answer an autoreset are
-left out of every loss, mean and count; π_old is what acted, computed once, before the first update; advantages are normalised
-per minibatch; a non-finite number never reaches the optimiser; every generator is this training's own.
+What others got wrong and this does not: truncation is not termination (`advantages.py`); rows whose action was forced are
+left out of every loss and mean; π_old is what acted, computed once, before the first update; advantages are normalised per
+minibatch; a non-finite number never reaches the optimiser; every generator is this training's own.
 
-`step` counts decisions of the agent: a row that only answers an autoreset is none, so runs differ in `step` at equal epochs.
+Every row is a `step`, in which one environment answers one action: there are T·N in each epoch, and all belong to an episode.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -32,11 +32,11 @@ from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
 from agents.optimiser import FlatAdam
 from agents.rollouts import Episodes, Rollout, collect
-from config.errors import Diverged
+from config.errors import Diverged, NoUsableState
 from config.resolve import Resolved
 from config.seeds import integer_seed
 
-FORMAT = 1
+FORMAT = 2
 """Of the state; a checkpoint of another format is refused by `load_state_dict`."""
 
 
@@ -100,7 +100,6 @@ class PPOTrainer:
             if self.observation_normaliser is not None and self.rollout.observations is not None:
                 self.observation_normaliser.update(self.rollout.observations[self.rollout.valid])
             self.epoch += 1
-            self._reseed_if_due()
             frame = self.step * self.resolved.game.frames_per_step
             yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
 
@@ -111,9 +110,8 @@ class PPOTrainer:
                 self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
                 step=self.step,
             )  # fmt: skip
-        self.step += int(self.rollout.valid.sum())
-        ended = self.rollout.terminated | self.rollout.truncated
-        return self.episodes.finish(self.rollout.rewards, ended, self.rollout.valid)
+        self.step += self.rollout.rewards.size
+        return self.episodes.finish(self.rollout.rewards, self.rollout.terminated | self.rollout.truncated)
 
     def _batch(self) -> Batch:
         """Advantages and returns of the rollout, eq. 11 and 12, and log π_old of its actions."""
@@ -122,12 +120,12 @@ class PPOTrainer:
         rewards = np.clip(rollout.rewards, -1, 1) if hyper.clip_rewards else rollout.rewards
         if self.reward_normaliser is not None:
             rewards = self.reward_normaliser(rewards, terminated | rollout.truncated, rollout.valid)
-        values = rollout.values.numpy(force=True)
+        values = rollout.values[:-1].numpy(force=True)
         advantages = gae(
-            rewards, values, terminated, rollout.truncated, rollout.valid, discount=hyper.discount, gae_lambda=hyper.gae_lambda
+            rewards, values, rollout.next_values, terminated, rollout.truncated, discount=hyper.discount, gae_lambda=hyper.gae_lambda
         )
         advantage, returns = (
-            torch.from_numpy(array.ravel().astype(np.float32)).to(self.device) for array in (advantages, advantages + values[:-1])
+            torch.from_numpy(array.ravel().astype(np.float32)).to(self.device) for array in (advantages, advantages + values)
         )
         actions = rollout.actions.flatten(0, 1)
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
@@ -202,18 +200,6 @@ class PPOTrainer:
             f"gradient norm {norm:.4g}; minibatch of {len(log_ratio)} rows: {numbers}"
         )
 
-    def _reseed_if_due(self) -> None:
-        """At a checkpoint's epoch, before its state is taken, in undisturbed runs too."""
-        at_checkpoint = self.epoch % self.resolved.checkpoint_interval == 0
-        if at_checkpoint and self.environments.due():
-            self.environments.reseed(self.epoch)
-            self._leave_flights()
-
-    def _leave_flights(self) -> None:
-        self.episodes.restart()
-        if self.reward_normaliser is not None:
-            self.reward_normaliser.restart()
-
     def state_dict(self) -> State:
         """Everything that affects the future."""
         network = {name: value.detach().cpu().contiguous().numpy().copy() for name, value in self.network.state_dict().items()}
@@ -234,8 +220,13 @@ class PPOTrainer:
             "environments": self.environments.state_dict(),
         }
 
-    def load_state_dict(self, state: State) -> None:
-        """Continue exactly where `state_dict` was taken; replays the actions since the environments were last seeded."""
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Continue exactly where `state_dict` was taken; replays what the environments did since each was seeded.
+
+        between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of another format.
+        """
+        if state["format"] != FORMAT:
+            raise NoUsableState(f"the state of this training has format {state['format']}, this program reads {FORMAT}")
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
         self.network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()})
         self.optimiser.load_state_dict(state["optimiser"])
@@ -246,8 +237,10 @@ class PPOTrainer:
         if self.reward_normaliser is not None:
             self.reward_normaliser.load_state_dict(state["reward_normaliser"])
         self.episodes.load_state_dict(state["episodes"])
-        if not self.environments.load_state_dict(state["environments"], self.epoch):
-            self._leave_flights()
+        lost = self.environments.load_state_dict(state["environments"], between)
+        self.episodes.forget(lost)
+        if self.reward_normaliser is not None:
+            self.reward_normaliser.forget(lost)
 
     def close(self) -> None:
         """Release the environments."""

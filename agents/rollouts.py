@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,10 +20,11 @@ from config.errors import Diverged
 class Rollout:
     """Row t of environment n: what was seen, done and answered. Allocated once, overwritten by every rollout.
 
-    encoded [T + 1, N, ...], policy [T, N, P], values [T + 1, N], actions [T, N] or [T, N, A]: tensors where the network is;
+    encoded [T + 1, N, ...], policy [T, N, P], values [T + 1, N], actions [T, N] or [T, N, A]: tensors where the network is.
+    Row T is where the next rollout starts: its value is what row T - 1 bootstraps from.
     observations [T, N, ...]: as the environment gave them, kept only for the normaliser;
-    rewards (the game's own), terminated, truncated, life_lost, valid [T, N]: arrays. valid: False in the dummy row that
-    follows an end. Row T is where the next rollout starts: its value is what row T - 1 bootstraps from.
+    rewards (the game's own), terminated, truncated, life_lost, valid [T, N]: arrays. valid: False where the action was forced:
+    nothing is learnt from it. final_values: of the observations that truncated episodes ended with, by (t, n).
     """
 
     encoded: Tensor
@@ -36,6 +37,15 @@ class Rollout:
     truncated: np.ndarray
     life_lost: np.ndarray
     valid: np.ndarray
+    final_values: dict[tuple[int, int], float] = field(default_factory=dict)
+
+    @property
+    def next_values(self) -> np.ndarray:
+        """V of what followed each row, [T, N]; after a truncation that is the final observation."""
+        values: np.ndarray = self.values[1:].numpy(force=True).copy()
+        for place, value in self.final_values.items():
+            values[place] = value
+        return values
 
     @staticmethod
     def allocate(environments: TrainingEnvironments, network: Network, actions: Actions, length: int, *, observations: bool) -> Rollout:
@@ -43,7 +53,7 @@ class Rollout:
         count, spaces = environments.count, environments.interface
         device = next(network.parameters()).device
         example = network.encode(torch.from_numpy(environments.observation[:1]))
-        flags = (np.zeros((length, count), np.bool_) for _ in range(4))
+        terminated, truncated, life_lost, valid = (np.zeros((length, count), np.bool_) for _ in range(4))
         return Rollout(
             torch.zeros(length + 1, count, *example.shape[1:], dtype=example.dtype, device=device),
             torch.zeros(length, count, actions.parameters, device=device),
@@ -53,7 +63,10 @@ class Rollout:
             else torch.zeros(length, count, spaces.actions, device=device),
             np.zeros((length, *environments.observation.shape), environments.observation.dtype) if observations else None,
             np.zeros((length, count), np.float32),
-            *flags,
+            terminated,
+            truncated,
+            life_lost,
+            valid,
         )
 
 
@@ -77,38 +90,71 @@ def collect(
     noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device)
     columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, noise)
     views = [[column[:, rows].unbind() for column in columns] for rows in environments.groups]
+    finals = dict[tuple[int, int], np.ndarray]()
     for t in range(length):
         for group, (encoded, policies, values, taken, noises) in enumerate(views):
             if t > 0:
-                _receive(rollout, environments, group, t - 1, step)
+                _receive(rollout, environments, group, t - 1, step, finals)
             encoded[t].copy_(_encoded(rollout, environments, network, normaliser, group, t))
             policy, value = network_now(encoded[t])
             action = actions.choose(policy, noises[t])
             policies[t].copy_(policy)
             values[t].copy_(value)
             taken[t].copy_(action)
+            rollout.valid[t, environments.groups[group]] = ~environments.forced[environments.groups[group]]
             environments.send(group, action.numpy(force=True))
     for group, (encoded, _, values, _, _) in enumerate(views):
-        _receive(rollout, environments, group, length - 1, step)
+        _receive(rollout, environments, group, length - 1, step, finals)
         encoded[length].copy_(_encoded(rollout, environments, network, normaliser, group, length))
         values[length].copy_(network_now(encoded[length])[1])
-    environments.remember(rollout.actions.numpy(force=True))
+    rollout.final_values = _final_values(finals, network, normaliser, device, environments.count)
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
         first = int(bad_rows[0])
-        raise _not_finite("reward", rollout.rewards[first], step + int(rollout.valid[: first + 1].sum()))
+        raise _not_finite("reward", rollout.rewards[first], step + (first + 1) * environments.count)
 
 
-def _receive(rollout: Rollout, environments: TrainingEnvironments, group: int, t: int, step: int) -> None:
-    """The answers of one group to the actions of row t."""
+def _receive(
+    rollout: Rollout,
+    environments: TrainingEnvironments,
+    group: int,
+    t: int,
+    step: int,
+    finals: dict[tuple[int, int], np.ndarray],
+) -> None:
+    """The answers of one group to the actions of row t; finals: what truncated episodes ended with, by (t, n)."""
     rows = environments.groups[group]
-    rollout.valid[t, rows] = environments.valid[rows]
     answer = environments.receive(group)
     rollout.rewards[t, rows], rollout.terminated[t, rows], rollout.truncated[t, rows] = answer.reward, answer.terminated, answer.truncated
     if answer.life_lost is not None:
         rollout.life_lost[t, rows] = answer.life_lost
-    if answer.observation.dtype.kind == "f" and not np.isfinite(answer.observation).all():
-        raise _not_finite("observation", answer.observation, step + int(rollout.valid[: t + 1].sum()))
+    for n in np.flatnonzero(answer.truncated & ~answer.terminated):
+        finals[t, rows.start + int(n)] = answer.observation[n].copy()
+    if answer.observation.dtype.kind == "f":
+        for observation in (answer.observation, environments.observation[rows]):
+            if not np.isfinite(observation).all():
+                raise _not_finite("observation", observation, step + (t + 1) * environments.count)
+
+
+def _final_values(
+    finals: dict[tuple[int, int], np.ndarray],
+    network: Network,
+    normaliser: ObservationNormaliser | None,
+    device: torch.device,
+    at_once: int,
+) -> dict[tuple[int, int], float]:
+    """V of the final observations, by (t, n); at most `at_once` rows a pass, no more memory than a step takes."""
+    network_now = network.frozen()
+    found = dict[tuple[int, int], float]()
+    places = sorted(finals)
+    for first in range(0, len(places), at_once):
+        part = places[first : first + at_once]
+        observations = np.stack([finals[place] for place in part])
+        if normaliser is not None:
+            observations = normaliser(observations)
+        values = network_now(network.encode(torch.from_numpy(observations)).to(device))[1]
+        found.update(zip(part, values.tolist(), strict=True))
+    return found
 
 
 def _encoded(
@@ -131,27 +177,29 @@ def _not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
 
 
 class Episodes:
-    """Returns and lengths of episodes, in the game's own rewards and in environment steps, across rollouts."""
+    """Returns and lengths of episodes, in the game's own rewards and in environment steps, across rollouts.
+
+    Every row counts: the lengths of all that ended and of those in flight are the steps of the training.
+    """
 
     def __init__(self, num_envs: int) -> None:
         self._return, self._length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
 
-    def finish(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray) -> tuple[list[float], list[int]]:
-        """rewards, ended, valid [T, N] -> (returns, lengths) of the episodes that ended, in the order of their ends."""
-        totals = np.cumsum(rewards * valid, axis=0, dtype=np.float64) + self._return
-        steps = np.cumsum(valid, axis=0) + self._length
+    def finish(self, rewards: np.ndarray, ended: np.ndarray) -> tuple[list[float], list[int]]:
+        """rewards, ended [T, N] -> (returns, lengths) of the episodes that ended, in the order of their ends."""
+        totals = np.cumsum(rewards, axis=0, dtype=np.float64) + self._return
         returns, lengths = list[float](), list[int]()
-        return_before, steps_before = np.zeros_like(self._return), np.zeros_like(self._length)
+        return_before, rows_before = np.zeros_like(self._return), -self._length
         for t, n in np.argwhere(ended):
             returns.append(float(totals[t, n] - return_before[n]))
-            lengths.append(int(steps[t, n] - steps_before[n]))
-            return_before[n], steps_before[n] = totals[t, n], steps[t, n]
-        self._return, self._length = totals[-1] - return_before, steps[-1] - steps_before
+            lengths.append(int(t + 1 - rows_before[n]))
+            return_before[n], rows_before[n] = totals[t, n], t + 1
+        self._return, self._length = totals[-1] - return_before, len(rewards) - rows_before
         return returns, lengths
 
-    def restart(self) -> None:
-        """The environments were seeded anew: the episodes in flight are left out."""
-        self._return, self._length = np.zeros_like(self._return), np.zeros_like(self._length)
+    def forget(self, environments: np.ndarray) -> None:
+        """What is in flight in these environments, bool [N], could not be brought back."""
+        self._return[environments], self._length[environments] = 0, 0
 
     def state_dict(self) -> State:
         """return, length [N] of the episodes in flight."""

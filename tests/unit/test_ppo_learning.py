@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.environments import RESEED_STEPS, TrainingEnvironments, check_game
+from agents.environments import TrainingEnvironments, check_game
 from agents.evaluation import evaluate
 from agents.games import make_environment
 from agents.interfaces import Progress, State
@@ -80,18 +80,13 @@ def test_truncation_as_termination_would_be_seen(constant_reward_values: tuple[f
     assert constant_reward_values[1] < 8
 
 
-def test_dummy_rows_are_left_out_of_the_batch() -> None:
+def test_every_row_is_a_step_and_learnt_from() -> None:
     trainer, progress = trained(own("Bandit", epochs="3"))
-    assert [one.step for one in progress] == [64, 128, 192]  # every other row answers an autoreset and is no step
+    assert [one.step for one in progress] == [128, 256, 384]
     batch = trainer._batch()
-    assert len(batch.returns) == 64
-    assert torch.allclose(batch.returns, batch.actions.float(), atol=1e-6)  # a dummy row's action pays nothing, whatever it is
-    assert all(length == 1 for one in progress for length in one.lengths)
-
-
-def test_the_mask_is_carried_over_the_rollout_boundary() -> None:
-    _, progress = trained(own("Bandit", epochs="4", rollout_length="3", minibatches="1"))
-    assert [one.step for one in progress] == [8, 12, 20, 24]
+    assert len(batch.returns) == 128
+    assert torch.allclose(batch.returns, batch.actions.float(), atol=1e-6)
+    assert all(one.lengths == [1] * 128 for one in progress)
 
 
 def test_returns_are_the_game_s_own_when_rewards_are_clipped() -> None:
@@ -104,10 +99,9 @@ def test_returns_are_the_game_s_own_when_rewards_are_clipped() -> None:
 def test_episodes_across_rollouts() -> None:
     episodes = Episodes(2)
     ended = np.array([[False, True], [False, False], [True, False]])
-    valid = np.array([[True, True], [True, False], [True, True]])
-    assert episodes.finish(np.ones((3, 2)), ended, valid) == ([1.0, 3.0], [1, 3])
+    assert episodes.finish(np.ones((3, 2)), ended) == ([1.0, 3.0], [1, 3])
     later = np.array([[False, False], [True, True]])
-    assert episodes.finish(np.ones((2, 2)), later, np.array([[False, True], [True, True]])) == ([1.0, 3.0], [1, 3])
+    assert episodes.finish(np.ones((2, 2)), later) == ([2.0, 4.0], [2, 4])
 
 
 @pytest.mark.parametrize("field", ["reward", "observation"])
@@ -153,25 +147,7 @@ def leaves(state: State, path: str = "") -> dict[str, Any]:
     return found
 
 
-def test_reseeding_happens_at_checkpoints_and_resumes_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agents.environments.RESEED_STEPS", 600)
-    resolved = resolve("ppo", {"game": "cartpole", "epochs": "9", "checkpoint_interval": "2"})
-    trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
-    rows, states, seeded = [], {}, []
-    for one in trainer.train():
-        rows.append(repr(one))
-        states[one.epoch] = trainer.state_dict()
-        seeded.append(trainer.environments.seeded_at)
-    assert seeded == [0, 0, 0, 4, 4, 4, 4, 8, 8]
-    assert len(states[4]["environments"]["actions"]) == 0
-    for epoch in (2, 4, 6, 8):
-        resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
-        resumed.load_state_dict(states[epoch])
-        assert [repr(one) for one in resumed.train()] == rows[epoch:]
-    assert RESEED_STEPS == 100_000
-
-
-def test_an_environment_that_cannot_be_replayed_is_seeded_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_environment_that_cannot_be_replayed_starts_over(caplog: pytest.LogCaptureFixture) -> None:
     resolved = own("Forgetful", epochs="3")
     trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     training = trainer.train()
@@ -180,9 +156,9 @@ def test_an_environment_that_cannot_be_replayed_is_seeded_anew(caplog: pytest.Lo
     resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     with caplog.at_level(logging.WARNING):
         resumed.load_state_dict(state)
-    assert "is not a function of its seed and actions" in caplog.text
-    assert resumed.environments.seeded_at == 1
+    assert "is not a function of its seed and actions: 4 of 4 episodes in flight are left out" in caplog.text
     assert resumed.episodes.state_dict()["length"].tolist() == [0, 0, 0, 0]
+    assert resumed.environments.state_dict()["seedings"].tolist() == (state["environments"]["seedings"] + 1).tolist()
     assert [one.epoch for one in resumed.train()] == [2, 3]
 
 
@@ -223,7 +199,6 @@ def test_lost_lives_end_episodes_for_the_learner_only() -> None:
     for _ in range(400):
         [answer] = environments.step(np.zeros(2, np.int64))
         assert answer.life_lost is not None
-        assert environments.valid.tolist() == (~(answer.terminated | answer.truncated)).tolist()
         lost, ended = lost + int(answer.life_lost.sum()), ended + int(answer.terminated.sum())
     environments.close()
     assert ended == 0 or lost >= 4 * ended, "the last life ends the game itself"
