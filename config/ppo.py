@@ -30,7 +30,7 @@ class PPO:
     anneal_clip: bool = parameter(False, help="clip falls linearly to 0 over the training")
     clip_value_loss: bool = parameter(False, help="clip the change of the value estimate as well")
     entropy_coefficient: float = parameter(0.01, low=0, high=1, help="weight of the entropy bonus in the loss")
-    value_coefficient: float = parameter(0.5, low=0, high=100, help="weight of the value loss in the loss")
+    value_coefficient: float = parameter(0.5, low=0, high=100, help="weight of the value loss, half the mean squared error, in the loss")
     max_gradient_norm: float = parameter(0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm")
     normalise_observations: bool = parameter(False, help="by running mean and variance, kept with the agent; not for images")
     normalise_rewards: bool = parameter(False, help="divide learnt rewards by the running deviation of the discounted return")

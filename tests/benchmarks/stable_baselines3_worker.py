@@ -48,7 +48,7 @@ def make_model(settings: dict[str, Any]) -> Any:
         gae_lambda=hyper["gae_lambda"],
         clip_range=hyper["clip"],
         ent_coef=hyper["entropy_coefficient"],
-        vf_coef=hyper["value_coefficient"],
+        vf_coef=hyper["value_coefficient"] / 2,  # their value loss has no ½
         max_grad_norm=hyper["max_gradient_norm"],
         policy_kwargs={**layers, "optimizer_kwargs": {"eps": hyper["adam_epsilon"]}},
         device="cpu",

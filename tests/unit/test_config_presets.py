@@ -13,6 +13,7 @@ ISSUE_GOALS = {
     "cartpole": 100_000,
     "acrobot": 300_000,
     "lunarlander": 1_000_000,
+    "lunarlander_continuous": 1_000_000,
     "pendulum": 200_000,
     "mountaincar": 1_000_000,
     "pong": 10_000_000,

@@ -1,0 +1,229 @@
+"""Every preset against the source it names: its numbers, and the loss that its coefficients weigh.
+
+The tables are in the sources' own words; `of_cleanrl` and `of_the_zoo` translate them into ours.
+What a preset does otherwise stands in `CHANGED`, and its own comment says why.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Categorical, Independent, Normal
+from torch.nn import functional
+
+from agents.ppo import Batch, PPOTrainer
+from config.games import FOLDER, Game, find_game, own_presets
+from config.ppo import PPO
+from config.resolve import preset_hyperparameters, resolve
+
+# github.com/vwxyzjn/cleanrl, commit fe8d8a0: cleanrl/ppo_atari.py and ppo_continuous_action.py,
+# class Args, make_env and the call of Adam.
+CLEANRL_ATARI = {
+    "total_timesteps": 10_000_000, "learning_rate": 2.5e-4, "num_envs": 8, "num_steps": 128,
+    "anneal_lr": True, "gamma": 0.99, "gae_lambda": 0.95, "num_minibatches": 4, "update_epochs": 4,
+    "clip_coef": 0.1, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5,
+    "eps": 1e-5,
+}  # fmt: skip
+CLEANRL_ATARI_WRAPPERS = {
+    "noop_max": 30, "episodic_life": True, "fire_after_life_loss": True, "clip_rewards": True,
+}  # fmt: skip
+CLEANRL_CONTINUOUS = CLEANRL_ATARI | {
+    "total_timesteps": 1_000_000, "learning_rate": 3e-4, "num_envs": 1, "num_steps": 2048,
+    "num_minibatches": 32, "update_epochs": 10, "clip_coef": 0.2, "ent_coef": 0.0,
+}  # fmt: skip
+CLEANRL_CONTINUOUS_WRAPPERS = {"normalise_observations": True, "normalise_rewards": True}
+
+# Stable-Baselines3 2.9.2: PPO.__init__, and in common/policies.py the eps.
+STABLE_BASELINES3 = {
+    "learning_rate": 3e-4, "batch_size": 64, "gamma": 0.99, "gae_lambda": 0.95, "clip_range": 0.2,
+    "vf_coef": 0.5, "max_grad_norm": 0.5, "eps": 1e-5, "normalize": False,
+}  # fmt: skip
+# github.com/DLR-RM/rl-baselines3-zoo, commit 22e3ff2: hyperparams/ppo.yml.
+# "lin_": falls to 0. Left out: Pendulum's use_sde and sde_sample_freq.
+LUNAR_LANDER = {
+    "n_envs": 16, "n_timesteps": 1e6, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98,
+    "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
+}  # fmt: skip
+ZOO: dict[str, dict[str, Any]] = {
+    "Acrobot-v1": {
+        "normalize": True, "n_envs": 16, "n_timesteps": 1e6, "n_steps": 256, "gae_lambda": 0.94,
+        "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0,
+    },
+    "CartPole-v1": {
+        "n_envs": 8, "n_timesteps": 1e5, "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8,
+        "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0, "learning_rate": "lin_0.001",
+        "clip_range": "lin_0.2",
+    },
+    "LunarLander-v3": LUNAR_LANDER,
+    "LunarLanderContinuous-v3": LUNAR_LANDER,
+    "MountainCar-v0": {
+        "normalize": True, "n_envs": 16, "n_timesteps": 1e6, "n_steps": 16, "gae_lambda": 0.98,
+        "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0,
+    },
+    "Pendulum-v1": {
+        "n_envs": 4, "n_timesteps": 1e5, "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9,
+        "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 1e-3, "clip_range": 0.2,
+    },
+}  # fmt: skip
+
+CHANGED: dict[str, dict[str, Any]] = {
+    "acrobot": {"steps": 300_000},
+    "cartpole": {"discount": 0.99, "gae_lambda": 0.95, "normalise_rewards": True},
+    "pendulum": {
+        "steps": 200_000, "num_envs": 16, "rollout_length": 128, "minibatches": 8,
+        "normalise_observations": True, "normalise_rewards": True,
+    },
+    "fallback": {"num_envs": 8, "rollout_length": 256, "clip_value_loss": False},
+}  # fmt: skip
+OF_THE_ZOO = [name for name in own_presets() if find_game(name).kind != "atari"]
+HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
+WITHOUT_WRAPPERS = {
+    "noop_max": 30, "episodic_life": False, "fire_after_life_loss": True, "clip_rewards": False,
+    "normalise_observations": False, "normalise_rewards": False,
+}  # fmt: skip
+NETWORK = {"hidden_sizes": (64, 64), "log_std_init": 0.0}
+"""Of both: two towers of 64 and 64 tanh units. The Nature CNN has no parameter."""
+
+
+def of_cleanrl(theirs: dict[str, Any], wrappers: dict[str, Any]) -> dict[str, Any]:
+    """Every parameter, and the steps. Its value loss has the ½ that ours has."""
+    names = {
+        "steps": "total_timesteps", "num_envs": "num_envs", "rollout_length": "num_steps",
+        "update_epochs": "update_epochs", "minibatches": "num_minibatches",
+        "learning_rate": "learning_rate", "anneal_learning_rate": "anneal_lr",
+        "adam_epsilon": "eps", "discount": "gamma", "gae_lambda": "gae_lambda", "clip": "clip_coef",
+        "clip_value_loss": "clip_vloss", "entropy_coefficient": "ent_coef",
+        "value_coefficient": "vf_coef", "max_gradient_norm": "max_grad_norm",
+    }  # fmt: skip
+    settings = {ours: theirs[name] for ours, name in names.items()}
+    return WITHOUT_WRAPPERS | NETWORK | {"anneal_clip": False} | settings | wrappers
+
+
+def of_the_zoo(game: str) -> dict[str, Any]:
+    """Every parameter, and the steps. Stable-Baselines3's value loss has no ½."""
+    theirs = STABLE_BASELINES3 | ZOO[game]
+    names = {
+        "num_envs": "n_envs", "rollout_length": "n_steps", "update_epochs": "n_epochs",
+        "adam_epsilon": "eps", "discount": "gamma", "gae_lambda": "gae_lambda",
+        "entropy_coefficient": "ent_coef", "max_gradient_norm": "max_grad_norm",
+        "normalise_observations": "normalize", "normalise_rewards": "normalize",
+    }  # fmt: skip
+    settings = {ours: theirs[name] for ours, name in names.items()}
+    settings["steps"] = int(theirs["n_timesteps"])
+    settings["minibatches"] = theirs["n_envs"] * theirs["n_steps"] // theirs["batch_size"]
+    settings["value_coefficient"] = 2 * theirs["vf_coef"]
+    for ours, name in (("learning_rate", "learning_rate"), ("clip", "clip_range")):
+        settings[ours] = float(str(theirs[name]).removeprefix("lin_"))
+        settings[f"anneal_{ours}"] = str(theirs[name]).startswith("lin_")
+    return WITHOUT_WRAPPERS | NETWORK | {"clip_value_loss": False} | settings
+
+
+def check(name: str, game: Game, published: dict[str, Any], source: str) -> None:
+    """Every parameter that a training of this game gets, and the steps, are those published."""
+    values = preset_hyperparameters("ppo", game)
+    steps = values.pop("steps")
+    changed = CHANGED.get(name, {})
+    assert all(published[one] != value for one, value in changed.items()), "a change that is none"
+    assert asdict(PPO(**values)) | {"steps": steps} == published | changed
+    page = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    comment = page[: page.index("ppo:")]
+    assert source in comment
+    assert all(one in comment for one in changed), "the comment says what is otherwise, and why"
+
+
+def test_atari_follows_cleanrl_in_every_particular() -> None:
+    published = of_cleanrl(CLEANRL_ATARI, CLEANRL_ATARI_WRAPPERS)
+    check("atari", find_game("pong"), published, "CleanRL, ppo_atari.py")
+
+
+def test_other_environments_follow_cleanrl_s_continuous_control() -> None:
+    published = of_cleanrl(CLEANRL_CONTINUOUS, CLEANRL_CONTINUOUS_WRAPPERS)
+    check("fallback", find_game("Other-v0"), published, "CleanRL, ppo_continuous_action.py")
+
+
+@pytest.mark.parametrize("name", OF_THE_ZOO)
+def test_the_others_follow_the_zoo(name: str) -> None:
+    game = find_game(name)
+    source = f"rl-baselines3-zoo, hyperparams/ppo.yml, {game.id}"
+    check(name, game, of_the_zoo(game.id), source)
+
+
+def cleanrl_s_loss(rows: Batch, policy: Any, values: Tensor) -> Tensor:
+    """cleanrl/ppo_atari.py, from "Policy loss" on; the advantages are normalised already."""
+    args, advantages = CLEANRL_ATARI, rows.advantages
+    clip = args["clip_coef"]
+    ratio = (policy.log_prob(rows.actions) - rows.log_probabilities).exp()
+    policy_loss_1 = -advantages * ratio
+    policy_loss_2 = -advantages * torch.clamp(ratio, 1 - clip, 1 + clip)
+    policy_loss = torch.max(policy_loss_1, policy_loss_2).mean()
+    value_clipped = rows.values + torch.clamp(values - rows.values, -clip, clip)
+    squares = torch.max((values - rows.returns) ** 2, (value_clipped - rows.returns) ** 2)
+    value_loss = 0.5 * squares.mean()
+    entropy_loss = policy.entropy().mean()
+    return policy_loss - args["ent_coef"] * entropy_loss + value_loss * args["vf_coef"]
+
+
+def zoo_s_loss(game: str) -> Callable[[Batch, Any, Tensor], Tensor]:
+    """stable_baselines3/ppo/ppo.py, `train`, with the zoo's settings of this game."""
+    theirs, clip = STABLE_BASELINES3 | ZOO[game], 0.2
+
+    def loss(rows: Batch, policy: Any, values: Tensor) -> Tensor:
+        ratio = torch.exp(policy.log_prob(rows.actions) - rows.log_probabilities)
+        policy_loss_1 = rows.advantages * ratio
+        policy_loss_2 = rows.advantages * torch.clamp(ratio, 1 - clip, 1 + clip)
+        policy_loss = -torch.min(policy_loss_1, policy_loss_2).mean()
+        value_loss = functional.mse_loss(rows.returns, values)
+        entropy_loss = -policy.entropy().mean()
+        return policy_loss + theirs["ent_coef"] * entropy_loss + theirs["vf_coef"] * value_loss
+
+    return loss
+
+
+@pytest.mark.parametrize("name", [*OF_THE_ZOO, "breakout"])
+def test_the_loss_has_the_gradient_of_the_source_s(name: str) -> None:
+    """By every parameter of the network, on random rows, before the gradient's norm is cut."""
+    if name.startswith("lunarlander") and not HAS_BOX2D:
+        pytest.skip("LunarLander needs Box2D")
+    game = find_game(name)
+    small = {"num_envs": "2", "rollout_length": "8", "minibatches": "1"}
+    given = {"game": name, "max_gradient_norm": "1000", **small}
+    trainer = PPOTrainer(resolve("ppo", given), run=0, device="cpu", precision="fp32")
+    trainer.close()
+    rows = random_rows(trainer, 64).normalised()
+    source_s_loss = cleanrl_s_loss if game.kind == "atari" else zoo_s_loss(game.id)
+    policy, values = trainer.network(rows.encoded)
+    parameters = list(trainer.network.parameters())
+    loss = source_s_loss(rows, distribution_of(trainer, policy), values)
+    expected = torch.autograd.grad(loss, parameters)
+    trainer._update(rows, learning_rate=0.0, clip=trainer.hyper.clip)
+    for one, gradient in zip(parameters, expected, strict=True):
+        assert one.grad is not None
+        assert float((one.grad - gradient).abs().max()) < 1e-3 * float(gradient.abs().max())
+
+
+def random_rows(trainer: PPOTrainer, count: int) -> Batch:
+    """Old policy and values a little beside the network's: some rows are clipped, others not."""
+    generator, spaces = torch.Generator().manual_seed(0), trainer.environments.interface
+    seen = torch.randn(count, *spaces.observation_shape, generator=generator)
+    if spaces.image:
+        seen = (seen * 64 + 128).clamp(0, 255).to(torch.uint8)
+    encoded = trainer.network.encode(seen)
+    noises, advantages, returns = torch.randn(3, count, generator=generator)
+    with torch.no_grad():
+        policy, values = trainer.network(encoded)
+    actions = trainer.actions.choose(policy, trainer.actions.noise((count,), generator))
+    log_probability = distribution_of(trainer, policy).log_prob(actions) + 0.2 * noises
+    return Batch(encoded, actions, log_probability, values - 0.2 * noises, advantages, returns)
+
+
+def distribution_of(trainer: PPOTrainer, policy: Tensor) -> Any:
+    if trainer.environments.interface.discrete:
+        return Categorical(logits=policy)
+    mean, log_std = policy.chunk(2, dim=1)
+    return Independent(Normal(mean, log_std.exp()), 1)
