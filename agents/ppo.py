@@ -95,13 +95,26 @@ class PPOTrainer:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
-            returns, lengths = self._collect()
+            returns, lengths = self._warm_up() if self.epoch == 0 else ([], [])
+            later_returns, later_lengths = self._collect()
             metrics = self._learn(self._batch(), remaining)
-            if self.observation_normaliser is not None and self.rollout.observations is not None:
-                self.observation_normaliser.update(self.rollout.observations[self.rollout.valid])
+            self._observe()
             self.epoch += 1
             frame = self.step * self.resolved.game.frames_per_step
+            returns, lengths = returns + later_returns, lengths + later_lengths
             yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
+
+    def _warm_up(self) -> tuple[list[float], list[int]]:
+        """A rollout that fills the statistics of observations and is not learnt from; its episodes.
+
+        The first epoch would learn from raw observations otherwise, and then never see such again.
+        """
+        if self.observation_normaliser is None:
+            return [], []
+        episodes = self._collect()
+        self._observe()
+        self._learnt_rewards()  # so that the discounted returns in flight go on
+        return episodes
 
     def _collect(self) -> tuple[list[float], list[int]]:
         """One rollout of the current policy, its steps counted; returns and lengths of the episodes that ended in it."""
@@ -113,13 +126,26 @@ class PPOTrainer:
         self.step += self.rollout.rewards.size
         return self.episodes.finish(self.rollout.rewards, self.rollout.terminated | self.rollout.truncated)
 
+    def _observe(self) -> None:
+        """The statistics of observations learn from the rollout."""
+        rollout = self.rollout
+        if self.observation_normaliser is not None and rollout.observations is not None:
+            self.observation_normaliser.update(rollout.observations[rollout.valid])
+
+    def _learnt_rewards(self) -> np.ndarray:
+        """Rewards of the rollout, [T, N], as they are learnt; their scale's statistics learn first."""
+        rollout = self.rollout
+        rewards = np.clip(rollout.rewards, -1, 1) if self.hyper.clip_rewards else rollout.rewards
+        if self.reward_normaliser is None:
+            return rewards
+        ended = rollout.terminated | rollout.truncated | rollout.life_lost
+        return self.reward_normaliser(rewards, ended, rollout.valid)
+
     def _batch(self) -> Batch:
         """Advantages and returns of the rollout, eq. 11 and 12, and log π_old of its actions."""
         rollout, hyper = self.rollout, self.hyper
         terminated = rollout.terminated | rollout.life_lost
-        rewards = np.clip(rollout.rewards, -1, 1) if hyper.clip_rewards else rollout.rewards
-        if self.reward_normaliser is not None:
-            rewards = self.reward_normaliser(rewards, terminated | rollout.truncated, rollout.valid)
+        rewards = self._learnt_rewards()
         values = rollout.values[:-1].numpy(force=True)
         advantages = gae(
             rewards, values, rollout.next_values, terminated, rollout.truncated, discount=hyper.discount, gae_lambda=hyper.gae_lambda

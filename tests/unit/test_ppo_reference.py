@@ -43,9 +43,15 @@ class Reference:
         self.discrete = spaces.discrete
         self.optimiser = torch.optim.Adam(self.network.parameters(), eps=self.hyper.adam_epsilon)
         self.order = torch.Generator().manual_seed(integer_seed(resolved.experiment.seed, 0, "minibatches"))
-        self.learnt_from = list[np.ndarray]()  # observations, of all epochs before
+        self.observed = list[np.ndarray]()  # of all rollouts before
         self.flights = [0.0] * ENVIRONMENTS  # discounted returns up to now
         self.discounted_returns = list[float]()  # of all rows
+
+    def warm_up(self, rows: list[list[Row]]) -> None:
+        """rows [N][T] of a rollout that is not learnt from."""
+        self._rewards(rows)
+        chosen = [row.observation for of in rows for row in of if not self._is_forced(row)]
+        self.observed.append(np.stack(chosen))
 
     def epoch(self, rows: list[list[Row]], remaining: float) -> None:
         """rows [N][T]; remaining: 1 at the start, 0 at the end."""
@@ -66,7 +72,7 @@ class Reference:
         for _ in range(self.hyper.update_epochs):
             for part in self._parts(len(places)):
                 self._update(*(column[part] for column in columns), remaining=remaining)
-        self.learnt_from.append(observations)
+        self.observed.append(observations)
 
     def _rewards(self, rows: list[list[Row]]) -> list[list[float]]:
         rewards = [[row.reward for row in of] for of in rows]
@@ -92,7 +98,7 @@ class Reference:
 
     def _normalised(self, observations: np.ndarray) -> Tensor:
         if self.hyper.normalise_observations:
-            before = np.concatenate(self.learnt_from).astype(np.float64) if self.learnt_from else np.array([[-1.0], [1.0]])
+            before = np.concatenate(self.observed).astype(np.float64)
             observations = np.clip((observations - before.mean(axis=0)) / np.sqrt(before.var(axis=0) + 1e-8), -10, 10)
         return torch.from_numpy(observations.astype(np.float32))
 
@@ -165,8 +171,12 @@ def largest_difference(given: dict[str, object], *, continuous: bool, lives: boo
         trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
         environments = Recorded.made[-ENVIRONMENTS:]
         reference = Reference(trainer, resolved, lives, fire)
+        is_warmed_up = resolved.hyperparameters.normalise_observations
         for epoch, _ in enumerate(trainer.train()):
-            rows = [one.rows[epoch * STEPS : (epoch + 1) * STEPS] for one in environments]
+            if epoch == 0 and is_warmed_up:
+                reference.warm_up([one.rows[:STEPS] for one in environments])
+            first = (epoch + is_warmed_up) * STEPS
+            rows = [one.rows[first : first + STEPS] for one in environments]
             reference.epoch(rows, 1 - epoch / EPOCHS)
         trainer.close()
     mine, theirs = trainer.network.state_dict(), reference.network.state_dict()
