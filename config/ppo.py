@@ -50,6 +50,11 @@ class PPO:
         """Rows of the batch: environment steps of one epoch, over all environments."""
         return self.num_envs * self.rollout_length
 
+    @property
+    def warm_up_steps(self) -> int:
+        """Environment steps of the rollout that is not learnt from: it fills the statistics of observations."""
+        return self.steps_per_epoch if self.normalise_observations else 0
+
     def check(self) -> None:
         """Raise `BadInput` for values that do not go together."""
         batch = self.steps_per_epoch

@@ -62,7 +62,12 @@ class Resolved:
     @property
     def total_steps(self) -> int:
         """Environment steps of one training."""
-        return self.epochs * self.steps_per_epoch
+        return self.warm_up_steps + self.epochs * self.steps_per_epoch
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Steps before the first epoch's own, which fill the statistics of observations; not for images."""
+        return self.hyperparameters.warm_up_steps
 
     @property
     def checkpoint_interval(self) -> int:
@@ -149,7 +154,8 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
     given_values = {name: own[name].parse(value) for name, value in given.items() if name in own and value != ""}
     hyperparameters = hyperclass(**(preset_values | given_values))
     if experiment.get("epochs") is None:
-        experiment["epochs"] = -(-goal_steps // hyperparameters.steps_per_epoch)
+        learnt_steps = max(1, goal_steps - hyperparameters.warm_up_steps)
+        experiment["epochs"] = -(-learnt_steps // hyperparameters.steps_per_epoch)
     if experiment.get("evaluation_policy") is None:  # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
         experiment["evaluation_policy"] = "sample" if game.kind == "atari" else "greedy"
     resolved = Resolved(algorithm=algorithm, experiment=Experiment(**experiment), hyperparameters=hyperparameters, game=game)
@@ -195,7 +201,7 @@ def _check(resolved: Resolved) -> None:
         if (getattr(experiment, name) or 0) > resolved.epochs:
             raise BadInput(f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}")
     if resolved.total_steps > LONGEST_TRAINING:
-        most = LONGEST_TRAINING // resolved.steps_per_epoch
+        most = (LONGEST_TRAINING - resolved.warm_up_steps) // resolved.steps_per_epoch
         raise BadInput(f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps")
     _check_game(resolved)
 

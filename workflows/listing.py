@@ -58,8 +58,7 @@ def plan(resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where:
         "where": where,
         "directory": directory,
         "game": f"{resolved.game.name} ({resolved.game.id})",
-        "training": f"{runs} x {resolved.epochs:,} epochs x {resolved.steps_per_epoch:,} steps = {runs} x {resolved.total_steps:,} steps"
-        + (f" ({resolved.total_steps * resolved.game.frames_per_step:,} frames)" if resolved.game.frames_per_step > 1 else ""),
+        "training": _training(resolved),
         "checkpoints": f"every {resolved.checkpoint_interval:,} epochs",
         "success": f"{resolved.min_runs} usable runs of {runs}",
         "tasks": tasks,
@@ -67,6 +66,16 @@ def plan(resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where:
     width = max(map(len, facts))
     lines = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]
     return "\n".join([*lines, "", "resolved parameters (* given)", *_resolved_parameters(resolved, given)])
+
+
+def _training(resolved: Resolved) -> str:
+    """`3 x (97 epochs x 2,048 steps + 2,048 before) = 3 x 200,704 steps`."""
+    runs, frames = resolved.experiment.runs, resolved.total_steps * resolved.game.frames_per_step
+    one = f"{resolved.epochs:,} epochs x {resolved.steps_per_epoch:,} steps"
+    if resolved.warm_up_steps:
+        one = f"({one} + {resolved.warm_up_steps:,} before)"
+    text = f"{runs} x {one} = {runs} x {resolved.total_steps:,} steps"
+    return f"{text} ({frames:,} frames)" if frames > resolved.total_steps else text
 
 
 def _resolved_parameters(resolved: Resolved, given: Mapping[str, str]) -> Iterator[str]:

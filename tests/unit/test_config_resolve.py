@@ -81,6 +81,13 @@ def test_a_goal_in_steps_is_rounded_up_to_whole_epochs() -> None:
     assert resolve("ppo", {"game": "pendulum", "epochs": "7"}).epochs == 7
 
 
+def test_the_rollout_that_fills_the_statistics_counts() -> None:
+    given = {"game": "pendulum", "num_envs": "3", "rollout_length": "100", "minibatches": "1"}
+    normalised = resolve("ppo", given | {"normalise_observations": "true"})
+    other = resolve("ppo", given | {"normalise_observations": "false"})
+    assert (normalised.total_steps, normalised.epochs + 1) == (other.total_steps, other.epochs)
+
+
 @pytest.mark.parametrize("epochs", [1, 10, 49, 50, 64, 196, 300_000])
 def test_at_most_two_percent_is_ever_done_again(epochs: int) -> None:
     interval = resolve("ppo", {"game": "breakout", "epochs": str(epochs)}).checkpoint_interval

@@ -44,7 +44,14 @@ def test_its_steps_and_episodes_are_recorded(game: str) -> None:
     trainer.close()
 
 
-def test_only_the_first_epoch_of_normalised_observations_has_one() -> None:
+def test_raw_observations_need_none() -> None:
     trainer = trainer_of("pendulum", normalise_observations="false")
     assert [one.step for one in trainer.train()][:2] == [STEPS * ENVIRONMENTS, 2 * STEPS * ENVIRONMENTS]
+    trainer.close()
+
+
+@pytest.mark.parametrize("normalised", ["true", "false"])
+def test_the_total_of_the_steps_is_what_was_announced(normalised: str) -> None:
+    trainer = trainer_of("pendulum", rollout_length="16", normalise_observations=normalised)
+    assert [one.step for one in trainer.train()][-1] == trainer.resolved.total_steps
     trainer.close()
