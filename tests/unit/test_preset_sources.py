@@ -75,6 +75,7 @@ ZOO: dict[str, dict[str, Any]] = {
 CHANGED: dict[str, dict[str, Any]] = {
     "acrobot": {"steps": 300_000},
     "cartpole": {"discount": 0.99, "gae_lambda": 0.95, "normalise_rewards": True},
+    "mountaincar": {"rollout_length": 256, "minibatches": 64, "anneal_learning_rate": True},
     "pendulum": {
         "steps": 200_000, "num_envs": 16, "rollout_length": 128, "minibatches": 8,
         "normalise_observations": True, "normalise_rewards": True,
