@@ -1,41 +1,43 @@
-"""Fresh, seeded episodes of a trained policy, and the film of one.
+"""Fresh, seeded episodes of a trained policy, with the actions that show each of them again.
 
-Nothing of the training's tricks is left here: episodes end where the game ends, rewards are the game's own. Episode i has the
-same seed in evaluation and in film.
+Nothing of the training's tricks is left here: episodes end where the game ends, rewards are the game's own. An episode depends on
+its number alone, never on how many others are played or beside which: seed, sampled actions, and its place in the batch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.atari import make_atari
+from agents.atari import FIRE, life_lost, make_atari, needs_fire
 from agents.environments import episode_seed, reset
 from agents.games import make_environment
 from agents.interfaces import Policy
-from agents.rendering import film, frames_per_second
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
 from config.resolve import Resolved
 from config.seeds import integer_seed
 
-__all__ = ["Episode", "evaluate", "film", "frames_per_second"]
-
 LARGEST_GROUP = 32
-"""Episodes that are played side by side."""
+"""Episodes that are played side by side, and rows of every batch that the network sees: batches of other sizes are computed
+in another order, and their answers differ by 6e-8."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One episode: its number and seed, its return in the game's own reward, its length in environment steps."""
+    """One episode: its number and seed, its return in the game's own reward, its length in environment steps.
+
+    actions: [length] or [length, A], exactly as the environment got them, a forced FIRE included.
+    """
 
     episode: int
     seed: int
     return_: float
     length: int
+    actions: np.ndarray = field(compare=False, repr=False)
 
 
 def evaluate(policy: Policy, resolved: Resolved, run: int, episodes: int, sample: bool) -> Iterator[Episode]:
@@ -45,18 +47,19 @@ def evaluate(policy: Policy, resolved: Resolved, run: int, episodes: int, sample
     """
     play = _play_atari if resolved.game.kind == "atari" else _play
     for first in range(0, episodes, LARGEST_GROUP):
-        numbers = range(first, min(first + LARGEST_GROUP, episodes))
-        policy.seed(integer_seed(resolved.experiment.seed, run, "evaluation actions", first))
+        rows = range(first, first + LARGEST_GROUP)
+        policy.seed([integer_seed(resolved.experiment.seed, run, "evaluation actions", number) for number in rows])
+        numbers = rows[: episodes - first]
         seeds = [episode_seed(resolved, run, number) for number in numbers]
         try:
-            returns, lengths = play(policy, resolved, seeds, sample)
+            returns, actions = play(policy, resolved, seeds, sample)
         except NotFinite as error:
             number = numbers[error.place]
             raise Diverged(f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}") from None
-        for index, number in enumerate(numbers):
-            if not abs(returns[index]) <= LARGEST_RETURN:
-                raise Diverged(f"episode {number} (seed {seeds[index]}) has the return {returns[index]:g}, beyond {LARGEST_RETURN:g}")
-            yield Episode(episode=number, seed=seeds[index], return_=float(returns[index]), length=int(lengths[index]))
+        for number, seed, return_, taken in zip(numbers, seeds, returns, actions, strict=True):
+            if not abs(return_) <= LARGEST_RETURN:
+                raise Diverged(f"episode {number} (seed {seed}) has the return {return_:g}, beyond {LARGEST_RETURN:g}")
+            yield Episode(episode=number, seed=seed, return_=float(return_), length=len(taken), actions=taken)
 
 
 class NotFinite(Exception):
@@ -67,30 +70,34 @@ class NotFinite(Exception):
         self.place, self.step = place, step
 
 
-def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> tuple[np.ndarray, np.ndarray]:
-    """One episode from each seed; the environments that have ended leave the batch. Returns (returns, lengths) [N]."""
+Played = tuple[list[float], list[np.ndarray]]
+"""Returns, and actions [length] or [length, A], of one episode from each seed."""
+
+
+def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
+    """One episode from each seed; an environment that has ended stands still until the others have."""
     environments = [make_environment(resolved.game) for _ in seeds]
     observations = [environment.reset(seed=seed)[0] for environment, seed in zip(environments, seeds, strict=True)]
-    returns, lengths = [0.0] * len(seeds), [0] * len(seeds)
+    returns, taken = [0.0] * len(seeds), [list[np.ndarray]() for _ in seeds]
     for n, observation in enumerate(observations):
         _check_observation(observation, n, 0)
     playing = list(range(len(seeds)))
     while playing:
-        actions = policy.act(np.stack([observations[n] for n in playing]), sample=sample)
+        actions = policy.act(_filled(np.stack(observations)), sample=sample)
         still = []
-        for n, action in zip(playing, actions, strict=True):
-            observations[n], reward, terminated, truncated, _ = environments[n].step(action)
+        for n in playing:
+            taken[n].append(np.copy(actions[n]))
+            observations[n], reward, terminated, truncated, _ = environments[n].step(actions[n])
             returns[n] += float(reward)
-            lengths[n] += 1
             if not math.isfinite(reward):
-                raise NotFinite("reward", float(reward), n, lengths[n])
-            _check_observation(observations[n], n, lengths[n])
+                raise NotFinite("reward", float(reward), n, len(taken[n]))
+            _check_observation(observations[n], n, len(taken[n]))
             if not (terminated or truncated):
                 still.append(n)
         playing = still
     for environment in environments:
         environment.close()
-    return np.array(returns), np.array(lengths)
+    return returns, [np.stack(actions) for actions in taken]
 
 
 def _check_observation(observation: np.ndarray, place: int, step: int) -> None:
@@ -99,16 +106,30 @@ def _check_observation(observation: np.ndarray, place: int, step: int) -> None:
         raise NotFinite("observation", values[~np.isfinite(values)][0], place, step)
 
 
-def _play_atari(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The same on ale-py's native vector environment, where all go on until the last first episode has ended."""
+def _filled(observations: np.ndarray) -> np.ndarray:
+    """The first row fills a group that is not full: [N, ...] -> [LARGEST_GROUP, ...]."""
+    return np.concatenate([observations, np.repeat(observations[:1], LARGEST_GROUP - len(observations), axis=0)])
+
+
+def _play_atari(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
+    """The same on ale-py's native vector environment, where all go on until the last first episode has ended.
+
+    Where the game needs it, the first action of every life is FIRE, whatever the policy chose.
+    """
+    fires = needs_fire(resolved)
     environments = make_atari(resolved, len(seeds))
-    observations, _ = reset(environments, np.asarray(seeds))
+    observations, info = reset(environments, np.asarray(seeds))
+    lives, is_new = np.array(info["lives"]), np.ones(len(seeds), np.bool_)
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
-    playing = np.ones(len(seeds), np.bool_)
+    playing, taken = np.ones(len(seeds), np.bool_), list[np.ndarray]()
     while playing.any():
-        observations, rewards, terminated, truncated, _ = environments.step(policy.act(observations, sample=sample))
+        actions = policy.act(_filled(observations), sample=sample)[: len(seeds)]
+        taken.append(np.where(is_new, FIRE, actions) if fires else actions)
+        observations, rewards, terminated, truncated, info = environments.step(taken[-1])
+        is_new, lives = life_lost(lives, info["lives"]), np.array(info["lives"])
         returns += rewards * playing
         lengths += playing
         playing &= ~(terminated | truncated)
     environments.close()
-    return returns, lengths
+    together = np.stack(taken)
+    return returns.tolist(), [together[:length, n].copy() for n, length in enumerate(lengths)]

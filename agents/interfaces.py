@@ -5,7 +5,7 @@ An algorithm is one module; it is registered in `agents/registry.py`. It knows n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -53,8 +53,11 @@ class Trainer(Protocol):
 class Policy(Protocol):
     """A trained policy with its frozen observation statistics."""
 
-    def seed(self, seed: int) -> None:
-        """Start the generator of sampled actions anew."""
+    def seed(self, seeds: Sequence[int]) -> None:
+        """Start the generators of sampled actions anew, one for each row of the observations that follow."""
 
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
-        """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them."""
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them.
+
+        sample: every row's action by its own generator, so that it depends on no other row; else the most probable ones.
+        """

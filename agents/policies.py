@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -30,20 +32,22 @@ class TrainedPolicy:
         if state["observation_normaliser"]:
             self.normaliser = ObservationNormaliser(self.spaces.observation_shape)
             self.normaliser.load_state_dict(state["observation_normaliser"])
-        self.generator = torch.Generator()
-        self.seed(0)
+        self.generators = list[torch.Generator]()
 
-    def seed(self, seed: int) -> None:
-        """Start the generator of sampled actions anew."""
-        self.generator.manual_seed(seed)
+    def seed(self, seeds: Sequence[int]) -> None:
+        """Start the generators of sampled actions anew, one for each row of the observations that follow."""
+        self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
     @torch.inference_mode()
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
-        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as the environment takes them."""
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as the environment takes them.
+
+        sample: N generators must have been seeded.
+        """
         if self.normaliser is not None:
             observations = self.normaliser(observations)
         policy, _ = self.network(self.network.encode(torch.from_numpy(np.ascontiguousarray(observations))))
         if not sample:
             return self.spaces.environment_actions(self.actions.mode(policy).numpy())
-        noise = self.actions.noise((len(policy),), self.generator)
+        noise = torch.cat([self.actions.noise((1,), generator) for _, generator in zip(policy, self.generators, strict=True)])
         return self.spaces.environment_actions(self.actions.choose(policy, noise).numpy())

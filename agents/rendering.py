@@ -1,4 +1,4 @@
-"""Films of a trained policy, and whether a game can be filmed at all; knows no torch."""
+"""Films of evaluated episodes, and whether a game can be filmed at all; knows no torch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from agents.atari import make_atari
-from agents.environments import episode_seed, reset
+from agents.environments import reset
 from agents.games import make_environment
-from agents.interfaces import Policy
-from config.errors import ExperimentError
+from config.errors import BadInput
 from config.games import Game
 from config.resolve import Resolved
-from config.seeds import integer_seed
 
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no display is needed: pygame draws off-screen
 
@@ -53,53 +52,77 @@ def frames_per_second(game: Game) -> float:
     return rate
 
 
-def film(policy: Policy, resolved: Resolved, run: int, episode: int, sample: bool) -> Iterator[np.ndarray]:
-    """The frames of one episode, uint8 [H, W, 3], from the same seed as the same episode of the evaluation."""
-    policy.seed(integer_seed(resolved.experiment.seed, run, "evaluation actions", episode))
-    seed = episode_seed(resolved, run, episode)
-    film_one = _film_atari if resolved.game.kind == "atari" else _film
-    return film_one(policy, resolved, seed, sample)
+class Replay:
+    """An evaluated episode played again, in an environment that is filmed, from its seed and its actions.
 
+    return_, length: of what `frames` has shown so far; the return in the game's own reward, the length in environment steps.
+    Raises `BadInput` for actions that the game does not have: it may crash on them.
+    """
 
-def _film(policy: Policy, resolved: Resolved, seed: int, sample: bool) -> Iterator[np.ndarray]:
-    environment = make_environment(resolved.game, "rgb_array")
-    try:
-        observation, _ = environment.reset(seed=seed)
-        ended = False
-        yield _frame(environment.render())
-        while not ended:
-            action = policy.act(np.asarray(observation)[None], sample=sample)[0]
-            observation, _, terminated, truncated, _ = environment.step(action)
-            ended = bool(terminated or truncated)
+    def __init__(self, resolved: Resolved, seed: int, actions: np.ndarray) -> None:
+        self._resolved, self._seed, self._actions = resolved, seed, actions
+        self.return_, self.length, self.has_ended = 0.0, 0, False
+
+    def frames(self) -> Iterator[np.ndarray]:
+        """Uint8 [H, W, 3], the reset's first; no further than the actions go."""
+        return self._frames_of_atari() if self._resolved.game.kind == "atari" else self._frames()
+
+    def difference(self, return_: float, length: int) -> str | None:
+        """None when all of this was the episode with that return and length, else what the film shows instead."""
+        if (self.return_, self.length, self.has_ended) == (return_, length, True):
+            return None
+        shown = f"return {self.return_:g} after {self.length} steps{'' if self.has_ended else ', not at its end'}"
+        return f"{shown}; evaluated: return {return_:g} after {length} steps: the game is no function of its seed and actions"
+
+    def _frames(self) -> Iterator[np.ndarray]:
+        environment = make_environment(self._resolved.game, "rgb_array")
+        try:
+            _check_actions(self._resolved.game, self._actions, environment.action_space)
+            environment.reset(seed=self._seed)
             yield _frame(environment.render())
-    finally:
-        environment.close()
+            for action in self._actions:
+                _, reward, terminated, truncated, _ = environment.step(action)
+                self._count(float(reward), bool(terminated or truncated))
+                yield _frame(environment.render())
+                if self.has_ended:
+                    return
+        finally:
+            environment.close()
+
+    def _frames_of_atari(self) -> Iterator[np.ndarray]:
+        """In colour, and with shorter steps than those that the policy saw, of which several take the same action."""
+        camera = make_atari(self._resolved, 1, grayscale=False, img_height=210, img_width=160, stack_num=1, frameskip=ATARI_FILM_SKIP)
+        try:
+            _check_actions(self._resolved.game, self._actions, camera.single_action_space)
+            picture, _ = reset(camera, np.array([self._seed]))
+            yield _enlarged(picture)
+            for action in self._actions:
+                reward, has_ended = 0.0, False
+                for _ in range(self._resolved.game.frames_per_step // ATARI_FILM_SKIP):
+                    if not has_ended:
+                        picture, part, terminated, truncated, _ = camera.step(np.array([action]))
+                        reward, has_ended = reward + float(part[0]), bool(terminated[0] or truncated[0])
+                        yield _enlarged(picture)
+                self._count(reward, has_ended)
+                if has_ended:
+                    return
+        finally:
+            camera.close()
+
+    def _count(self, reward: float, has_ended: bool) -> None:
+        self.return_, self.length, self.has_ended = self.return_ + reward, self.length + 1, has_ended
 
 
-def _film_atari(policy: Policy, resolved: Resolved, seed: int, sample: bool) -> Iterator[np.ndarray]:
-    """Two emulators in lockstep, one that the policy sees, one that is filmed in colour: same seed, same actions, same game."""
-    player = make_atari(resolved, 1)
-    camera = make_atari(resolved, 1, grayscale=False, img_height=210, img_width=160, stack_num=1, frameskip=ATARI_FILM_SKIP)
-    try:
-        observation, _ = reset(player, np.array([seed]))
-        picture, _ = reset(camera, np.array([seed]))
-        yield _enlarged(picture)
-        ended = False
-        while not ended:
-            action = policy.act(observation, sample=sample)
-            observation, reward, terminated, truncated, _ = player.step(action)
-            ended = bool(terminated[0] or truncated[0])
-            filmed, camera_ended = 0.0, False
-            for _ in range(resolved.game.frames_per_step // ATARI_FILM_SKIP):
-                if not camera_ended:
-                    picture, part, camera_terminated, camera_truncated, _ = camera.step(action)
-                    filmed, camera_ended = filmed + float(part[0]), bool(camera_terminated[0] or camera_truncated[0])
-                    yield _enlarged(picture)
-            if filmed != float(reward[0]) or camera_ended != ended:
-                raise ExperimentError(f"the film of {resolved.game.name!r} left the game that the policy plays")
-    finally:
-        player.close()
-        camera.close()
+def _check_actions(game: Game, actions: np.ndarray, space: spaces.Space[Any]) -> None:
+    if isinstance(space, spaces.Discrete):
+        low, high = int(space.start), int(space.start + space.n) - 1
+        fits = actions.ndim == 1 and actions.dtype.kind == "i" and bool(((low <= actions) & (actions <= high)).all())
+        allowed = f"whole numbers from {low} to {high}"
+    else:
+        fits = actions.dtype.kind == "f" and actions.shape[1:] == space.shape
+        allowed = f"floats of shape {space.shape}"
+    if not fits:
+        raise BadInput(f"these are no actions of {game.name!r}; allowed: {allowed}")
 
 
 def _enlarged(picture: np.ndarray) -> np.ndarray:

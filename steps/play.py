@@ -1,8 +1,9 @@
 """The films of one run: `python -m steps.play --outdir results/cartpole --run 0`.
 
-Films the first `video_episodes` episodes of the evaluation (same seeds, same policy) as videos/episode-0.mp4 …: H.264 in yuv420p
-with the index first, which every browser plays. A film is cut after two minutes, and its status says so. Small pictures are enlarged
-by whole factors without blurring.
+Films the first `video_episodes` episodes of the evaluation (same seeds, same actions) as videos/episode-0.mp4 …: H.264 in yuv420p
+with the index first, which every browser plays. A film is cut after two minutes, and its status says so; it says, too, if a whole
+film does not have the return and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors without
+blurring.
 """
 
 from __future__ import annotations
@@ -17,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from config.errors import BadInput, ExperimentError
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
+from steps.directory.actions import read_actions
 from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
-from steps.policy import final_policy, final_policy_inputs
+from steps.directory.usable import Episode, evaluation_episodes, fingerprint
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from agents.interfaces import Policy
 
 LONGEST_S = 120.0
 SMALLEST_SIDE_PIXELS = 320
@@ -37,8 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """The policy that plays, and whether it can be filmed."""
-    return {**final_policy_inputs(context), "renders": context.record.renders}
+    """The episodes that were played, and whether they can be filmed."""
+    evaluated = fingerprint(context.directory.root, [context.run.evaluation_csv, context.run.evaluation_actions])
+    return {"identity": context.record.identity_hash, "files": evaluated, "renders": context.record.renders}
 
 
 def play(context: StepContext) -> dict[str, Any] | Skipped:
@@ -48,10 +49,23 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
     if context.record.renders is not None:
         return Skipped(context.record.renders)
     _check_codec()
-    policy, step = final_policy(context)
+    episodes = evaluated_episodes(context)
     remove_temporaries(context.run.videos)
-    films = [_film(context, policy, episode) for episode in range(context.resolved.experiment.video_episodes)]
-    return {"step": step, "videos": films}
+    return {"videos": [_film(context, episode, actions) for episode, actions in episodes]}
+
+
+def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]:
+    """What is filmed: rows of evaluation.csv and their actions. Raises `BadInput` unless evaluate has left both, and whole."""
+    from agents.environments import episode_seed
+
+    run, count = context.run, context.resolved.experiment.video_episodes
+    table = context.require(run.evaluation_csv, "evaluate")
+    actions = read_actions(context.require(run.evaluation_actions, "evaluate"), count)
+    rows = evaluation_episodes(run)[:count]
+    expected = [(number, episode_seed(context.resolved, run.index, number), len(actions[number])) for number in range(count)]
+    if [(row.episode, row.seed, row.length) for row in rows] != expected:
+        raise BadInput(f"{table} does not begin with the {count} episodes of {run.evaluation_actions.name}: evaluate makes both")
+    return list(zip(rows, actions, strict=True))
 
 
 def video_path(context: StepContext, episode: int) -> Path:
@@ -65,14 +79,14 @@ def _are_written(context: StepContext) -> bool:
     return all(video_path(context, episode).is_file() for episode in range(context.resolved.experiment.video_episodes))
 
 
-def _film(context: StepContext, policy: Policy, episode: int) -> dict[str, Any]:
+def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[str, Any]:
     """One mp4, complete and checked before it gets its name."""
-    from agents.rendering import film, frames_per_second
+    from agents.rendering import Replay, frames_per_second
 
-    resolved = context.resolved
-    rate = frames_per_second(resolved.game)
-    frames = film(policy, resolved, context.run.index, episode, resolved.evaluation_policy == "sample")
-    path = video_path(context, episode)
+    rate = frames_per_second(context.resolved.game)
+    replay = Replay(context.resolved, episode.seed, actions)
+    frames = replay.frames()
+    path = video_path(context, episode.episode)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
     try:
@@ -85,8 +99,11 @@ def _film(context: StepContext, policy: Policy, episode: int) -> dict[str, Any]:
         sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+    difference = None if is_cut else replay.difference(episode.return_, episode.length)
     print(f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}")
-    return {"file": path.name, "frames": written, "seconds": round(written / rate, 2), "cut": is_cut}
+    if difference:
+        print(f"warning: {path.name} is not the evaluated episode: {difference}")
+    return {"file": path.name, "frames": written, "seconds": round(written / rate, 2), "cut": is_cut, "differs": difference}
 
 
 def _until_stop(context: StepContext, frames: Iterator[np.ndarray]) -> Iterator[np.ndarray]:

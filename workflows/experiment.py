@@ -1,8 +1,8 @@
 """The experiment as an Argo `Workflow`: the figure of the README.
 
 prepare ─▶ runs[i] ─────────────────────────────────────┐
-             train ─▶ evaluate ─▶ plot-evaluation       │ all runs ended,
-                 ├──▶ play                              │ however they ended
+             train ─▶ evaluate ─▶ play                  │ all runs ended,
+                 │        └─────▶ plot-evaluation       │ however they ended
                  └──▶ plot-training                     ▼
                                           average ─▶ plot-average
 
@@ -87,10 +87,10 @@ def _run(algorithm: str, cluster: Cluster) -> DAG:
         trained = _task(train, arguments=arguments)
         wanted = f'"{trained.get_parameter("evaluate")}" == "true"'
         evaluated = _task(evaluate, arguments=arguments, when=wanted)
-        filmed = _task(play, arguments=arguments, when=wanted)
-        plotted = _task(plot_training, arguments=arguments)
-        for task in (evaluated, filmed, plotted):
-            trained.next(task, on=TaskResult.succeeded)
+        filmed = _task(play, arguments=arguments)
+        trained.next(evaluated, on=TaskResult.succeeded)
+        trained.next(_task(plot_training, arguments=arguments), on=TaskResult.succeeded)
+        evaluated.next(filmed, on=TaskResult.succeeded)
         evaluated.next(_task(plot_evaluation, arguments=arguments), on=TaskResult.succeeded)
     return dag
 

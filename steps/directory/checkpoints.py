@@ -211,7 +211,7 @@ def load(path: Path) -> Checkpoint:
         written = document["format"]
         if not isinstance(written, int) or written > FORMAT:
             raise WrongDirectory(f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one")
-        tensors = _read_tensors(contents[TENSORS])
+        tensors = read_tensors(contents[TENSORS])
         state = _with_tensors(document["state"], tensors)
         if document["step"] != int(path.name):
             raise DamagedError(f"holds step {document['step']}")
@@ -304,7 +304,7 @@ def _with_tensors(node: Any, tensors: Mapping[str, Any]) -> Any:
     return node
 
 
-def _read_tensors(content: bytes) -> dict[str, Any]:
+def read_tensors(content: bytes) -> dict[str, Any]:
     """Tensors with a header of bounded size: the library checks shapes and offsets against the size of the file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_safetensors

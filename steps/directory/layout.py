@@ -37,6 +37,11 @@ class RunDirectory:
         return self.root / "evaluation.csv"
 
     @property
+    def evaluation_actions(self) -> Path:
+        """The actions of the episodes that are filmed, see `steps.directory.actions`."""
+        return self.root / "evaluation-actions.safetensors"
+
+    @property
     def resources_csv(self) -> Path:
         """Speed, CPU, memory and GPU over time."""
         return self.root / "resources.csv"
