@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 from agents.evaluation import evaluate
 from agents.interfaces import State
 from agents.registry import load_policy, make_trainer
-from agents.rendering import film
+from agents.rendering import Replay
 from config.games import own_presets
 from config.resolve import Resolved, resolve
 
@@ -133,7 +133,7 @@ def test_atari_film_shows_the_evaluated_episode() -> None:
     policy = load_policy(resolved, trainer.state_dict())
     trainer.close()
     (episode,) = evaluate(policy, resolved, 0, 1, True)
-    frames = list(film(policy, resolved, 0, 0, True))
+    frames = list(Replay(resolved, episode.seed, episode.actions).frames())
     assert episode.return_ == int(episode.return_) >= 0
     assert 2 * episode.length - 1 <= len(frames) <= 2 * episode.length + 1
     assert frames[0].shape == (420, 320, 3) and frames[0].dtype == np.uint8

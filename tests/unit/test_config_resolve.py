@@ -174,6 +174,10 @@ def test_where_the_default_is_empty_an_empty_value_changes_nothing(name: str) ->
             "num_envs * rollout_length = 1024 * 65536 = 67108864 is too large; allowed: at most",
         ),
         ({"runs": "2", "min_runs": "3"}, "parameter 'min_runs' cannot be 3; allowed: at most runs, 2"),
+        (
+            {"evaluation_episodes": "2", "video_episodes": "3"},
+            "parameter 'video_episodes' cannot be 3; allowed: at most evaluation_episodes, 2",
+        ),
         ({"min_runs": "0"}, "parameter 'min_runs' cannot be '0'; allowed: an integer from 1"),
         ({"device": "cuda", "gpus": "0"}, "parameter 'device' cannot be 'cuda' with gpus=0; allowed: "),
         ({"epochs": "1000000000"}, "parameter 'epochs' cannot be 1000000000; allowed: at most "),

@@ -435,7 +435,7 @@ def test_stop_while_waiting_for_a_place_or_a_retry(engine: Callable[..., Workflo
 
 
 def experiment(runs: str, *, train: str = "0", evaluate: str = "true", report: int = 0) -> Document:
-    """prepare -> runs[i] (train -> evaluate -> plot, train -> play) -> average, exit handler report; train: exit codes by run."""
+    """prepare -> runs[i] (train -> evaluate -> play and plot) -> average, exit handler report; train: exit codes by run."""
     volumes = [{"name": "o", "emptyDir": {}}]
     mount: Document = {"volumeMounts": [{"name": "o", "mountPath": "/o"}], "env": [{"name": "O", "value": "/o"}]}
     write = "import os, sys; open(os.environ['O'] + '/' + sys.argv[1], 'w').write(sys.argv[2])"
@@ -450,7 +450,7 @@ def experiment(runs: str, *, train: str = "0", evaluate: str = "true", report: i
             "tasks": [
                 task("train", "train", arguments=run_argument),
                 task("evaluate", "step", **wanted),
-                task("play", "step", **wanted),
+                task("play", "step", depends="evaluate.Succeeded", arguments=run_argument),
                 task("plot", "step", depends="evaluate.Succeeded", arguments=run_argument),
             ]
         },
@@ -512,7 +512,7 @@ def test_a_run_that_fails_for_good_fails_alone(engine: Callable[..., WorkflowSta
 def test_a_skipped_evaluation_is_skipped_and_says_so(engine: Callable[..., WorkflowStatus]) -> None:
     status = engine(experiment("[0]", train="0", evaluate="false"))
     seen = phases(status)
-    assert (seen["runs(0:0).evaluate"], seen["runs(0:0).play"], seen["runs(0:0).plot"]) == ("Skipped", "Skipped", "Omitted")
+    assert (seen["runs(0:0).evaluate"], seen["runs(0:0).play"], seen["runs(0:0).plot"]) == ("Skipped", "Omitted", "Omitted")
     assert status.by_name("w.runs(0:0).evaluate").message == 'when \'"false" == "true"\' evaluated false'
     assert (seen["average"], status.phase) == ("Succeeded", "Succeeded")
 
