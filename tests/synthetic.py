@@ -78,6 +78,30 @@ def evaluated(directory: RunDirectory, returns: Sequence[float]) -> None:
     status(directory.status / "evaluate.json", details={"return_mean": math.fsum(returns) / len(returns)}, duration_s=2.5)
 
 
+class Idle:
+    """A policy that always takes action 0: CartPole falls over within a dozen steps, the episodes of two seeds differ."""
+
+    def seed(self, seeds: Sequence[int]) -> None:
+        """Nothing is drawn."""
+
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        """Observations [N, ...] -> actions [N]."""
+        return np.zeros(len(observations), np.int64)
+
+
+def played(directory: RunDirectory, resolved: Resolved) -> list[Any]:
+    """A real evaluation of a policy that does nothing, with the actions of the episodes that are filmed."""
+    from agents.evaluation import evaluate
+    from steps.directory.actions import write_actions
+
+    episodes = list(evaluate(Idle(), resolved, directory.index, resolved.experiment.evaluation_episodes, False))
+    rows = [{"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length} for one in episodes]
+    write_actions(directory.evaluation_actions, [one.actions for one in episodes[: resolved.experiment.video_episodes]])
+    write_atomically(directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows))
+    status(directory.status / "evaluate.json", details={"return_mean": math.fsum(one.return_ for one in episodes) / len(episodes)})
+    return episodes
+
+
 def status(path: Path, *, state: str = "succeeded", exit_code: int = 0, **fields: Any) -> None:
     """A status file of a task that ended."""
     written = {"started": "2026-11-21T12:00:01+00:00", "ended": "2026-11-21T12:00:21+00:00", **fields}

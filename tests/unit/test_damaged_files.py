@@ -170,7 +170,7 @@ def test_a5_a_training_return_that_no_statistics_can_use_is_left_out(value: str,
 class Alternating:
     """A policy that knows no observation."""
 
-    def seed(self, seed: int) -> None:
+    def seed(self, seeds: Any) -> None:
         pass
 
     def act(self, observations: Any, *, sample: bool) -> list[int]:

@@ -30,6 +30,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
 from steps.directory.status import Status, read_status, write_status
 from steps.directory.tables import Table, format_table, last_row, read_columns, read_rows, whole_lines_bytes
+from steps.directory.usable import Episode
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -111,16 +112,7 @@ def _claim(path: Path) -> None:
 def _film(path: Path) -> None:
     context = StepContext("play", ExperimentDirectory(path.parents[3]), 0, None, argparse.Namespace(), StopRequest())
     context.__dict__["record"] = SimpleNamespace(resolved=resolve("ppo", {"game": "cartpole"}))
-    play._film(context, RandomPolicy(), 0)
-
-
-class RandomPolicy:
-    """Ends an episode soon."""
-
-    def seed(self, seed: int) -> None: ...
-
-    def act(self, observation: np.ndarray, sample: bool) -> np.ndarray:
-        return np.zeros(len(observation), np.int64)
+    play._film(context, Episode(0, 1, 3.0, 3), np.zeros(3, np.int64))
 
 
 @pytest.mark.parametrize(
