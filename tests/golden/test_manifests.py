@@ -187,7 +187,7 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
         lambda manifest: manifest["spec"]["templates"].append({"name": "unused", "container": {}}),
         lambda manifest: manifest["spec"]["templates"].append(copy.deepcopy(leaf(manifest, "train"))),
     ],
-    "reads_only_ancestors": [set_in_task("play", depends=""), set_in_task("average", when='"{{tasks.plot-average.status}}" == ""')],
+    "reads_only_ancestors": [set_in_task("evaluate", depends=""), set_in_task("average", when='"{{tasks.plot-average.status}}" == ""')],
     "conditions_read_outputs_with_a_default": [
         lambda manifest: leaf(manifest, "train")["outputs"]["parameters"][0]["valueFrom"].pop("default"),
     ],
