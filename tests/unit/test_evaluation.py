@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import steps.evaluate
 from agents import evaluation
 from agents.evaluation import Episode, evaluate
 from agents.registry import load_policy, make_trainer
 from agents.rendering import Replay
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
+from steps.directory.status import read_status
+from tests import synthetic
 
 SMALL = {"num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2", "epochs": "1"}
 GAMES = ("cartpole", "pendulum", "tests.own_games:Picture")
@@ -55,6 +60,16 @@ def test_an_episode_does_not_know_who_plays_beside_it(game: str, monkeypatch: py
     together = list(evaluate(policy, resolved, 0, 12, True))
     monkeypatch.setattr(evaluation, "LARGEST_GROUP", 5)
     assert same(list(evaluate(policy, resolved, 0, 12, True)), together)
+
+
+def test_a_run_without_its_last_checkpoint_is_bad_input(tmp_path: Path) -> None:
+    directory = synthetic.experiment(tmp_path, ("unfinished",))
+    for newest in directory.run(0).checkpoints.iterdir():
+        newest.rmdir()
+    assert steps.evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 2
+    status = read_status(directory.run(0).status / "evaluate.json")
+    assert status is not None
+    assert re.search(r"no final checkpoint in \S+ .*: train makes it", status.reason or "")
 
 
 class Counting:
