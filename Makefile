@@ -73,8 +73,8 @@ test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this m
 	esac; \
 	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
 
-learning: $(INSTALLED) ## three runs of every benchmark game with its preset, held against the returns to reach (GAMES: only these)
-	$(BIN)/python -m tests.benchmarks.learning $(GAMES)
+learning: $(INSTALLED) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (GAMES: only these)
+	$(BIN)/python -m tests.benchmarks.learning $(addprefix --game ,$(GAMES))
 
 clean: ## remove the environments and caches (results stay)
 	rm -rf $(VENV) .venv-3.* .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,0 +1,237 @@
+"""What `make learning` says: bounds, the comparison with Stable-Baselines3, exit codes; and that it reads real experiments."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config.resolve import resolve
+from tests import synthetic
+from tests.benchmarks import breakout, experiments, learning
+from tests.benchmarks.experiments import Experiment, run_together
+from tests.benchmarks.verdicts import (
+    HOLDS,
+    INCOMPLETE,
+    MISSED,
+    Bounded,
+    Compared,
+    Outcome,
+    bounded_table,
+    compared_table,
+    not_below,
+    spread,
+)
+from workflows import submit
+
+
+def outcome(*scores: float, wanted: int | None = None) -> Outcome:
+    return Outcome(wanted=len(scores) if wanted is None else wanted, scores=scores, steps=99_840)
+
+
+def bounded(*scores: float, least: float, wanted: int | None = None) -> Bounded:
+    return Bounded(game="acrobot", policy="greedy", ours=outcome(*scores, wanted=wanted), least=least)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "holds"),
+    [
+        ((5.0, 5.0), (5.0, 5.0), True),
+        ((4.9, 4.9), (5.0, 5.0), False),  # runs that do not differ leave no room
+        ((4.0, 4.0), (4.0, 6.0), True),  # 1 below, their spread is 2
+        ((2.0, 4.0), (5.0, 5.0), True),  # 2 below, our own spread is 2
+        ((2.0, 3.9), (5.0, 5.0), False),  # 2.05 below, spread 1.9: the two groups together would reach further
+        ((9.0, 9.0), (1.0, 2.0), True),  # above is never too far
+        ((float("nan"), 5.0), (5.0, 5.0), False),
+    ],
+)
+def test_not_below_by_more_than_the_spread(ours: tuple[float, ...], theirs: tuple[float, ...], holds: bool) -> None:
+    assert not_below(ours, theirs) is holds
+
+
+def test_the_spread_is_that_of_the_learner_whose_runs_differ_more() -> None:
+    assert spread((1.0, 2.0, 4.0), (10.0, 12.0)) == 3.0
+    assert spread((1.0,), (10.0, 12.0)) == 2.0
+
+
+def test_a_bound_is_for_the_mean_of_all_runs() -> None:
+    assert bounded(-80.0, -95.0, -95.0, least=-90.0).verdict == HOLDS
+    assert bounded(-80.0, -95.0, -95.1, least=-90.0).verdict == MISSED
+    assert bounded(float("nan"), -80.0, -80.0, least=-90.0).verdict == MISSED
+    assert bounded(-80.0, -80.0, least=-90.0, wanted=3).verdict == INCOMPLETE
+
+
+def test_a_comparison_needs_both() -> None:
+    both = {"game": "Breakout", "policy": "greedy"}
+    assert Compared(**both, ours=outcome(5.0, 6.0), theirs=outcome(5.0, 6.0)).verdict == HOLDS
+    assert Compared(**both, ours=outcome(1.0, 2.0), theirs=outcome(5.0, 6.0)).verdict == MISSED
+    assert Compared(**both, ours=outcome(5.0, 6.0), theirs=outcome(wanted=2)).verdict == INCOMPLETE
+    assert Compared(**both, ours=outcome(5.0, wanted=2), theirs=outcome(5.0, 6.0)).verdict == INCOMPLETE
+
+
+def test_the_tables() -> None:
+    rows = [bounded(-80.0, -95.0, least=-90.0), bounded(-99.0, least=-90.0, wanted=2)]
+    assert bounded_table(rows)[2:] == [
+        "| acrobot | 99,840 | greedy | −80.0, −95.0 | −87.5 | −90 | holds |",
+        "| acrobot | 99,840 | greedy | −99.0, – | −99.0 | −90 | incomplete |",
+    ]
+    one = Compared(game="Breakout", policy="sample", ours=outcome(1.0, 2.0), theirs=outcome(5.0, 7.0))
+    assert compared_table([one])[2:] == ["| Breakout | 99,840 | sample | 1.0, 2.0 | 1.5 | 5.0, 7.0 | 6.0 | 2.0 | MISSED |"]
+
+
+def fill(outdir: Path, monkeypatch: pytest.MonkeyPatch, *, least: float) -> None:
+    """A finished experiment, with another bound than the true one."""
+    monkeypatch.setattr(learning, "BOUNDS", {"cartpole": (100_000, least)})
+    directory = outdir / "ours" / "cartpole"
+    synthetic.experiment(directory, ("complete",) * learning.RUNS)
+
+
+@pytest.mark.parametrize(("least", "code"), [(-1000.0, 0), (1000.0, 1)])
+def test_a_miss_gives_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], least: float, code: int
+) -> None:
+    fill(tmp_path, monkeypatch, least=least)
+    assert learning.main(["--report", "--game", "cartpole", "--outdir", str(tmp_path)]) == code
+    assert ("| holds |" if code == 0 else "| MISSED |") in capsys.readouterr().out
+
+
+def test_an_experiment_that_failed_gives_exit_code_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, monkeypatch, least=-1000.0)
+    arguments = ["--game", "cartpole", "--outdir", str(tmp_path)]
+    monkeypatch.setattr(Experiment, "run", lambda self: True)
+    assert learning.main(arguments) == 0
+    monkeypatch.setattr(Experiment, "run", lambda self: False)
+    assert learning.main(arguments) == 1
+
+
+def test_what_is_not_there_yet_is_incomplete_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    synthetic.experiment(tmp_path / "ours" / "cartpole", ("complete", "unfinished", "complete"))
+    assert learning.main(["--report", "--outdir", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert said.count("| incomplete |") == len(learning.BOUNDS) + 4
+    assert "cartpole: run 1: " in said
+    assert f"acrobot: no file {tmp_path}/ours/acrobot/experiment.yaml" in said
+
+
+def test_without_stable_baselines3_one_line_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(learning, "REFERENCE_PYTHON", learning.ROOT / ".venv-absent/bin/python")
+    assert learning.main(["--outdir", str(tmp_path)]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and len(said.err.splitlines()) == 1
+    assert ".venv-absent" in said.err and "make learning" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def write_reference(outdir: Path, sticky_actions: float, seed: int, returns: list[float], **asked: float) -> None:
+    folder = breakout.reference_folder(outdir, sticky_actions, seed)
+    folder.mkdir(parents=True)
+    done = {policy: {"returns": returns} for policy in ("greedy", "sample")}
+    result = {
+        "asked": breakout.reference_settings(sticky_actions, seed) | asked,
+        "training": {"steps": 204_800},
+        "evaluation": done,
+    }
+    (folder / "result.json").write_text(json.dumps(result))
+
+
+def test_a_reference_counts_only_if_it_was_trained_as_asked(tmp_path: Path) -> None:
+    games = breakout.EPISODES
+    write_reference(tmp_path, 0.25, 1000, [4.0] * games)
+    write_reference(tmp_path, 0.25, 1001, [6.0] * games, steps=102_400)
+    found = breakout.reference_outcome(tmp_path, 0.25, 1000, "greedy")
+    assert (found.wanted, found.scores, found.steps) == (2, (4.0,), 204_800)
+    assert found.missing == ("Stable-Baselines3, seed 1001: no greedy evaluation",)
+    write_reference(tmp_path, 0.0, 1000, [4.0] * (games - 1))
+    assert breakout.reference_outcome(tmp_path, 0.0, 1000, "sample").scores == ()
+
+
+def test_stable_baselines3_has_the_budget_of_ours() -> None:
+    ours = resolve("ppo", breakout.given(0.25, 1000))
+    assert ours.total_steps == breakout.reference_settings(0.25, 1000)["steps"] == 204_800
+    assert ours.experiment.evaluation_episodes == breakout.EPISODES
+
+
+@pytest.mark.parametrize("game", learning.BOUNDS)
+def test_the_presets_have_the_length_that_the_bounds_are_for(game: str) -> None:
+    budget, _ = learning.BOUNDS[game]
+    resolved = resolve("ppo", {"game": game})
+    assert budget - resolved.steps_per_epoch < resolved.total_steps < budget + resolved.steps_per_epoch
+
+
+@pytest.mark.parametrize("game", ["cartpole", "breakout"])
+def test_the_command_of_every_experiment_is_accepted(
+    game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands: list[list[str]] = []
+
+    def collect(given: list[list[str]], environment: object = None) -> bool:
+        commands.extend(given)
+        return True
+
+    monkeypatch.setattr(experiments, "run_together", collect)
+    made = breakout.experiments(tmp_path, 1000) if game == "breakout" else [learning.experiment(game, tmp_path)]
+    for one in made:
+        assert one.run()
+    for command, one in zip(commands, made, strict=True):
+        assert command[1:3] == ["-m", "workflows.submit"]
+        capsys.readouterr()
+        assert submit.main([*command[3:], "--dry-run"]) == 0
+        plan = capsys.readouterr().out
+        assert str(one.directory) in plan
+        for name, value in (("runs", one.runs), ("seed", learning.SEED)):
+            assert re.search(rf"^ +\* {name} +{value}\b", plan, re.MULTILINE)
+
+
+def test_the_reference_is_trained_side_by_side_with_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    together: list[list[list[str]]] = []
+
+    def collect(given: list[list[str]], environment: dict[str, str]) -> bool:
+        assert environment["OMP_NUM_THREADS"] == "1"
+        together.append(given)
+        return True
+
+    monkeypatch.setattr(breakout, "run_together", collect)
+    assert breakout.train_reference(tmp_path, 1000)
+    assert [len(commands) for commands in together] == [2, 2]
+    first = together[0][0]
+    assert first[1:3] == [str(breakout.WORKER), str(breakout.reference_folder(tmp_path, 0.25, 1000))]
+    assert first[3:] == ["--sticky-actions", "0.25", "--steps", "204800", "--seed", "1000", "--episodes", "20"]
+
+
+def test_one_command_that_fails_is_a_failure_of_all() -> None:
+    succeeds, fails = ([sys.executable, "-c", f"raise SystemExit({code})"] for code in (0, 1))
+    assert run_together([succeeds, succeeds])
+    assert not run_together([fails, succeeds])
+
+
+def step(name: str, *arguments: str) -> None:
+    command = [sys.executable, "-m", f"steps.{name}", *arguments]
+    done = subprocess.run(command, cwd=learning.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+def test_a_real_experiment_is_evaluated_with_both_policies(tmp_path: Path) -> None:
+    made = Experiment(directory=tmp_path / "cartpole", given={}, runs=1, evaluations=tmp_path / "evaluations")
+    given = ("game=cartpole", "epochs=1", "evaluation_episodes=2", "device=cpu", f"outdir={made.directory}")
+    step("prepare", "--algorithm=ppo", *(f"-p{one}" for one in given))
+    for name in ("train", "evaluate"):
+        step(name, f"--outdir={made.directory}", "--run=0")
+    assert made.policy() == "greedy" and len(made.commits()) == 1
+    assert made.outcome() == made.outcome("greedy") != made.outcome("sample")
+    assert made.outcome("sample").missing == ("run 0: no sample evaluation",)
+    made.evaluate("sample")
+    (written,) = made.evaluations.iterdir()
+    before = written.stat().st_mtime_ns
+    sampled = made.outcome("sample")
+    assert len(sampled.scores) == 1 and sampled.missing == ()
+    made.evaluate("sample")
+    assert written.stat().st_mtime_ns == before  # not played again
+    content = json.loads(written.read_text())
+    written.write_text(json.dumps(content | {"checkpoint": {}}))
+    assert made.outcome("sample").scores == ()  # of another agent
