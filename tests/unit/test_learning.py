@@ -121,6 +121,7 @@ def test_without_stable_baselines3_one_line_before_anything_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(learning, "REFERENCE_PYTHON", learning.ROOT / ".venv-absent/bin/python")
+    monkeypatch.setattr(learning, "train", lambda game, outdir: pytest.fail("it trains"))
     assert learning.main(["--outdir", str(tmp_path)]) == 2
     said = capsys.readouterr()
     assert said.out == "" and len(said.err.splitlines()) == 1
