@@ -1,4 +1,4 @@
-"""Breakout beside Stable-Baselines3, for `make learning`: the same game, the same steps, the same evaluations.
+"""Breakout beside Stable-Baselines3, for `make learning`: the same game, steps and evaluation.
 
 Ours has its preset, theirs the settings of rl-baselines3-zoo (`stable_baselines3_breakout.py`). All
 schedules end with this budget. 20 whole games in the game's own reward, with the most probable
@@ -65,19 +65,24 @@ def name(sticky_actions: float) -> str:
 
 
 def train_reference(outdir: Path, seed: int) -> bool:
-    """Theirs: with and without sticky actions side by side, one thread each, one seed after the other."""
+    """Theirs: with and without sticky actions side by side, one thread each, seed after seed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return all(
-        run_together([command(outdir, sticky_actions, seed + run) for sticky_actions in STICKY_ACTIONS], environment) for run in range(RUNS)
+        run_together(
+            [command(outdir, sticky_actions, seed + run) for sticky_actions in STICKY_ACTIONS],
+            environment,
+        )
+        for run in range(RUNS)
     )
 
 
 def command(outdir: Path, sticky_actions: float, seed: int) -> list[str]:
     """It looks itself what there is, and makes the rest."""
     asked = reference_settings(sticky_actions, seed)
-    options = [word for option, value in asked.items() for word in (f"--{option.replace('_', '-')}", str(value))]
     folder = reference_folder(outdir, sticky_actions, seed)
-    words = [str(REFERENCE_PYTHON), str(WORKER), str(folder), *options, "--episodes", str(EPISODES)]
+    words = [str(REFERENCE_PYTHON), str(WORKER), str(folder)]
+    for name, value in {**asked, "episodes": EPISODES}.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
     print("$", *words, flush=True)
     return words
 
@@ -94,16 +99,14 @@ def reference_folder(outdir: Path, sticky_actions: float, seed: int) -> Path:
 
 def comparisons(outdir: Path, seed: int) -> list[Compared]:
     """One row for each way to play and to choose actions."""
-    return [
-        Compared(
-            game=f"Breakout, sticky actions {sticky_actions:g}",
-            policy=policy,
-            ours=experiment.outcome(policy),
-            theirs=reference_outcome(outdir, sticky_actions, seed, policy),
-        )
-        for sticky_actions, experiment in zip(STICKY_ACTIONS, experiments(outdir, seed), strict=True)
-        for policy in POLICIES
-    ]
+    rows = []
+    for experiment, sticky_actions in zip(experiments(outdir, seed), STICKY_ACTIONS, strict=True):
+        for policy in POLICIES:
+            ours = experiment.outcome(policy)
+            theirs = reference_outcome(outdir, sticky_actions, seed, policy)
+            game = f"Breakout, sticky actions {sticky_actions:g}"
+            rows.append(Compared(game=game, policy=policy, ours=ours, theirs=theirs))
+    return rows
 
 
 def reference_outcome(outdir: Path, sticky_actions: float, seed: int, policy: str) -> Outcome:
@@ -112,7 +115,8 @@ def reference_outcome(outdir: Path, sticky_actions: float, seed: int, policy: st
     for one in range(seed, seed + RUNS):
         result = read_result(reference_folder(outdir, sticky_actions, one) / "result.json")
         returns = result.get("evaluation", {}).get(policy, {}).get("returns", [])
-        if result.get("asked") == reference_settings(sticky_actions, one) and len(returns) == EPISODES:
+        as_asked = result.get("asked") == reference_settings(sticky_actions, one)
+        if as_asked and len(returns) == EPISODES:
             scores.append(fmean(returns))
             steps = result["training"]["steps"]
         else:

@@ -1,4 +1,4 @@
-"""Experiments of ours for `make learning`: run as a user runs them, and what their evaluations say."""
+"""Experiments of ours for `make learning`: run as a user runs them, and what came of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POLICIES = ("greedy", "sample")
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """given: the parameters, without `runs` and `outdir`; evaluations: a folder for those that the pipeline does not make."""
+    """given: without `runs` and `outdir`; evaluations: for those the pipeline does not make."""
 
     directory: Path
     given: Mapping[str, str]
@@ -41,10 +41,12 @@ class Experiment:
         return run_together([command])
 
     def evaluate(self, policy: str) -> None:
-        """Play the episodes of the evaluation with the other policy, for every finished run, unless that was done."""
+        """Play the evaluation of every run with this policy, unless that was done."""
         record = self._record()
         for run in self._runs(record.resolved):
-            if policy == record.resolved.evaluation_policy or self._evaluation(run, policy) is not None:
+            if policy == record.resolved.evaluation_policy:
+                continue
+            if self._evaluation(run, policy) is not None:
                 continue
             print(f"{self.directory.name}, run {run.index}: {policy} evaluation", flush=True)
             returns = play(run, record.resolved, policy)
@@ -70,7 +72,8 @@ class Experiment:
                 scores.append(fmean(returns))
                 steps = result.step
             else:
-                missing.append(f"run {run.index}: {result.usable.reason or f'no {chosen} evaluation'}")
+                reason = result.usable.reason or f"no {chosen} evaluation"
+                missing.append(f"run {run.index}: {reason}")
         return Outcome(wanted=self.runs, scores=tuple(scores), steps=steps, missing=tuple(missing))
 
     def policy(self) -> str:
@@ -95,7 +98,8 @@ class Experiment:
         return read_experiment(ExperimentDirectory(self.directory))
 
     def _runs(self, resolved: Resolved) -> list[RunDirectory]:
-        return [ExperimentDirectory(self.directory).run(index) for index in range(resolved.experiment.runs)]
+        directory = ExperimentDirectory(self.directory)
+        return [directory.run(index) for index in range(resolved.experiment.runs)]
 
     def _evaluation_path(self, run: RunDirectory, policy: str) -> Path:
         return self.evaluations / f"{self.directory.name}-run-{run.index}-{policy}.json"
@@ -111,13 +115,14 @@ class Experiment:
 
 
 def play(run: RunDirectory, resolved: Resolved, policy: str) -> list[float]:
-    """The returns of the evaluation's episodes, played by the final agent; only here `agents.evaluation` is called."""
+    """The returns of the evaluation's episodes; only here `agents.evaluation` is called."""
     from agents.evaluation import evaluate
     from agents.registry import load_policy
 
     agent = load_policy(resolved, checkpoints.load_final(run, resolved).state)
-    episodes = resolved.experiment.evaluation_episodes
-    return [one.return_ for one in evaluate(agent, resolved, run.index, episodes, policy == "sample")]
+    count = resolved.experiment.evaluation_episodes
+    episodes = evaluate(agent, resolved, run.index, count, policy == "sample")
+    return [one.return_ for one in episodes]
 
 
 def newest_checkpoint(run: RunDirectory) -> dict[str, str | None]:
@@ -126,8 +131,11 @@ def newest_checkpoint(run: RunDirectory) -> dict[str, str | None]:
     return fingerprint(run.root, [run.checkpoint(newest) / checkpoints.MANIFEST])
 
 
-def run_together(commands: Sequence[Sequence[str]], environment: Mapping[str, str] | None = None) -> bool:
-    """Wait for all of them, and whether all succeeded. Ctrl-C reaches them, too: each ends by itself."""
+def run_together(
+    commands: Sequence[Sequence[str]],
+    environment: Mapping[str, str] | None = None,
+) -> bool:
+    """Wait for all of them; whether all succeeded. Ctrl-C reaches them, too: they end."""
     processes = [subprocess.Popen(command, env=environment) for command in commands]
     try:
         codes = [process.wait() for process in processes]

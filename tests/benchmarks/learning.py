@@ -1,4 +1,4 @@
-"""Does it learn? `make learning [GAMES="cartpole acrobot"]` trains with the presets and holds the returns against bounds.
+"""Does it learn? `make learning [GAMES="cartpole acrobot"]` tests the presets' returns.
 
 `python -m tests.benchmarks.learning [--game cartpole] [--outdir results/learning] [--report]`
 
@@ -23,10 +23,17 @@ from pathlib import Path
 from tests.benchmarks import breakout
 from tests.benchmarks.experiments import Experiment
 from tests.benchmarks.throughput import REFERENCE_PYTHON, ROOT
-from tests.benchmarks.verdicts import HEADER_LINES, HOLDS, Bounded, Compared, bounded_table, compared_table
+from tests.benchmarks.verdicts import (
+    HEADER_LINES,
+    HOLDS,
+    Bounded,
+    Compared,
+    bounded_table,
+    compared_table,
+)
 
 SEED = 1000
-"""Nothing was ever tuned with it; the presets were with 0, 1 and 2. Run i of an experiment draws from (seed, i)."""
+"""Nothing was ever tuned with it; the presets were with 0, 1 and 2. Run i draws from (seed, i)."""
 OUTDIR = Path("results/learning")
 RUNS = 3
 BOUNDS = {
@@ -37,7 +44,7 @@ BOUNDS = {
     "mountaincar": (1_000_000, -115.0),
     "lunarlander_continuous": (1_000_000, 230.0),
 }
-"""Game -> environment steps of a run, which are its preset's, to the end of an epoch; least mean return."""
+"""Game -> environment steps of a run (its preset's, to the end of an epoch), least mean return."""
 BREAKOUT = "breakout"
 GAMES = (*BOUNDS, BREAKOUT)
 REFUSED, INTERRUPTED = 2, 130
@@ -51,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.report:
         if BREAKOUT in games and not REFERENCE_PYTHON.exists():
             place = REFERENCE_PYTHON.relative_to(ROOT)
-            print(f"refused: no Stable-Baselines3 for breakout: {place} is missing; `make learning` installs it there", file=sys.stderr)
+            reason = f"no Stable-Baselines3 for breakout: {place} is missing"
+            print(f"refused: {reason}; `make learning` installs it there", file=sys.stderr)
             return REFUSED
         try:
             failed = [game for game in games if not train(game, options.outdir)]
@@ -61,10 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.learning", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--game", choices=GAMES, action="append", help="only this one; may be given several times")
-    parser.add_argument("--outdir", type=Path, default=OUTDIR, help=f"where the results are kept (default {OUTDIR})")
-    parser.add_argument("--report", action="store_true", help="train nothing: only the tables of what is there")
+    description = (__doc__ or "").splitlines()[0]
+    parser = argparse.ArgumentParser(description=description)
+    only, kept = "only this one; may be given several times", f"for the results (default {OUTDIR})"
+    parser.add_argument("--game", choices=GAMES, action="append", help=only)
+    parser.add_argument("--outdir", type=Path, default=OUTDIR, help=kept)
+    parser.add_argument("--report", action="store_true", help="only the tables of what is there")
     return parser.parse_args(arguments)
 
 
@@ -75,8 +85,12 @@ def train(game: str, outdir: Path) -> bool:
 
 def experiment(game: str, outdir: Path) -> Experiment:
     """A game with a bound, with its preset."""
-    given = {"game": game, "seed": str(SEED)}
-    return Experiment(directory=outdir / "ours" / game, given=given, runs=RUNS, evaluations=outdir / "evaluations")
+    return Experiment(
+        directory=outdir / "ours" / game,
+        given={"game": game, "seed": str(SEED)},
+        runs=RUNS,
+        evaluations=outdir / "evaluations",
+    )
 
 
 def report(games: Sequence[str], outdir: Path, failed: Sequence[str]) -> int:
@@ -86,7 +100,7 @@ def report(games: Sequence[str], outdir: Path, failed: Sequence[str]) -> int:
     for table in (bounded_table(bounded), compared_table(compared)):
         if len(table) > HEADER_LINES:
             print("", *table, sep="\n")
-    print("", f"Seed {SEED}. Commits: {commits(games, outdir)}.", *notes(bounded, compared), sep="\n")
+    print(f"\nSeed {SEED}. Commits: {commits(games, outdir)}.", *notes(bounded, compared), sep="\n")
     for game in failed:
         print(f"{game}: a command above did not succeed")
     verdicts = [*(row.verdict for row in bounded), *(row.verdict for row in compared)]
@@ -99,7 +113,7 @@ def bounded_row(game: str, outdir: Path) -> Bounded:
 
 
 def commits(games: Sequence[str], outdir: Path) -> str:
-    """`cartpole 8033658, acrobot 8033658 dc9092d`: several where an experiment was submitted again from another one."""
+    """`cartpole 8033658, acrobot 8033658 dc9092d`: two where another one went on."""
     made = [experiment(game, outdir) for game in games if game != BREAKOUT]
     made += breakout.experiments(outdir, SEED) if BREAKOUT in games else []
     return ", ".join(f"{one.directory.name} {' '.join(one.commits()) or '–'}" for one in made)
@@ -107,9 +121,10 @@ def commits(games: Sequence[str], outdir: Path) -> str:
 
 def notes(bounded: Sequence[Bounded], compared: Sequence[Compared]) -> list[str]:
     """Why a run is missing, a line each."""
-    lines = [f"{row.game}: {reason}" for row in bounded for reason in row.ours.missing]
-    both = [(row, reason) for row in compared for reason in (*row.ours.missing, *row.theirs.missing)]
-    return [*lines, *dict.fromkeys(f"{row.game}: {reason}" for row, reason in both)]
+    reasons = [(row.game, row.ours.missing) for row in bounded]
+    reasons += [(row.game, row.ours.missing + row.theirs.missing) for row in compared]
+    lines = [f"{game}: {reason}" for game, missing in reasons for reason in missing]
+    return list(dict.fromkeys(lines))  # what lacks both policies says it once
 
 
 if __name__ == "__main__":

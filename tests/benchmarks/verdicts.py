@@ -1,4 +1,4 @@
-"""What `make learning` says about the returns that were reached: bounds, comparison, tables; pure, without any file."""
+"""What `make learning` says about the returns: bounds, comparison, tables; no files."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ HEADER_LINES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one learner reached on one game: a score is the mean return of the evaluation of one run.
+    """What one learner reached on one game: a score is the mean return of one run's evaluation.
 
-    wanted: how many runs there should be; steps: environment steps of a training, None before one has ended; missing: why a run
-    has no score, a line each.
+    wanted: how many runs there should be; steps: environment steps of a training, None before one
+    has ended; missing: why a run has no score, a line each.
     """
 
     wanted: int
@@ -70,15 +70,26 @@ def not_below(ours: Sequence[float], theirs: Sequence[float]) -> bool:
 
 
 def spread(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The distance of the best run from the worst of the same learner, of that learner whose runs differ more."""
+    """From the worst to the best run of one learner, of the learner whose runs differ more."""
     return max(max(scores) - min(scores) for scores in (ours, theirs))
 
 
 def bounded_table(rows: Iterable[Bounded]) -> list[str]:
     """Lines of markdown."""
-    lines = ["| game | steps of a run | policy | mean return of each run | mean | at least | |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| game | steps of a run | policy | mean return of each run | mean | at least | |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
-        cells = (row.game, steps(row.ours), row.policy, each(row.ours), mean(row.ours), number(row.least, 0), row.verdict)
+        cells = (
+            row.game,
+            steps(row.ours),
+            row.policy,
+            each(row.ours),
+            mean(row.ours),
+            number(row.least, 0),
+            row.verdict,
+        )
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
@@ -86,7 +97,7 @@ def bounded_table(rows: Iterable[Bounded]) -> list[str]:
 def compared_table(rows: Iterable[Compared]) -> list[str]:
     """Lines of markdown."""
     lines = [
-        "| game | steps of a run | policy | ours, each run | mean | Stable-Baselines3, each run | mean | spread of the runs | |",
+        "| game | steps of a run | policy | ours, each run | mean | Stable-Baselines3 | mean | spread | |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
