@@ -1,19 +1,18 @@
-"""Stable-Baselines3's PPO on Breakout with rl-baselines3-zoo's settings, trained and evaluated, for `learning.py`.
+"""Stable-Baselines3's PPO on Breakout with rl-baselines3-zoo's settings: trained and evaluated.
 
-Runs in its own environment, `.venv-benchmark`, and imports nothing of ours:
-`python stable_baselines3_breakout.py FOLDER --sticky-actions 0.25 --steps 204800 --seed 1000 --episodes 20`
-writes FOLDER/agent.zip and FOLDER/result.json. What is there already is not made again, unless it
-was made otherwise. Settings: rl-baselines3-zoo, hyperparams/ppo.yml, `atari` (commit 22e3ff2); both
-linear schedules end with these steps, as they end with zoo's 10 million.
+Started by `breakout.py` in an environment of its own, `.venv-benchmark`; imports nothing of ours.
+Writes FOLDER/agent.zip and FOLDER/result.json. What is there already is not made again, unless it
+was made with other settings. Settings: rl-baselines3-zoo, hyperparams/ppo.yml, `atari` (commit
+22e3ff2); both linear schedules end with these steps, as they end with zoo's 10 million.
 
 The game is ours: ALE/Breakout-v5 with its own 4 actions, 84 x 84 grey, 4 frames stacked, 4 frames a
 step, a repeated action drawn at every frame of the emulator, at most 108 000 frames. Without
-sticky actions it is BreakoutNoFrameskip-v4 under another name (its specification in ale-py is equal).
+sticky actions it is BreakoutNoFrameskip-v4 by another name (ale-py specifies both alike).
 
 Evaluation is what zoo's enjoy does: the wrappers of the training stay, so that FIRE is pressed
-after every lost life as the agent learnt it (with terminal_on_life_loss=False it would be pressed at
-the full reset only, and many a greedy game would stand still), and Monitor, inside of them, counts
-whole games in the game's own reward.
+after every lost life as the agent learnt it, and Monitor, inside of them, counts whole games in the
+game's own reward. (With terminal_on_life_loss=False FIRE would be pressed at the full reset only,
+and many a greedy game would stand still after its first life.)
 """
 
 from __future__ import annotations
@@ -62,7 +61,8 @@ def main() -> None:
     done = result.setdefault("evaluation", {})
     for policy in ("greedy", "sample"):
         if len(done.get(policy, {}).get("returns", ())) != arguments.episodes:
-            done[policy] = evaluate(arguments.folder / "agent.zip", policy, arguments.episodes, asked)
+            agent = arguments.folder / "agent.zip"
+            done[policy] = evaluate(agent, policy, arguments.episodes, asked)
             write(path, result)
 
 
@@ -94,7 +94,7 @@ def train(agent: Path, *, sticky_actions: float, steps: int, seed: int) -> dict[
 
 
 def evaluate(agent: Path, policy: str, episodes: int, asked: dict[str, Any]) -> dict[str, Any]:
-    """Whole games, each in an environment of its own: their returns in the game's own reward, their steps."""
+    """Whole games, an environment each: their returns in the game's own reward, their frames."""
     from stable_baselines3 import PPO
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.utils import set_random_seed
@@ -109,7 +109,11 @@ def evaluate(agent: Path, policy: str, episodes: int, asked: dict[str, Any]) -> 
         deterministic=policy == "greedy",
         return_episode_rewards=True,
     )
-    return {"returns": list(map(float, returns)), "frames": list(map(int, frames)), "seconds": time.monotonic() - started}
+    return {
+        "returns": list(map(float, returns)),
+        "frames": list(map(int, frames)),
+        "seconds": time.monotonic() - started,
+    }
 
 
 def environments(count: int, sticky_actions: float, seed: int) -> Any:
@@ -120,7 +124,11 @@ def environments(count: int, sticky_actions: float, seed: int) -> Any:
     from stable_baselines3.common.vec_env import VecFrameStack
 
     gymnasium.register_envs(ale_py)
-    settings = {"frameskip": 1, "repeat_action_probability": sticky_actions, "full_action_space": False}
+    settings = {
+        "frameskip": 1,
+        "repeat_action_probability": sticky_actions,
+        "full_action_space": False,
+    }
     made = make_atari_env("ALE/Breakout-v5", count, seed=seed, env_kwargs=settings)
     return VecFrameStack(made, n_stack=4)
 

@@ -97,7 +97,7 @@ def bounded_table(rows: Iterable[Bounded]) -> list[str]:
 def compared_table(rows: Iterable[Compared]) -> list[str]:
     """Lines of markdown."""
     lines = [
-        "| game | steps of a run | policy | ours, each run | mean | Stable-Baselines3 | mean | spread | |",
+        "| game | steps of a run | policy | ours | mean | Stable-Baselines3 | mean | spread | |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
