@@ -29,7 +29,7 @@ WAIT_S = 150.0
 POLL_S = 0.25
 SMALL_FILE_BYTES = 2**20
 NEVER_REPEATED = {0, 2, 3, 4, 5}
-"""Exit codes after which Argo starts no further attempt (`workflows/pods.py`)."""
+"""Exit codes after which Argo starts no further attempt (`workflows/dag/pods.py`)."""
 UNKNOWN_STATUS = "unknown: made by hand"
 
 

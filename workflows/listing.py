@@ -9,7 +9,7 @@ from config.errors import shown
 from config.games import games, own_presets
 from config.parameters import declared, to_text
 from config.resolve import ALGORITHMS, ParameterInfo, Resolved, parameters
-from workflows.tasks import Layout
+from workflows.dag.tasks import Layout
 
 WIDTH = 120
 

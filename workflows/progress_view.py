@@ -19,11 +19,11 @@ from config.errors import ExperimentError
 from config.resolve import Resolved
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, read_progress
+from workflows.dag.tasks import Experiment, Layout, Task, read_tasks
 from workflows.progress_lines import Lines
 from workflows.progress_terminal import Terminal
 from workflows.progress_words import ReadProgress
 from workflows.reasons import reason
-from workflows.tasks import Experiment, Layout, Task, read_tasks
 
 TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from steps.directory.progress import Progress
-from workflows.tasks import State, Task
+from workflows.dag.tasks import State, Task
 
 ReadProgress = Callable[[int], Progress | None]
 """How far a run is; None if that cannot be read here."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from config.errors import on_one_line
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status
-from workflows.tasks import Task
+from workflows.dag.tasks import Task
 
 LONGEST_LINE_BYTES = 4096
 OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")

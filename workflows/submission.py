@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from config.resolve import Resolved
-from workflows.manifest import Manifest
+from workflows.dag.manifest import Manifest
+from workflows.dag.tasks import Layout
 from workflows.preflight import Place
-from workflows.tasks import Layout
 
 
 @dataclass(frozen=True, kw_only=True)

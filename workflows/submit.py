@@ -25,8 +25,8 @@ from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.resolve import ALGORITHMS, algorithm_class, resolve
 from config.streams import prepare_streams
 from workflows import listing, on_cluster, on_this_machine, server
+from workflows.dag.manifest import rendered, to_yaml, with_values
 from workflows.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
-from workflows.manifest import rendered, to_yaml, with_values
 from workflows.preflight import MOUNT, check_this_machine, cluster_outdir, place
 from workflows.submission import Submission
 

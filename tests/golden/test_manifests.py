@@ -20,7 +20,7 @@ from manifest_rules import RULES, Manifest, Rule, dags, leaves
 
 from config.cluster import load_cluster
 from config.resolve import ALGORITHMS, parameters, resolve
-from workflows import manifest as manifests
+from workflows.dag import manifest as manifests
 
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
@@ -91,7 +91,7 @@ def test_two_builds_in_one_process_are_equal() -> None:
 
 
 def test_the_render_command_writes_the_committed_file(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "workflows.experiment", str(tmp_path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "workflows.dag.experiment", str(tmp_path)], check=True, timeout=60)
     assert (tmp_path / "ppo.yaml").read_text() == committed("ppo")
 
 

@@ -14,10 +14,10 @@ from config.cluster import load_cluster
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, printed, read_printed
-from workflows.manifest import rendered
+from workflows.dag.manifest import rendered
+from workflows.dag.tasks import Layout
 from workflows.progress_view import ProgressView
 from workflows.progress_words import clock, duration
-from workflows.tasks import Layout
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 

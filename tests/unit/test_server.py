@@ -11,7 +11,7 @@ from loopback_argo import NAMESPACE, TOKEN, LoopbackArgo
 
 from config.cluster import load_cluster
 from config.errors import BadInput, ExperimentError
-from workflows.manifest import rendered, with_values
+from workflows.dag.manifest import rendered, with_values
 from workflows.server import Address, ArgoServer, LostSight, address
 
 # Hera 7.1 itself calls pydantic's deprecated `json`.

@@ -12,8 +12,8 @@ import pytest
 from loopback_argo import LoopbackArgo
 
 from config.resolve import parameters
-from workflows import manifest as manifests
 from workflows import submit
+from workflows.dag import manifest as manifests
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from config.cluster import load_cluster
-from workflows.manifest import rendered
-from workflows.tasks import Experiment, Layout, read_tasks
+from workflows.dag.manifest import rendered
+from workflows.dag.tasks import Experiment, Layout, read_tasks
 
 START, END = "2026-11-21T12:00:00Z", "2026-11-21T12:00:07Z"
 

@@ -22,9 +22,9 @@ from hera.workflows import models as m
 
 from config.cluster import Cluster, load_cluster
 from config.resolve import ALGORITHMS, ParameterInfo, algorithm_class, parameters
-from workflows.manifest import to_yaml
-from workflows.pods import OUTDIR, RUN, UNPRIVILEGED_POD, cpu, grace_period_patch, output, volumes
-from workflows.topologies import train_stage
+from workflows.dag.manifest import to_yaml
+from workflows.dag.pods import OUTDIR, RUN, UNPRIVILEGED_POD, cpu, grace_period_patch, output, volumes
+from workflows.dag.topologies import train_stage
 
 ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored
 KEEP_FINISHED_S = 7 * 24 * 3600
@@ -120,7 +120,7 @@ def _description(info: ParameterInfo) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m workflows.experiment FOLDER`: render every algorithm's manifest there, for the settings in config/cluster.yaml."""
+    """`python -m workflows.dag.experiment FOLDER`: render every algorithm's manifest there, for the settings in config/cluster.yaml."""
     folder, cluster = Path(*arguments), load_cluster()
     for algorithm in ALGORITHMS:
         text = to_yaml(build(algorithm, cluster).to_dict(), cluster)

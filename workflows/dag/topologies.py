@@ -11,7 +11,7 @@ from collections.abc import Callable
 from hera.workflows import DAG, Container, Parameter
 
 from config.cluster import Cluster
-from workflows.pods import OUTDIR, RUN, gpu, output
+from workflows.dag.pods import OUTDIR, RUN, gpu, output
 
 TrainStage = Callable[[Cluster, Parameter], Container | DAG]
 

@@ -20,7 +20,7 @@ from config.cluster import Cluster
 from config.resolve import parameters
 
 Manifest = dict[str, Any]
-FOLDER = Path(__file__).parent / "manifests"
+FOLDER = Path(__file__).parents[1] / "manifests"
 HEADER = "# Made by `make manifests` from config/ and workflows/; changes belong there.\n# cluster settings: {fingerprint}\n"
 
 # Go reads a plain 3e5, 0x10 or 1_000 as a number and `on` as true, PyYAML does not: such a text must be quoted whoever reads it.
@@ -41,7 +41,7 @@ def rendered(algorithm: str, cluster: Cluster) -> Manifest:
 
 def build_manifest(algorithm: str, cluster: Cluster) -> Manifest:
     """A fresh build with Hera."""
-    from workflows.experiment import build
+    from workflows.dag.experiment import build
 
     manifest: Manifest = build(algorithm, cluster).to_dict()
     return manifest
