@@ -11,7 +11,7 @@ from config.errors import ExperimentError
 from workflows import local
 from workflows.ending import INTERRUPTED, SUCCEEDED, end
 from workflows.progress_view import ProgressView
-from workflows.submission import Submission
+from workflows.request.submission import Submission
 
 
 def run(submission: Submission) -> int:

@@ -24,11 +24,12 @@ from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.resolve import ALGORITHMS, algorithm_class, resolve
 from config.streams import prepare_streams
-from workflows import listing, on_cluster, on_this_machine, server
+from workflows import on_cluster, on_this_machine, server
 from workflows.dag.manifest import rendered, to_yaml, with_values
 from workflows.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
-from workflows.preflight import MOUNT, check_this_machine, cluster_outdir, place
-from workflows.submission import Submission
+from workflows.request import listing
+from workflows.request.preflight import MOUNT, check_this_machine, cluster_outdir, place
+from workflows.request.submission import Submission
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")

@@ -109,7 +109,7 @@ def test_hostile_cluster_settings(text: str, tmp_path: Path, capsys: pytest.Capt
 
 
 def test_cuda_without_a_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.preflight.CUDA_PROBE", "raise SystemExit(1)")
+    monkeypatch.setattr("workflows.request.preflight.CUDA_PROBE", "raise SystemExit(1)")
     assert submit.main(["ppo", "-p", "device=cuda"]) == 2
     assert "parameter 'device' cannot be 'cuda' on this machine" in capsys.readouterr().err
     assert files() == []
@@ -132,7 +132,7 @@ def test_c19_a_game_whose_module_hangs_or_ends_the_process(
 ) -> None:
     (tmp_path / "odd_game.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{tmp_path}")
-    monkeypatch.setattr("workflows.preflight.PROBE_TIMEOUT_S", timeout_s)
+    monkeypatch.setattr("workflows.request.preflight.PROBE_TIMEOUT_S", timeout_s)
     assert submit.main(["ppo", "-p", "game=odd_game:Game", "-p", "outdir=results/x"]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("refused: game 'odd_game:Game' cannot be made: ") and said in shown and shown.count("\n") == 1
@@ -140,7 +140,7 @@ def test_c19_a_game_whose_module_hangs_or_ends_the_process(
 
 
 def test_a_full_directory(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.preflight.SMALLEST_FREE_BYTES", 2**62)
+    monkeypatch.setattr("workflows.request.preflight.SMALLEST_FREE_BYTES", 2**62)
     assert submit.main(["ppo", "-p", "outdir=results/x"]) == 2
     assert "MiB are free there" in capsys.readouterr().err
     assert files() == []

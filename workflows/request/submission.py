@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from config.resolve import Resolved
 from workflows.dag.manifest import Manifest
 from workflows.dag.tasks import Layout
-from workflows.preflight import Place
+from workflows.request.preflight import Place
 
 
 @dataclass(frozen=True, kw_only=True)
