@@ -11,13 +11,13 @@ from typing import Any
 from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.progress import Progress, read_printed
+from workflows.cluster.server import Address, ArgoServer, LostSight
 from workflows.dag.manifest import Manifest
 from workflows.dag.tasks import FINAL_PHASES, Experiment, Layout, read_tasks, seconds_between
 from workflows.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
 from workflows.progress_view import ProgressView
 from workflows.request.preflight import MOUNT, place
 from workflows.request.submission import Submission
-from workflows.server import Address, ArgoServer, LostSight
 
 POLL_S = 3.0
 ASK_FOR_LINES_S, LINES = 10.0, 20

@@ -24,7 +24,8 @@ from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.resolve import ALGORITHMS, algorithm_class, resolve
 from config.streams import prepare_streams
-from workflows import on_cluster, on_this_machine, server
+from workflows import on_cluster, on_this_machine
+from workflows.cluster import server
 from workflows.dag.manifest import rendered, to_yaml, with_values
 from workflows.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing

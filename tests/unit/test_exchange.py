@@ -14,8 +14,9 @@ from loopback_argo import NAMESPACE, TOKEN, LoopbackArgo
 from scripted_server import JSON, ScriptedServer
 
 from config.errors import BadInput, ExperimentError
-from workflows import exchange, server, submit
-from workflows.server import ArgoServer, LostSight, address
+from workflows import submit
+from workflows.cluster import exchange, server
+from workflows.cluster.server import ArgoServer, LostSight, address
 
 # Hera 7.1 itself calls pydantic's deprecated `json`.
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
@@ -76,7 +77,7 @@ def test_case_68_the_token_is_in_no_output(code: int, token: str, tmp_path: Path
     with ScriptedServer(lambda: [(head + echo).encode()]).running() as scripted:
         given = {"ARGO_SERVER": scripted.address, "ARGO_SECURE": "false", "ARGO_TOKEN": token, "ARGO_NAMESPACE": NAMESPACE}
         program = (
-            "import sys; from workflows import server, submit; server.PAUSE_S = 0.02;"
+            "import sys; from workflows import submit; from workflows.cluster import server; server.PAUSE_S = 0.02;"
             "server.ArgoServer.create.__kwdefaults__['patience_s'] = 0.1;"
             "sys.exit(submit.main(sys.argv[1:]))"
         )

@@ -11,8 +11,8 @@ from loopback_argo import NAMESPACE, TOKEN, LoopbackArgo
 
 from config.cluster import load_cluster
 from config.errors import BadInput, ExperimentError
+from workflows.cluster.server import Address, ArgoServer, LostSight, address
 from workflows.dag.manifest import rendered, with_values
-from workflows.server import Address, ArgoServer, LostSight, address
 
 # Hera 7.1 itself calls pydantic's deprecated `json`.
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
@@ -193,7 +193,7 @@ def test_plain_http_where_https_is_expected(argo: LoopbackArgo) -> None:
 
 
 def test_a_server_that_says_nothing_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.server.ANSWER_S", 0.1)
+    monkeypatch.setattr("workflows.cluster.server.ANSWER_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         where = Address(url=f"http://127.0.0.1:{silent.getsockname()[1]}/", token="", namespace="a")
         with pytest.raises(ExperimentError, match="has not answered"):

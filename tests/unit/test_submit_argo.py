@@ -134,7 +134,7 @@ def test_local_ignores_the_server(argo: LoopbackArgo, capsys: pytest.CaptureFixt
 def test_a_server_that_is_away_while_following(
     argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workflows.server.PAUSE_S", 0.02)
+    monkeypatch.setattr("workflows.cluster.server.PAUSE_S", 0.02)
     argo.statuses = [status("Succeeded")]
     submit.main([*SHORT, "--detach"])
     argo.broken = [0, 503]

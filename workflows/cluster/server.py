@@ -192,7 +192,7 @@ class ArgoServer:
         from hera.exceptions import BadRequest, Forbidden, NotFound, Unauthorized
         from requests.exceptions import SSLError
 
-        from workflows.exchange import Elsewhere, TooLarge
+        from workflows.cluster.exchange import Elsewhere, TooLarge
 
         url = self.where.url
         final: dict[type[Exception], str] = {
@@ -224,7 +224,7 @@ class ArgoServer:
 def _connect(where: Address) -> WorkflowsService:
     from hera.workflows import WorkflowsService
 
-    from workflows.exchange import Session
+    from workflows.cluster.exchange import Session
 
     service = WorkflowsService(
         host=where.url,
