@@ -14,8 +14,8 @@ from steps.directory.progress import Progress, read_printed
 from workflows.cluster.server import Address, ArgoServer, LostSight
 from workflows.dag.manifest import Manifest
 from workflows.dag.tasks import FINAL_PHASES, Experiment, Layout, read_tasks, seconds_between
-from workflows.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
-from workflows.progress_view import ProgressView
+from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
+from workflows.progress.view import ProgressView
 from workflows.request.preflight import MOUNT, place
 from workflows.request.submission import Submission
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from config.errors import ExperimentError
 from workflows import local
-from workflows.ending import INTERRUPTED, SUCCEEDED, end
-from workflows.progress_view import ProgressView
+from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end
+from workflows.progress.view import ProgressView
 from workflows.request.submission import Submission
 
 

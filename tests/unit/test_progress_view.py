@@ -16,8 +16,8 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, printed, read_printed
 from workflows.dag.manifest import rendered
 from workflows.dag.tasks import Layout
-from workflows.progress_view import ProgressView
-from workflows.progress_words import clock, duration
+from workflows.progress.view import ProgressView
+from workflows.progress.words import clock, duration
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -164,7 +164,7 @@ def test_time_in_a_queue_is_not_time_at_work(layout: Layout, resolved: Resolved)
 
 
 def test_elsewhere_a_training_does_not_flood(layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.progress_lines.SAY_AFTER_S", 0.0)
+    monkeypatch.setattr("workflows.progress.lines.SAY_AFTER_S", 0.0)
     running = status(train_0="Running")
     written = show(io.StringIO(), layout, resolved, directory, *[running] * 20)
     assert len(written.splitlines()) == 2

@@ -146,7 +146,7 @@ def test_progress_from_what_the_trainings_print(
     argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_cluster, "ASK_FOR_LINES_S", 0.0)
-    monkeypatch.setattr("workflows.progress_lines.SAY_AFTER_S", 0.0)
+    monkeypatch.setattr("workflows.progress.lines.SAY_AFTER_S", 0.0)
     running = status("Running", train_1="Running")
     running["nodes"]["train_1"] |= {"id": "ppo-1-4711", "templateName": "train"}
     argo.printed["ppo-1-train-4711"] = [

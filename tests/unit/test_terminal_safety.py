@@ -16,8 +16,8 @@ from steps.command.attempt import one_line
 from steps.directory.status import read_status
 from tests import synthetic
 from workflows.dag.tasks import Layout, Task
-from workflows.progress_view import ProgressView
-from workflows.reasons import reason
+from workflows.progress.reasons import reason
+from workflows.progress.view import ProgressView
 
 HOSTILE = "no\x1b[2J\x1b]0;title\x07 access\r\n\u202eand\x9b1m more"
 PLAIN = r"no\x1b[2J\x1b]0;title\x07 access \u202eand\x9b1m more"

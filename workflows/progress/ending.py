@@ -8,8 +8,8 @@ from pathlib import Path
 
 from steps.directory.layout import ExperimentDirectory
 from workflows.dag.tasks import Experiment, Task
-from workflows.progress_words import duration
-from workflows.reasons import place_of, reason
+from workflows.progress.reasons import place_of, reason
+from workflows.progress.words import duration
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of `workflows.submit`."""

@@ -12,7 +12,7 @@ from typing import TextIO
 from config.errors import on_one_line
 from steps.directory.progress import Progress
 from workflows.dag.tasks import Experiment, State, Task
-from workflows.progress_words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, clock, duration, numbers
+from workflows.progress.words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, clock, duration, numbers
 
 MARKS: Mapping[State, tuple[str, str]] = {
     "waiting": ("○", "2"),

@@ -1,6 +1,6 @@
 """Live progress of an experiment, the same for the local engine and for Argo.
 
-On a terminal a table (`progress_terminal`), elsewhere lines (`progress_lines`). States come from the workflow's status, the numbers of
+On a terminal a table (`terminal`), elsewhere lines (`lines`). States come from the workflow's status, the numbers of
 a training from the run's files, or from elsewhere where this machine does not see them.
 """
 
@@ -20,10 +20,10 @@ from config.resolve import Resolved
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, read_progress
 from workflows.dag.tasks import Experiment, Layout, Task, read_tasks
-from workflows.progress_lines import Lines
-from workflows.progress_terminal import Terminal
-from workflows.progress_words import ReadProgress
-from workflows.reasons import reason
+from workflows.progress.lines import Lines
+from workflows.progress.reasons import reason
+from workflows.progress.terminal import Terminal
+from workflows.progress.words import ReadProgress
 
 TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
 
