@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from workflows.local.depends import is_satisfied, logic_of, results_of
 from workflows.local.errors import ConditionError, MissingTagError, TagError, WorkflowError
-from workflows.local.expression import evaluate
-from workflows.local.expression_parser import ExpressionError
-from workflows.local.go_values import parameter_text, quote, to_json
-from workflows.local.govaluate import should_execute
+from workflows.local.language.expression import evaluate
+from workflows.local.language.expression_parser import ExpressionError
+from workflows.local.language.go_values import parameter_text, quote, to_json
+from workflows.local.language.govaluate import should_execute
+from workflows.local.language.quantities import duration_s, quantity
+from workflows.local.language.tags import STRICT_ALL, STRICT_TASKS, replace
 from workflows.local.loops import expand_task, node_name, sequence
-from workflows.local.quantities import duration_s, quantity
-from workflows.local.tags import STRICT_ALL, STRICT_TASKS, replace
 
 VARIABLES: dict[str, Any] = {
     "a": "xy",

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workflows.local.errors import ConditionError, InvalidSpecError
-from workflows.local.expression import evaluate
-from workflows.local.expression_parser import ExpressionError
+from workflows.local.language.expression import evaluate
+from workflows.local.language.expression_parser import ExpressionError
 
 RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
 REFERENCE = re.compile(r"([a-zA-Z0-9][-a-zA-Z0-9_]*)(?:\.([A-Z][A-Za-z]*))?")

@@ -18,14 +18,14 @@ from typing import Any
 from config.errors import ExperimentError
 from workflows.local.call import Call
 from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
-from workflows.local.go_values import quote, to_json
+from workflows.local.language.go_values import quote, to_json
+from workflows.local.language.tags import replace
 from workflows.local.manifest import Manifest, prepare
 from workflows.local.pod_spec import read_patch
 from workflows.local.processes import Processes
 from workflows.local.run_state import Shutdown, State
 from workflows.local.slots import Capacity, Limit, Slots, detect
 from workflows.local.status import WorkflowStatus, now
-from workflows.local.tags import replace
 from workflows.local.templates import execute
 from workflows.local.validation import check
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.local.errors import ConditionError, WorkflowError
-from workflows.local.go_values import parameter_text, to_json
-from workflows.local.govaluate import should_execute
-from workflows.local.tags import STRICT_ALL, Values, replace
+from workflows.local.language.go_values import parameter_text, to_json
+from workflows.local.language.govaluate import should_execute
+from workflows.local.language.tags import STRICT_ALL, Values, replace
 
 Task = dict[str, Any]
 FORMAT = re.compile(r"%[-+# 0]*\d*(?:\.\d+)?[dxXob]")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from workflows.local.errors import PodError
-from workflows.local.go_values import to_json
+from workflows.local.language.go_values import to_json
 
 OPTION = re.compile(r"--?[A-Za-z][\w\-]*=")
 

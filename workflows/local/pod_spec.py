@@ -18,10 +18,10 @@ from config.errors import BadInput
 from config.strict_yaml import load
 from workflows.local.errors import PodError, Refused
 from workflows.local.fields import POD_PATCH, check_fields
-from workflows.local.go_values import parameter_text
+from workflows.local.language.go_values import parameter_text
+from workflows.local.language.quantities import duration_s, integer, quantity
+from workflows.local.language.tags import Values, replace
 from workflows.local.mounts import Mounts
-from workflows.local.quantities import duration_s, integer, quantity
-from workflows.local.tags import Values, replace
 
 DEFAULT_GRACE_S = 30.0
 INHERITED = (

@@ -21,7 +21,7 @@ from typing import Any
 
 from steps.directory.processes import identity
 from workflows.local.errors import LostPod, PodError
-from workflows.local.go_values import parameter_text
+from workflows.local.language.go_values import parameter_text
 from workflows.local.mounts import Mounts, make
 from workflows.local.pod_spec import PodSpec, build, command, declared_variables, environment, folder
 from workflows.local.processes import Process

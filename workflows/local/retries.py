@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.local.errors import WorkflowError
-from workflows.local.quantities import duration_s, integer
+from workflows.local.language.quantities import duration_s, integer
+from workflows.local.language.tags import evaluate_condition
 from workflows.local.status import Node
-from workflows.local.tags import evaluate_condition
 
 LONGEST_WAIT_S = 292 * 365.25 * 86400  # Go's longest duration
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.local.errors import TagError, WorkflowError
-from workflows.local.go_values import parameter_text, to_json
+from workflows.local.language.go_values import parameter_text, to_json
+from workflows.local.language.tags import Values
 from workflows.local.status import Node
-from workflows.local.tags import Values
 
 Document = dict[str, Any]
 ABSENT = "__local__absent__optional__argument__"

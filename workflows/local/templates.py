@@ -14,12 +14,12 @@ from workflows.local import retries
 from workflows.local.call import Call
 from workflows.local.dag import Dag
 from workflows.local.errors import WorkflowError
-from workflows.local.go_values import to_json
+from workflows.local.language.go_values import to_json
+from workflows.local.language.tags import Values, replace
 from workflows.local.pods import Pod, prepare_node
 from workflows.local.run_state import State
 from workflows.local.scope import Document, inputs_of
 from workflows.local.status import Node, pod_name
-from workflows.local.tags import Values, replace
 
 DEEPEST = 100
 """Argo's limit for templates that call themselves."""

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from workflows.local.expression_parser import ExpressionError
-from workflows.local.go_values import display, to_json
+from workflows.local.language.expression_parser import ExpressionError
+from workflows.local.language.go_values import display, to_json
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(

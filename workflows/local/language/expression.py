@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from workflows.local.expression_parser import ExpressionError, Node, parse
-from workflows.local.functions import FUNCTIONS, PREDICATES
-from workflows.local.go_values import display
+from workflows.local.language.expression_parser import ExpressionError, Node, parse
+from workflows.local.language.functions import FUNCTIONS, PREDICATES
+from workflows.local.language.go_values import display
 
 LONGEST_RANGE = 1_000_000
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}

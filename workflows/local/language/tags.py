@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.local.errors import MissingTagError, TagError
-from workflows.local.expression import evaluate, expand, unguarded_names
-from workflows.local.expression_parser import ExpressionError
-from workflows.local.functions import FUNCTIONS, PREDICATES
-from workflows.local.go_values import quote, to_json
+from workflows.local.language.expression import evaluate, expand, unguarded_names
+from workflows.local.language.expression_parser import ExpressionError
+from workflows.local.language.functions import FUNCTIONS, PREDICATES
+from workflows.local.language.go_values import quote, to_json
 
 Values = Mapping[str, str | None]
 """What tags stand for; None is an output that a skipped task never had and that has no default."""

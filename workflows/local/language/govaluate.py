@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.local.errors import ConditionError
-from workflows.local.go_values import display
+from workflows.local.language.go_values import display
 
 OPERANDS = {"NUMERIC", "BOOLEAN", "VARIABLE", "STRING", "TIME"}
 STARTS = OPERANDS | {"PREFIX", "ACCESSOR", "CLAUSE"}
