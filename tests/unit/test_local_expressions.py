@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflows.local.depends import is_satisfied, logic_of, results_of
 from workflows.local.errors import ConditionError, MissingTagError, TagError, WorkflowError
 from workflows.local.language.expression import evaluate
 from workflows.local.language.expression_parser import ExpressionError
@@ -17,7 +16,8 @@ from workflows.local.language.go_values import parameter_text, quote, to_json
 from workflows.local.language.govaluate import should_execute
 from workflows.local.language.quantities import duration_s, quantity
 from workflows.local.language.tags import STRICT_ALL, STRICT_TASKS, replace
-from workflows.local.loops import expand_task, node_name, sequence
+from workflows.local.spec.depends import is_satisfied, logic_of, results_of
+from workflows.local.spec.loops import expand_task, node_name, sequence
 
 VARIABLES: dict[str, Any] = {
     "a": "xy",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from workflows.local import Refused, run
-from workflows.local.fields import CONTAINER, OUTPUT, PARAMETER, RETRY, SPEC, TASK, TEMPLATE, check_fields
-from workflows.local.manifest import prepare
+from workflows.local.spec.fields import CONTAINER, OUTPUT, PARAMETER, RETRY, SPEC, TASK, TEMPLATE, check_fields
+from workflows.local.spec.manifest import prepare
 
 DEFINITIONS = json.loads((Path(__file__).parents[1] / "golden" / "argo-4.1.2-workflow.schema.json").read_text(encoding="utf-8"))[
     "definitions"

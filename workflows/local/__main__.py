@@ -15,7 +15,7 @@ from pathlib import Path
 from config.errors import BadInput, ExperimentError
 from config.streams import prepare_streams
 from workflows.local.engine import run
-from workflows.local.manifest import read
+from workflows.local.spec.manifest import read
 from workflows.local.status import Node, WorkflowStatus
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130

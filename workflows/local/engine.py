@@ -20,14 +20,14 @@ from workflows.local.call import Call
 from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
-from workflows.local.manifest import Manifest, prepare
 from workflows.local.pod_spec import read_patch
 from workflows.local.processes import Processes
 from workflows.local.run_state import Shutdown, State
 from workflows.local.slots import Capacity, Limit, Slots, detect
+from workflows.local.spec.manifest import Manifest, prepare
+from workflows.local.spec.validation import check
 from workflows.local.status import WorkflowStatus, now
 from workflows.local.templates import execute
-from workflows.local.validation import check
 
 REPEATED_WITHIN_S = 2.0
 """Signals that come this soon after the first are the same wish: schedulers and terminals send several."""

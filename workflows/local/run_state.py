@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workflows.local.manifest import Manifest
 from workflows.local.processes import Processes
 from workflows.local.slots import Limit, Slots
+from workflows.local.spec.manifest import Manifest
 from workflows.local.status import Node, WorkflowStatus, node_id
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from config.strict_yaml import load_mapping
 from workflows.local.errors import Refused
-from workflows.local.fields import check_fields
 from workflows.local.language.go_values import parameter_text, to_json
+from workflows.local.spec.fields import check_fields
 
 Document = dict[str, Any]
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")

@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.local.depends import ancestry, dependencies_of, unknown_results
 from workflows.local.errors import InvalidSpecError, TagError
 from workflows.local.language.go_values import parameter_text
 from workflows.local.language.tags import tags
-from workflows.local.loops import is_loop
-from workflows.local.manifest import Document, Manifest
+from workflows.local.spec.depends import ancestry, dependencies_of, unknown_results
+from workflows.local.spec.loops import is_loop
+from workflows.local.spec.manifest import Document, Manifest
 
 PARAMETER_NAME = re.compile(r"[-a-zA-Z0-9_]+")
 TASK_NAME = re.compile(r"[a-zA-Z0-9][-a-zA-Z0-9]{0,127}")

@@ -1,0 +1,1 @@
+"""What a manifest says: its fields, whether they are right, and what `depends` and loops mean."""
