@@ -14,8 +14,9 @@ import pytest
 from config.errors import ExperimentError
 from tests.fault.test_local_interruptions import SLEEPING, eventually, finish, is_gone, node, pids, start, status
 from tests.unit.local_workflows import pod, task, workflow
-from workflows.local import processes, run
+from workflows.local import run
 from workflows.local.errors import LostPod
+from workflows.local.machine import processes
 
 ONCE = "import os, sys, time; print('pid', os.getpid(), flush=True);time.sleep(120 if sys.argv[1] == '0' else 0)"
 UNTIL = "import os, sys, time; print('pid', os.getpid(), flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"

@@ -18,8 +18,9 @@ from typing import Any, Self
 import pytest
 
 from tests.unit.local_workflows import Document, output, pod, task, with_inputs, workflow
-from workflows.local import Capacity, Node, WorkflowStatus, run, slots
+from workflows.local import Capacity, Node, WorkflowStatus, run
 from workflows.local import status as status_module
+from workflows.local.machine import slots
 from workflows.local.retries import read, wait_s
 
 TMP = "/tmp"  # noqa: S108 - a mount of the pods, and a folder that every machine has
@@ -141,7 +142,7 @@ def test_c19_a_text_reaches_a_pod_in_the_encoding_of_the_engine(
     """found.md C19: under ISO-8859-1 a path with an umlaut became another one, in UTF-8."""
     in_utf_8 = os.fsencode
     monkeypatch.setattr(
-        "workflows.local.processes.os.fsencode", lambda text: text.encode("latin-1") if text == "ä" else in_utf_8(text)
+        "workflows.local.machine.processes.os.fsencode", lambda text: text.encode("latin-1") if text == "ä" else in_utf_8(text)
     )  # the paths of this Python and of the clone stay what they are
     leaf = pod("leaf", "import os, sys; print(os.fsencode(sys.argv[1]).hex())", "ä")
     assert printed(tmp_path, engine(workflow([task("a", "leaf")], leaf)).by_name("w.a")) == "e4\n"

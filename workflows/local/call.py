@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
+from workflows.local.machine.slots import Limit
 from workflows.local.run_state import State
 from workflows.local.scope import Document
-from workflows.local.slots import Limit
 from workflows.local.status import Node
 
 

@@ -15,9 +15,9 @@ from workflows.local.call import Call
 from workflows.local.errors import ConditionError, MissingTagError, WorkflowError
 from workflows.local.language.govaluate import should_execute
 from workflows.local.language.tags import STRICT_TASKS, Values, replace
+from workflows.local.machine.slots import Limit
 from workflows.local.run_state import State
 from workflows.local.scope import Document, dag_outputs, exported, mark_absent, of_node
-from workflows.local.slots import Limit
 from workflows.local.spec.depends import ancestry, dependencies_of, is_satisfied, logic_of, results_of
 from workflows.local.spec.loops import expand_task, is_loop
 from workflows.local.status import Node

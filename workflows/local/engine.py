@@ -20,10 +20,10 @@ from workflows.local.call import Call
 from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
-from workflows.local.pod_spec import read_patch
-from workflows.local.processes import Processes
+from workflows.local.machine.pod_spec import read_patch
+from workflows.local.machine.processes import Processes
+from workflows.local.machine.slots import Capacity, Limit, Slots, detect
 from workflows.local.run_state import Shutdown, State
-from workflows.local.slots import Capacity, Limit, Slots, detect
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.validation import check
 from workflows.local.status import WorkflowStatus, now

@@ -22,12 +22,12 @@ from typing import Any
 from steps.directory.processes import identity
 from workflows.local.errors import LostPod, PodError
 from workflows.local.language.go_values import parameter_text
-from workflows.local.mounts import Mounts, make
-from workflows.local.pod_spec import PodSpec, build, command, declared_variables, environment, folder
-from workflows.local.processes import Process
+from workflows.local.machine.mounts import Mounts, make
+from workflows.local.machine.pod_spec import PodSpec, build, command, declared_variables, environment, folder
+from workflows.local.machine.processes import Process
+from workflows.local.machine.slots import Grant
 from workflows.local.run_state import State
 from workflows.local.scope import exported
-from workflows.local.slots import Grant
 from workflows.local.status import Node, pod_name
 
 CANNOT_EXECUTE = 64

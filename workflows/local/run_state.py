@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workflows.local.processes import Processes
-from workflows.local.slots import Limit, Slots
+from workflows.local.machine.processes import Processes
+from workflows.local.machine.slots import Limit, Slots
 from workflows.local.spec.manifest import Manifest
 from workflows.local.status import Node, WorkflowStatus, node_id
 

@@ -20,7 +20,7 @@ from workflows.local.errors import PodError, Refused
 from workflows.local.language.go_values import parameter_text
 from workflows.local.language.quantities import duration_s, integer, quantity
 from workflows.local.language.tags import Values, replace
-from workflows.local.mounts import Mounts
+from workflows.local.machine.mounts import Mounts
 from workflows.local.spec.fields import POD_PATCH, check_fields
 
 DEFAULT_GRACE_S = 30.0
