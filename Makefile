@@ -43,7 +43,7 @@ lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/mypy
 
 manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the tables of the README again
-	$(BIN)/python -m workflows.dag.experiment $(MANIFESTS)
+	$(BIN)/python -m workflows.dag.render $(MANIFESTS)
 	$(BIN)/python -m config.tables README.md
 
 $(BENCHMARK): pyproject.toml

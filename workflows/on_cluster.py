@@ -12,7 +12,7 @@ from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.progress import Progress, read_printed
 from workflows.cluster.server import Address, ArgoServer, LostSight
-from workflows.dag.manifest import Manifest
+from workflows.dag.manifest_yaml import Manifest
 from workflows.dag.tasks import FINAL_PHASES, Experiment, Layout, read_tasks, seconds_between
 from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
 from workflows.progress.view import ProgressView

@@ -26,7 +26,7 @@ from config.resolve import ALGORITHMS, algorithm_class, resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
 from workflows.cluster import server
-from workflows.dag.manifest import rendered, to_yaml, with_values
+from workflows.dag.render import rendered, to_yaml, with_values
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
 from workflows.request.preflight import MOUNT, check_this_machine, cluster_outdir, place

@@ -20,7 +20,7 @@ from manifest_rules import RULES, Manifest, Rule, dags, leaves
 
 from config.cluster import load_cluster
 from config.resolve import ALGORITHMS, parameters, resolve
-from workflows.dag import manifest as manifests
+from workflows.dag import manifest_yaml, render
 
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
@@ -34,7 +34,7 @@ cpu: {{requests: {{cpu: 500m, memory: 1Gi}}, node_selector: {{pool: cpu}}}}
 
 
 def committed(algorithm: str) -> str:
-    return (manifests.FOLDER / f"{algorithm}.yaml").read_text()
+    return (render.FOLDER / f"{algorithm}.yaml").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -54,20 +54,20 @@ def strict_schema() -> Any:
 def own_cluster_manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
     path = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
     path.write_text(OWN_CLUSTER)
-    return manifests.build_manifest("ppo", load_cluster(path))
+    return render.build_manifest("ppo", load_cluster(path))
 
 
 @pytest.fixture
 def ppo() -> Manifest:
-    return manifests.load(committed("ppo"))
+    return manifest_yaml.load(committed("ppo"))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_committed_file_is_a_fresh_build(algorithm: str) -> None:
     cluster = load_cluster()
-    fresh = manifests.build_manifest(algorithm, cluster)
-    assert committed(algorithm) == manifests.to_yaml(fresh, cluster), "stale: run `make manifests`"
-    assert manifests.load(committed(algorithm)) == fresh
+    fresh = render.build_manifest(algorithm, cluster)
+    assert committed(algorithm) == render.to_yaml(fresh, cluster), "stale: run `make manifests`"
+    assert manifest_yaml.load(committed(algorithm)) == fresh
 
 
 def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(ppo: Manifest) -> None:
@@ -82,16 +82,16 @@ def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(
 
 
 def test_only_known_algorithms_are_committed() -> None:
-    assert {path.stem for path in manifests.FOLDER.glob("*.yaml")} == set(ALGORITHMS)
+    assert {path.stem for path in render.FOLDER.glob("*.yaml")} == set(ALGORITHMS)
 
 
 def test_two_builds_in_one_process_are_equal() -> None:
     cluster = load_cluster()
-    assert manifests.build_manifest("ppo", cluster) == manifests.build_manifest("ppo", cluster)
+    assert render.build_manifest("ppo", cluster) == render.build_manifest("ppo", cluster)
 
 
 def test_the_render_command_writes_the_committed_file(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "workflows.dag.experiment", str(tmp_path)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "workflows.dag.render", str(tmp_path)], check=True, timeout=60)
     assert (tmp_path / "ppo.yaml").read_text() == committed("ppo")
 
 
@@ -99,8 +99,8 @@ def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(OWN_CLUSTER)
     other, own = load_cluster(path), load_cluster()
-    assert manifests.rendered("ppo", own) == manifests.load(committed("ppo"))
-    assert manifests.rendered("ppo", other) == manifests.build_manifest("ppo", other) != manifests.rendered("ppo", own)
+    assert render.rendered("ppo", own) == manifest_yaml.load(committed("ppo"))
+    assert render.rendered("ppo", other) == render.build_manifest("ppo", other) != render.rendered("ppo", own)
 
 
 def test_schema(strict_schema: Any, ppo: Manifest, own_cluster_manifest: Manifest) -> None:
@@ -334,17 +334,17 @@ def test_no_text_looks_like_a_number() -> None:
 
 @pytest.mark.parametrize("text", ["3e5", "1e-4", "0x10", "1_000", "on", "no", "010", "12:30:45", ".5", "1.", "", "~", "true", "2024-01-01"])
 def test_ambiguous_text_is_quoted(text: str) -> None:
-    written = manifests.dump({"value": text})
+    written = manifest_yaml.dump({"value": text})
     assert written == f"value: '{text}'\n"
     assert yaml.safe_load(written) == {"value": text}
 
 
 def test_values_replace_defaults_as_argo_submit_does(ppo: Manifest) -> None:
-    filled = manifests.with_values(ppo, {"runs": "3", "game": "breakout"}, name="ppo-1", deadline_s=60)
+    filled = render.with_values(ppo, {"runs": "3", "game": "breakout"}, name="ppo-1", deadline_s=60)
     values = {one["name"]: one["value"] for one in filled["spec"]["arguments"]["parameters"]}
     assert (values["runs"], values["game"], values["seed"]) == ("3", "breakout", "0")
     assert filled["metadata"] == {"name": "ppo-1"} and filled["spec"]["activeDeadlineSeconds"] == 60
-    assert ppo == manifests.load(committed("ppo")), "the original was changed"
+    assert ppo == manifest_yaml.load(committed("ppo")), "the original was changed"
 
 
 def argo_command() -> str | None:
@@ -362,8 +362,8 @@ def lint(path: Path) -> subprocess.CompletedProcess[str]:
 
 def test_argo_lint(tmp_path: Path, own_cluster_manifest: Manifest) -> None:
     path = tmp_path / "own.yaml"
-    path.write_text(manifests.dump(own_cluster_manifest))
-    for file in (*sorted(manifests.FOLDER.glob("*.yaml")), path):
+    path.write_text(manifest_yaml.dump(own_cluster_manifest))
+    for file in (*sorted(render.FOLDER.glob("*.yaml")), path):
         ended = lint(file)
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
@@ -371,5 +371,5 @@ def test_argo_lint(tmp_path: Path, own_cluster_manifest: Manifest) -> None:
 def test_argo_lint_can_fail(tmp_path: Path, ppo: Manifest) -> None:
     task(ppo, "average")["depends"] = "rums.Succeeded"
     path = tmp_path / "broken.yaml"
-    path.write_text(manifests.dump(ppo))
+    path.write_text(manifest_yaml.dump(ppo))
     assert lint(path).returncode == 1

@@ -14,7 +14,7 @@ from config.cluster import load_cluster
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, printed, read_printed
-from workflows.dag.manifest import rendered
+from workflows.dag.render import rendered
 from workflows.dag.tasks import Layout
 from workflows.progress.view import ProgressView
 from workflows.progress.words import clock, duration

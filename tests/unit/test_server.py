@@ -12,7 +12,7 @@ from loopback_argo import NAMESPACE, TOKEN, LoopbackArgo
 from config.cluster import load_cluster
 from config.errors import BadInput, ExperimentError
 from workflows.cluster.server import Address, ArgoServer, LostSight, address
-from workflows.dag.manifest import rendered, with_values
+from workflows.dag.render import rendered, with_values
 
 # Hera 7.1 itself calls pydantic's deprecated `json`.
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")

@@ -13,7 +13,7 @@ from loopback_argo import LoopbackArgo
 
 from config.resolve import parameters
 from workflows import submit
-from workflows.dag import manifest as manifests
+from workflows.dag import manifest_yaml, render
 
 ROOT = Path(__file__).parents[2]
 
@@ -170,14 +170,14 @@ def test_a_directory_that_is_not_writable(tmp_path: Path) -> None:
 
 def test_manifest_is_the_committed_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert submit.main(["ppo", "--manifest"]) == 0
-    assert capsys.readouterr().out == (manifests.FOLDER / "ppo.yaml").read_text()
+    assert capsys.readouterr().out == (render.FOLDER / "ppo.yaml").read_text()
 
 
 def test_manifest_with_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.yaml").write_text("gpu_image: mine:2\nparallelism: 3\n")
     arguments = ["ppo", "--manifest", "--cluster", "own.yaml", "-p", "game=ALE/Pong-v5", "--name", "pong", "--deadline", "60"]
     assert submit.main(arguments) == 0
-    printed = manifests.load(capsys.readouterr().out)
+    printed = manifest_yaml.load(capsys.readouterr().out)
     values = {one["name"]: one["value"] for one in printed["spec"]["arguments"]["parameters"]}
     assert (values["game"], values["outdir"], values["gpu_image"]) == ("ALE/Pong-v5", "/storage/ppo-pong", "mine:2")
     assert printed["metadata"] == {"name": "pong"} and printed["spec"]["activeDeadlineSeconds"] == 60
@@ -270,7 +270,7 @@ def test_a_reader_that_has_left(arguments: Sequence[str], code: int) -> None:
     with LoopbackArgo().running() as argo, os.fdopen(writing, "wb") as closed:
         argo.workflows["ppo-0"] = {
             "metadata": {"name": "ppo-0"},
-            "spec": manifests.load((manifests.FOLDER / "ppo.yaml").read_text())["spec"],
+            "spec": manifest_yaml.load((render.FOLDER / "ppo.yaml").read_text())["spec"],
         }
         ended = subprocess.run(
             [sys.executable, "-m", "workflows.submit", *arguments],

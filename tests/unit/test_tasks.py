@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from config.cluster import load_cluster
-from workflows.dag.manifest import rendered
+from workflows.dag.render import rendered
 from workflows.dag.tasks import Experiment, Layout, read_tasks
 
 START, END = "2026-11-21T12:00:00Z", "2026-11-21T12:00:07Z"

@@ -13,16 +13,13 @@ template that is retried, whose node is called `….onExit(0)` (seen with 4.1.2)
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, cast
 
 from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
 from hera.workflows import models as m
 
-from config.cluster import Cluster, load_cluster
-from config.resolve import ALGORITHMS, ParameterInfo, algorithm_class, parameters
-from workflows.dag.manifest import to_yaml
+from config.cluster import Cluster
+from config.resolve import ParameterInfo, algorithm_class, parameters
 from workflows.dag.pods import OUTDIR, RUN, UNPRIVILEGED_POD, cpu, grace_period_patch, output, volumes
 from workflows.dag.topologies import train_stage
 
@@ -117,16 +114,3 @@ def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:
 def _description(info: ParameterInfo) -> str:
     allowed = f" ({info.allowed})" if info.allowed else ""
     return f"{info.help}{f' [{info.unit}]' if info.unit else ''}{allowed}"
-
-
-def main(arguments: list[str]) -> int:
-    """`python -m workflows.dag.experiment FOLDER`: render every algorithm's manifest there, for the settings in config/cluster.yaml."""
-    folder, cluster = Path(*arguments), load_cluster()
-    for algorithm in ALGORITHMS:
-        text = to_yaml(build(algorithm, cluster).to_dict(), cluster)
-        (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
