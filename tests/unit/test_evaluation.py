@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +32,10 @@ def small(game: str, **given: str) -> Resolved:
     return resolve("ppo", {"game": game, **SMALL, **given})
 
 
-def beginner(resolved: Resolved) -> Any:
+@functools.cache
+def beginner(game: str) -> Any:
+    """A policy that has learnt nothing."""
+    resolved = small(game)
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     trainer.close()
     return load_policy(resolved, trainer.state_dict())
@@ -43,20 +47,19 @@ def same(first: Sequence[Episode], second: Sequence[Episode]) -> bool:
 
 
 @pytest.mark.parametrize("sample", [True, False], ids=["sampled", "greedy"])
-@pytest.mark.parametrize("game", GAMES)
-def test_more_episodes_never_change_the_first(game: str, sample: bool) -> None:
-    resolved = small(game)
-    policy = beginner(resolved)
-    more = list(evaluate(policy, resolved, 0, 40, sample))
+@pytest.mark.parametrize(("game", "many"), [*((game, 40) for game in GAMES), ("breakout", 6)])
+def test_more_episodes_never_change_the_first(game: str, many: int, sample: bool) -> None:
+    resolved = of_at_most(small(game), 40)
+    policy = beginner(game)
+    more = list(evaluate(policy, resolved, 0, many, sample))
     assert same(list(evaluate(policy, resolved, 0, 3, sample)), more[:3])
-    assert same(list(evaluate(policy, resolved, 0, 35, sample)), more[:35])
 
 
 @pytest.mark.parametrize("game", ["cartpole", "tests.own_games:Picture"])
 def test_an_episode_does_not_know_who_plays_beside_it(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One generator for the whole group would give every other group other actions. (Pendulum's would show the 6e-8.)"""
     resolved = small(game)
-    policy = beginner(resolved)
+    policy = beginner(game)
     together = list(evaluate(policy, resolved, 0, 12, True))
     monkeypatch.setattr(evaluation, "LARGEST_GROUP", 5)
     assert same(list(evaluate(policy, resolved, 0, 12, True)), together)
@@ -128,7 +131,7 @@ def shown(resolved: Resolved, episode: Episode) -> tuple[Replay, int]:
 @pytest.mark.parametrize("game", ["cartpole", "pendulum", "breakout"])
 def test_the_film_is_the_evaluated_episode(game: str, sample: bool) -> None:
     resolved = of_at_most(small(game), 150)
-    for episode in evaluate(beginner(resolved), resolved, 0, 2, sample):
+    for episode in evaluate(beginner(game), resolved, 0, 2, sample):
         replay, _ = shown(resolved, episode)
         assert (replay.return_, replay.length) == (episode.return_, episode.length)
         assert replay.difference(episode.return_, episode.length) is None
@@ -147,7 +150,10 @@ def test_a_film_that_is_another_episode_says_so() -> None:
 def test_a_film_that_stops_before_the_end_says_so() -> None:
     """Random numbers that are drawn when the game is drawn: the game is no function of its seed and actions."""
     resolved = small("tests.own_games:Picture")
-    found = [shown(resolved, one)[0].difference(one.return_, one.length) for one in evaluate(beginner(resolved), resolved, 0, 8, True)]
+    found = [
+        shown(resolved, one)[0].difference(one.return_, one.length)
+        for one in evaluate(beginner("tests.own_games:Picture"), resolved, 0, 8, True)
+    ]
     assert any("not at its end" in (difference or "") for difference in found)
 
 
