@@ -1,7 +1,8 @@
 """Fresh, seeded episodes of a trained policy, with the actions that show each of them again.
 
-Nothing of the training's tricks is left here: episodes end where the game ends, rewards are the game's own. An episode depends on
-its number alone, never on how many others are played or beside which: seed, sampled actions, and its place in the batch.
+Nothing of the training's tricks is left here: episodes end where the game ends, rewards are the
+game's own. An episode depends on its number alone, never on how many others are played or beside
+which: seed, sampled actions, and its place in the batch.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from config.resolve import Resolved
 from config.seeds import integer_seed
 
 LARGEST_GROUP = 32
-"""Episodes that are played side by side, and rows of every batch that the network sees: batches of other sizes are computed
-in another order, and their answers differ by 6e-8."""
+"""Episodes that are played side by side, and rows of every batch that the network sees: batches of
+other sizes are computed in another order, and their answers differ by 6e-8."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One episode: its number and seed, its return in the game's own reward, its length in environment steps.
+    """One episode: its number and seed, return_ in the game's own reward, length in environment steps.
 
     actions: [length] or [length, A], exactly as the environment got them, a forced FIRE included.
     """
@@ -112,7 +113,7 @@ def _filled(observations: np.ndarray) -> np.ndarray:
 
 
 def _play_atari(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
-    """The same on ale-py's native vector environment, where all go on until the last first episode has ended.
+    """The same on ale-py's native vector environment; all go on until the last first episode has ended.
 
     Where the game needs it, the first action of every life is FIRE, whatever the policy chose.
     """

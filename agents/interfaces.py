@@ -54,7 +54,7 @@ class Policy(Protocol):
     """A trained policy with its frozen observation statistics."""
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """Start the generators of sampled actions anew, one for each row of the observations that follow."""
+        """Start the generators of sampled actions anew, one for each row of what is observed then."""
 
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
         """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them.

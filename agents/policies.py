@@ -35,12 +35,12 @@ class TrainedPolicy:
         self.generators = list[torch.Generator]()
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """Start the generators of sampled actions anew, one for each row of the observations that follow."""
+        """Start the generators of sampled actions anew, one for each row of what is observed then."""
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
     @torch.inference_mode()
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
-        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as the environment takes them.
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as it takes them.
 
         sample: N generators must have been seeded.
         """
@@ -49,5 +49,6 @@ class TrainedPolicy:
         policy, _ = self.network(self.network.encode(torch.from_numpy(np.ascontiguousarray(observations))))
         if not sample:
             return self.spaces.environment_actions(self.actions.mode(policy).numpy())
-        noise = torch.cat([self.actions.noise((1,), generator) for _, generator in zip(policy, self.generators, strict=True)])
+        rows = zip(self.generators, policy, strict=True)
+        noise = torch.cat([self.actions.noise((1,), generator) for generator, _ in rows])
         return self.spaces.environment_actions(self.actions.choose(policy, noise).numpy())

@@ -21,6 +21,13 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no display is needed: pygam
 ATARI_FRAMES_PER_SECOND = 60
 ATARI_FILM_SKIP = 2
 """Emulator frames in one frame of film: two, of which the emulator takes the brighter pixels, show what flickers."""
+ATARI_CAMERA = {
+    "grayscale": False,
+    "img_height": 210,
+    "img_width": 160,
+    "stack_num": 1,
+    "frameskip": ATARI_FILM_SKIP,
+}
 DEFAULT_FRAMES_PER_SECOND = 30
 
 
@@ -55,8 +62,8 @@ def frames_per_second(game: Game) -> float:
 class Replay:
     """An evaluated episode played again, in an environment that is filmed, from its seed and its actions.
 
-    return_, length: of what `frames` has shown so far; the return in the game's own reward, the length in environment steps.
-    Raises `BadInput` for actions that the game does not have: it may crash on them.
+    return_, length: of what `frames` has shown so far, in the game's own reward and in environment
+    steps. Raises `BadInput` for actions that the game does not have: it may crash on them.
     """
 
     def __init__(self, resolved: Resolved, seed: int, actions: np.ndarray) -> None:
@@ -71,8 +78,10 @@ class Replay:
         """None when all of this was the episode with that return and length, else what the film shows instead."""
         if (self.return_, self.length, self.has_ended) == (return_, length, True):
             return None
-        shown = f"return {self.return_:g} after {self.length} steps{'' if self.has_ended else ', not at its end'}"
-        return f"{shown}; evaluated: return {return_:g} after {length} steps: the game is no function of its seed and actions"
+        end = "" if self.has_ended else ", not at its end"
+        shown = f"return {self.return_!r} after {self.length} steps{end}"
+        evaluated = f"evaluated: return {return_!r} after {length} steps"
+        return f"{shown}; {evaluated}: the game is no function of its seed and actions"
 
     def _frames(self) -> Iterator[np.ndarray]:
         environment = make_environment(self._resolved.game, "rgb_array")
@@ -90,18 +99,19 @@ class Replay:
             environment.close()
 
     def _frames_of_atari(self) -> Iterator[np.ndarray]:
-        """In colour, and with shorter steps than those that the policy saw, of which several take the same action."""
-        camera = make_atari(self._resolved, 1, grayscale=False, img_height=210, img_width=160, stack_num=1, frameskip=ATARI_FILM_SKIP)
+        """In colour, and with shorter steps than the policy's, of which several take the same action."""
+        camera = make_atari(self._resolved, 1, **ATARI_CAMERA)
         try:
             _check_actions(self._resolved.game, self._actions, camera.single_action_space)
             picture, _ = reset(camera, np.array([self._seed]))
             yield _enlarged(picture)
-            for action in self._actions:
+            for action in self._actions[:, None]:
                 reward, has_ended = 0.0, False
                 for _ in range(self._resolved.game.frames_per_step // ATARI_FILM_SKIP):
                     if not has_ended:
-                        picture, part, terminated, truncated, _ = camera.step(np.array([action]))
-                        reward, has_ended = reward + float(part[0]), bool(terminated[0] or truncated[0])
+                        picture, part, terminated, truncated, _ = camera.step(action)
+                        reward += float(part[0])
+                        has_ended = bool(terminated[0] or truncated[0])
                         yield _enlarged(picture)
                 self._count(reward, has_ended)
                 if has_ended:

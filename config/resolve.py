@@ -196,8 +196,9 @@ def _check(resolved: Resolved) -> None:
     if resolved.min_runs > experiment.runs:
         raise BadInput(f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}")
     if experiment.video_episodes > experiment.evaluation_episodes:
-        allowed = f"at most evaluation_episodes, {experiment.evaluation_episodes}"
-        raise BadInput(f"parameter 'video_episodes' cannot be {experiment.video_episodes}; allowed: {allowed}")
+        given, most = experiment.video_episodes, experiment.evaluation_episodes
+        refused = f"parameter 'video_episodes' cannot be {given}"
+        raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
     if experiment.device == "cuda" and experiment.gpus == 0:
         raise BadInput("parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1")
     for name in ("log_interval", "checkpoint_interval"):

@@ -1,7 +1,7 @@
 """The evaluation of one run: `python -m steps.evaluate --outdir results/cartpole --run 0`.
 
-Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes evaluation.csv, one row each,
-and before it the actions of those that are filmed.
+Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes
+evaluation.csv, one row each, and before it the actions of those that are filmed.
 The final policy, and no other: the best of several checkpoints would be chosen by the very numbers that are to judge it.
 """
 

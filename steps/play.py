@@ -1,8 +1,9 @@
 """The films of one run: `python -m steps.play --outdir results/cartpole --run 0`.
 
-Films the first `video_episodes` episodes of the evaluation (same seeds, same actions) as videos/episode-0.mp4 …: H.264 in yuv420p
-with the index first, which every browser plays. A film is cut after two minutes, and its status says so; it says, too, if a whole
-film does not have the return and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors without
+Films the first `video_episodes` episodes of the evaluation (same seeds, same actions) as
+videos/episode-0.mp4 …: H.264 in yuv420p with the index first, which every browser plays. A film is
+cut after two minutes, and its status says so; it says, too, if a whole film does not have the return
+and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors without
 blurring.
 """
 
@@ -38,8 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """The episodes that were played, and whether they can be filmed."""
-    evaluated = fingerprint(context.directory.root, [context.run.evaluation_csv, context.run.evaluation_actions])
-    return {"identity": context.record.identity_hash, "files": evaluated, "renders": context.record.renders}
+    evaluated = [context.run.evaluation_csv, context.run.evaluation_actions]
+    return {
+        "identity": context.record.identity_hash,
+        "files": fingerprint(context.directory.root, evaluated),
+        "renders": context.record.renders,
+    }
 
 
 def play(context: StepContext) -> dict[str, Any] | Skipped:
@@ -55,16 +60,21 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
 
 
 def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]:
-    """What is filmed: rows of evaluation.csv and their actions. Raises `BadInput` unless evaluate has left both, and whole."""
+    """What is filmed: rows of evaluation.csv and their actions.
+
+    Raises `BadInput` unless evaluate has left both, and whole.
+    """
     from agents.environments import episode_seed
 
     run, count = context.run, context.resolved.experiment.video_episodes
     table = context.require(run.evaluation_csv, "evaluate")
     actions = read_actions(context.require(run.evaluation_actions, "evaluate"), count)
     rows = evaluation_episodes(run)[:count]
-    expected = [(number, episode_seed(context.resolved, run.index, number), len(actions[number])) for number in range(count)]
+    seeds = [episode_seed(context.resolved, run.index, number) for number in range(count)]
+    expected = [(number, seeds[number], len(actions[number])) for number in range(count)]
     if [(row.episode, row.seed, row.length) for row in rows] != expected:
-        raise BadInput(f"{table} does not begin with the {count} episodes of {run.evaluation_actions.name}: evaluate makes both")
+        episodes = f"the {count} episodes of {run.evaluation_actions.name}"
+        raise BadInput(f"{table} does not begin with {episodes}: evaluate makes both")
     return list(zip(rows, actions, strict=True))
 
 
@@ -103,7 +113,13 @@ def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[s
     print(f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}")
     if difference:
         print(f"warning: {path.name} is not the evaluated episode: {difference}")
-    return {"file": path.name, "frames": written, "seconds": round(written / rate, 2), "cut": is_cut, "differs": difference}
+    return {
+        "file": path.name,
+        "frames": written,
+        "seconds": round(written / rate, 2),
+        "cut": is_cut,
+        "differs": difference,
+    }
 
 
 def _until_stop(context: StepContext, frames: Iterator[np.ndarray]) -> Iterator[np.ndarray]:

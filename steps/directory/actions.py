@@ -1,8 +1,8 @@
-"""The actions of the evaluated episodes that are filmed, exactly as the environment got them: with its seed each is that episode again.
+"""The actions of the evaluated episodes that are filmed, exactly as the environment got them.
 
-    evaluation-actions.safetensors    one array for each episode, `episode-0` [length] or [length, A], and the checksum of all
-
-Written before evaluation.csv, so that whoever sees the table finds the actions of its first episodes.
+evaluation-actions.safetensors holds one array for each episode, `episode-0` [length] or [length, A],
+and the checksum of all. It is written before evaluation.csv: whoever sees the table finds the
+actions of its first episodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ def write_actions(path: Path, episodes: Sequence[np.ndarray]) -> None:
 
 
 def read_actions(path: Path, episodes: int) -> list[np.ndarray]:
-    """The actions of the first `episodes` episodes. Raises `BadInput` for anything else than what was written, and `OSError`s."""
+    """The actions of the first `episodes` episodes.
+
+    Raises `BadInput` for anything else than what was written, and the usual `OSError`s.
+    """
     content = read_bytes(path, LIMIT_BYTES)
     try:
         tensors = read_tensors(content)
@@ -41,9 +44,10 @@ def read_actions(path: Path, episodes: int) -> list[np.ndarray]:
             raise DamagedError("it does not have the checksum that was noted in it")
     except (DamagedError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"{path} is damaged ({error}): evaluate makes it") from error
-    missing = [number for number in range(episodes) if _name(number) not in tensors]
-    if missing:
-        raise BadInput(f"{path} has the actions of {len(tensors)} episodes, not of episode {missing[0]}: evaluate makes it")
+    for number in range(episodes):
+        if _name(number) not in tensors:
+            held = f"the actions of {len(tensors)} episodes"
+            raise BadInput(f"{path} has {held}, not of episode {number}: evaluate makes it")
     return [tensors[_name(number)] for number in range(episodes)]
 
 

@@ -89,12 +89,13 @@ class Run:
         return statistics.stdev(one.return_ for one in self.episodes) if len(self.episodes) > 1 else None
 
     def film_note(self, name: str) -> str:
-        """What play said about a film: its length, whether it was cut, and whether it shows the evaluated episode."""
+        """What play said about a film: its length, whether it was cut, whether it is the evaluated episode."""
         status = self.tasks["play"].status
         noted = status.details.get("videos", []) if status else []
         for one in noted if isinstance(noted, list) else []:
             if isinstance(one, Mapping) and one.get("file") == name:
-                cut, other = (", cut there" if one.get("cut") else ""), (", not the evaluated episode" if one.get("differs") else "")
+                cut = ", cut there" if one.get("cut") else ""
+                other = ", not the evaluated episode" if one.get("differs") else ""
                 return f"{one.get('seconds', '?')} s{cut}{other}"
         return ""
 

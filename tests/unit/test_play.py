@@ -132,7 +132,7 @@ def test_a_film_of_another_episode_is_never_passed_off_as_the_evaluated_one(tmp_
     run.evaluation_csv.write_text("\n".join(rows) + "\n")
     (video,) = ended(run, 0).details["videos"]
     length = episodes[0].length
-    said = f"return {length} after {length} steps; evaluated: return 77 after {length} steps: "
+    said = f"return {length}.0 after {length} steps; evaluated: return 77.0 after {length} steps: "
     assert video["differs"].startswith(said)
     assert f"warning: episode-0.mp4 is not the evaluated episode: {said}" in capfd.readouterr().out
     assert read_facts(run, "episode-0.mp4").endswith(", not the evaluated episode")
