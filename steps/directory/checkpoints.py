@@ -70,7 +70,7 @@ class Checkpoint:
 
     @property
     def epoch(self) -> int:
-        """Epochs done. A training ends by epochs: rows that answer an autoreset are no steps, so its last step is not known before."""
+        """Epochs done: a training ends by epochs."""
         return int(self.record["epoch"])
 
 

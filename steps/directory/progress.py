@@ -12,8 +12,8 @@ from steps.directory.tables import last_row
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """step of about total_steps (rows that answer an autoreset are no steps); epoch of epochs, which is exact; return_mean: of the
-    last row that has one, in the game's own reward; the last two are None before they are known.
+    """step of total_steps; epoch of epochs; return_mean: of the last row that has one, in the game's own reward; the last two
+    are None before they are known.
     """
 
     step: int

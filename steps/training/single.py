@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -127,7 +129,8 @@ class Training:
         index = self._context.run_index or 0
         trainer = make_trainer(self._resolved, run=index, device=compute.device, precision=compute.precision)
         if self._checkpoint is not None:
-            trainer.load_state_dict(self._checkpoint.state)
+            _show_log_of("agents")
+            trainer.load_state_dict(self._checkpoint.state, between=self._context.check_stop)
         start = "the start" if self._checkpoint is None else f"step {self._checkpoint.step}"
         print(f"training {self._resolved.epochs} epochs from {start}: {compute}, {torch.get_num_threads()} threads")
         return trainer
@@ -194,3 +197,9 @@ class Training:
         return progress_guard.after(
             previous, checkpoint=self.step, owner=self._context.owner_uid, reached=max(reached, self.step), memory=memory
         )
+
+
+def _show_log_of(package: str) -> None:
+    """Print what this package logs, such as how long a replay takes; other packages' warnings only, as ever."""
+    logging.getLogger(package).handlers = [logging.StreamHandler(sys.stdout)]
+    logging.getLogger(package).setLevel(logging.INFO)

@@ -1,7 +1,9 @@
-"""A game that breaks, for fault 10."""
+"""A game that breaks, for fault 10, and one whose episode takes long to replay."""
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 import gymnasium
@@ -26,3 +28,15 @@ class BreaksAtStep50(gymnasium.Env[np.ndarray, int]):
         if self.steps == 50:
             raise RuntimeError("the game broke")
         return np.zeros(2, np.float32), 1.0, self.steps % 20 == 0, False, {}
+
+
+class Endless(BreaksAtStep50):
+    """Never ends an episode and never breaks; each step takes `PAUSE_S` seconds, if that is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pause_s = float(os.environ.get("PAUSE_S", "0"))
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(self.pause_s)
+        return np.zeros(2, np.float32), 1.0, False, False, {}

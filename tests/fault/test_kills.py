@@ -333,6 +333,26 @@ def test_sigterm_during_the_start(start: Start, tmp_path: Path) -> None:
     assert not run.train_csv.exists()
 
 
+def test_sigterm_during_a_replay(start: Start, tmp_path: Path) -> None:
+    """4 environments in endless episodes: with 5 ms a step, their replay takes longer than anyone waits for an answer."""
+    run = prepare(start, tmp_path / "x", game="tests.fault.breaking:Endless", epochs=1000)
+    first = start(*train(tmp_path / "x"))
+    first.wait_for(lambda: [0, *run.checkpoint_steps()][-1] >= 10_000)
+    first.kill(signal.SIGTERM)
+    assert first.end() == 75, first.text
+    newest = run.checkpoint_steps()[-1]
+    second = start(*train(tmp_path / "x"), {"PAUSE_S": "0.005"})
+    second.wait_for_text(f"replaying the episodes in flight: {newest // 4} steps in the longest")
+    second.kill(signal.SIGTERM)
+    assert second.end() == 75, second.text
+    assert f"preempted at step {newest}, continues from {newest}" in second.text
+    assert "ended in the middle" not in second.text and "replayed" not in second.text
+    assert run.checkpoint_steps()[-1] == newest
+    third = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": "mid_save:1:checkpoints"})
+    assert third.end() == -signal.SIGKILL, third.text
+    assert re.search(rf"replayed {newest // 4} steps of 4 environments in \d+\.\d s", third.text)
+
+
 def test_finished_training_repeats_at_once(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", epochs=6)
     assert start(*train(tmp_path / "x")).end() == 0
