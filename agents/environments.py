@@ -80,7 +80,7 @@ class TrainingEnvironments:
         kind = np.min_scalar_type(self.interface.actions - 1) if self.interface.discrete else np.dtype(np.float32)
         further = () if self.interface.discrete else (self.interface.actions,)
         self._logs = [ActionLog((rows.stop - rows.start, *further), kind) for rows in self.groups]
-        self._seed(np.arange(self.count))
+        self._seed_all(np.ones(self.count, np.bool_))
 
     def send(self, group: int, actions: np.ndarray) -> None:
         """Start one step of a group; actions [n] or [n, A] in the policy's own units. Raises `ExperimentError` after `close`."""
@@ -120,23 +120,23 @@ class TrainingEnvironments:
 
     def _restart(self, group: int, ended: np.ndarray) -> None:
         """Begin the next episodes of a group's environments at these places [n], seeded where that is due."""
+        if not self._seed_after:
+            self._seed(group, ended)
+            return
         due = self._logs[group].lengths[ended] >= self._seed_after
         if due.any():
-            self._seed(ended[due] + self.groups[group].start)
+            self._seed(group, ended[due])
         if not due.all():
             self._begin(group, ended[~due], None)
 
-    def _seed(self, environments: np.ndarray) -> None:
-        """Begin episodes in these environments [n], each from the next of its seeds."""
+    def _seed(self, group: int, places: np.ndarray) -> None:
+        """Begin episodes there, each from its environment's next seed."""
+        environments = places + self.groups[group].start
         numbers = self._seedings[environments]
         seeds = environment_seeds(self._resolved.experiment.seed, self._run, self.count, environments, numbers)
         self._seedings[environments] = numbers + 1
-        for group, rows in enumerate(self.groups):
-            mine = (environments >= rows.start) & (environments < rows.stop)
-            if mine.any():
-                places = environments[mine] - rows.start
-                self._logs[group].clear(places)
-                self._begin(group, places, seeds[mine])
+        self._logs[group].clear(places)
+        self._begin(group, places, seeds)
 
     def _begin(self, group: int, places: np.ndarray, seeds: np.ndarray | None) -> None:
         made, environments = self._made[group], places + self.groups[group].start
@@ -147,6 +147,13 @@ class TrainingEnvironments:
         if self._lives is not None:
             self._lives[environments] = info["lives"][places]
             self.forced[environments] = self._fire
+
+    def _seed_all(self, chosen: np.ndarray) -> None:
+        """Begin episodes in these environments, bool [N], of whatever group."""
+        for group, rows in enumerate(self.groups):
+            places = np.flatnonzero(chosen[rows])
+            if len(places):
+                self._seed(group, places)
 
     def state_dict(self) -> State:
         """What brings the episodes in flight back.
@@ -178,7 +185,7 @@ class TrainingEnvironments:
                 "over, and equality with an undisturbed run is lost", self._resolved.game.name, int(lost.sum()), self.count,
             )  # fmt: skip
             self._seedings[lost] = state["seedings"][lost]
-            self._seed(np.flatnonzero(lost))
+            self._seed_all(lost)
         return lost
 
     def _replay(self, state: State, longest: int, between: Callable[[], None]) -> None:
@@ -187,10 +194,10 @@ class TrainingEnvironments:
         for n, taken in enumerate(np.split(state["actions"], np.cumsum(state["lengths"])[:-1])):
             actions[begins[n] :, n] = taken
         for row in range(longest + 1):
-            beginning = np.flatnonzero(begins == row)
-            if len(beginning):
+            beginning = begins == row
+            if beginning.any():
                 self._seedings[beginning] = state["seedings"][beginning] - 1
-                self._seed(beginning)
+                self._seed_all(beginning)
             if row % ROWS_BETWEEN == 0:
                 between()
             if row < longest:

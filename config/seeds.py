@@ -2,7 +2,7 @@
 
 `numpy.random.SeedSequence` over (seed, run, purpose, checkpoint): no two of them share a stream, and none depends on how
 often another one was used. Environments are seeded thousands of times a second, where a `SeedSequence` each would cost more than
-the environments: their seeds are one list without repetitions, shuffled by a `SeedSequence`.
+the environments: their seeds are one progression without repetitions, whose start and stride a `SeedSequence` gives.
 """
 
 from __future__ import annotations
@@ -40,21 +40,19 @@ def integer_seed(seed: int, run: int, purpose: str, checkpoint: int = 0) -> int:
 def environment_seeds(seed: int, run: int, count: int, environments: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """31 bits for the k-th seeding (`numbers` [n], from 0) of these of a run's `count` environments.
 
-    No two are equal in an experiment, up to 2²³ seedings of each run: counting is injective, and so
-    is each step of the shuffle (adding, multiplying by an odd number, xor with its own high bits).
+    No two are equal in an experiment, up to 2²³ seedings of each run: they count on, over all runs, in steps of an odd number
+    modulo 2³¹. What takes them, hashes them: nearby seeds need not look random.
     """
-    shuffled: np.ndarray = (numbers * count + environments) * RUNS + run & BITS_31
-    for addend, factor in _shuffle(seed):
-        shuffled = (shuffled + addend) * factor & BITS_31
-        shuffled ^= shuffled >> 16
-    return shuffled
+    start, stride = _progression(seed, run)
+    seeds: np.ndarray = (numbers * count + environments) * stride + start & BITS_31
+    return seeds
 
 
 @functools.cache
-def _shuffle(seed: int) -> tuple[tuple[np.int64, np.int64], ...]:
-    """Three rounds of (addend, odd factor), 31 bits each."""
-    words = seed_sequence(seed, 0, "environments").generate_state(6).astype(np.int64) >> 1
-    return tuple((words[2 * n], words[2 * n + 1] | 1) for n in range(3))
+def _progression(seed: int, run: int) -> tuple[np.int64, np.int64]:
+    """Of a run's seeds: the first, and the distance of two; the runs of an experiment lie between one another."""
+    start, odd = (seed_sequence(seed, 0, "environments").generate_state(2).astype(np.int64) >> 1) | (0, 1)
+    return (start + run * odd) & BITS_31, RUNS * odd & BITS_31
 
 
 def uniform(seeds: np.ndarray, count: int) -> np.ndarray:
