@@ -41,7 +41,8 @@ class Transition:
     """What n environments answered to one action each; everything [n], observation [n, ...].
 
     observation: of an ended episode the final one; where the next step starts is in `TrainingEnvironments.observation`;
-    life_lost: a training trick's end of an episode (Atari's `episodic_life`), no end of the game.
+    life_lost: a training trick's end of an episode (Atari's `episodic_life`), no end of the game; ended [k]: the places of those
+    whose episode ended.
     """
 
     observation: np.ndarray
@@ -49,6 +50,7 @@ class Transition:
     terminated: np.ndarray
     truncated: np.ndarray
     life_lost: np.ndarray | None
+    ended: np.ndarray
 
 
 class TrainingEnvironments:
@@ -107,10 +109,10 @@ class TrainingEnvironments:
             lost = life_lost(self._lives[rows], info["lives"])
             self._lives[rows] = info["lives"]
             self.forced[rows] = lost & self._fire
-        ended = terminated | truncated
-        if ended.any():
-            self._restart(group, np.flatnonzero(ended))
-        return Transition(observation, reward, terminated, truncated, lost if self._episodic_life else None)
+        (ended,) = (terminated | truncated).nonzero()
+        if len(ended):
+            self._restart(group, ended)
+        return Transition(observation, reward, terminated, truncated, lost if self._episodic_life else None, ended)
 
     def step(self, actions: np.ndarray) -> list[Transition]:
         """One step of all groups; actions [N] or [N, A]."""

@@ -128,12 +128,12 @@ def _receive(
     rollout.rewards[t, rows], rollout.terminated[t, rows], rollout.truncated[t, rows] = answer.reward, answer.terminated, answer.truncated
     if answer.life_lost is not None:
         rollout.life_lost[t, rows] = answer.life_lost
-    for n in np.flatnonzero(answer.truncated & ~answer.terminated):
-        finals[t, rows.start + int(n)] = answer.observation[n].copy()
-    if answer.observation.dtype.kind == "f":
-        for observation in (answer.observation, environments.observation[rows]):
-            if not np.isfinite(observation).all():
-                raise _not_finite("observation", observation, step + (t + 1) * environments.count)
+    _check_finite(answer.observation, step + (t + 1) * environments.count)
+    if len(answer.ended):
+        _check_finite(environments.observation[rows], step + (t + 1) * environments.count)
+    for n in answer.ended.tolist():
+        if answer.truncated[n] and not answer.terminated[n]:
+            finals[t, rows.start + n] = answer.observation[n].copy()
 
 
 def _final_values(
@@ -168,6 +168,12 @@ def _encoded(
             rollout.observations[t, rows] = observation
         observation = normaliser(observation)
     return network.encode(torch.from_numpy(observation))
+
+
+def _check_finite(observation: np.ndarray, step: int) -> None:
+    """Raise `Diverged` for an observation [n, ...] with a number that is not finite."""
+    if observation.dtype.kind == "f" and not np.isfinite(observation).all():
+        raise _not_finite("observation", observation, step)
 
 
 def _not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
