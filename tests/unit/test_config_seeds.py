@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.seeds import integer_seed, seed_sequence
+from config.experiment import Experiment
+from config.parameters import declared
+from config.seeds import RUNS, integer_seed, seed_sequence
 
 
 def stream(*key: object) -> tuple[int, ...]:
@@ -49,3 +51,7 @@ def test_an_integer_seed_has_31_bits_and_is_repeatable(seed: int, run: int, purp
 def test_numbers_that_would_take_another_number_of_words_are_refused(key: tuple[int, int, str]) -> None:
     with pytest.raises(ValueError, match="must lie in"):
         seed_sequence(*key)
+
+
+def test_there_are_seeds_of_environments_for_every_run() -> None:
+    assert declared(Experiment)["runs"].high == RUNS
