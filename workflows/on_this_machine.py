@@ -8,10 +8,19 @@ import time
 from pathlib import Path
 
 from config.errors import ExperimentError
+from steps.directory.processes import identity
 from workflows import local
 from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end
 from workflows.progress.view import ProgressView
 from workflows.request.submission import Submission
+
+HANDED_ON = (
+    "MPLCONFIGDIR", "TORCHINDUCTOR_*", "HF_*", "IMAGEIO_*", "MUJOCO_*", "PYOPENGL_*", "EXPERIMENT_FAULT",
+)  # fmt: skip
+"""Variables of this process that reach every pod, for the libraries of the steps and for tests.
+
+Not `OMP_…` and its like: how many threads compute is the parameter `threads`.
+"""
 
 
 def run(submission: Submission) -> int:
@@ -31,6 +40,8 @@ def run(submission: Submission) -> int:
                 storage=place.storage,
                 logs=Path(logs),
                 fleeting=[Path(logs)],
+                inherit=HANDED_ON,
+                environment={"EXPERIMENT_OWNER_PROCESS": identity()},
                 on_change=lambda status: view.update(status.as_dict()),
                 notice=view.say,
             )

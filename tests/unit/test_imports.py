@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows.request": ("config", "steps.directory", "workflows.dag"),
     "workflows.cluster": ("config",),
     "workflows.progress": ("config", "steps.directory", "workflows.dag"),
-    "workflows.local": ("config", "steps.directory.processes"),
+    "workflows.local": ("config",),
     "workflows.local.errors": ("config",),
     "workflows.local.language": ("config", "workflows.local.errors"),
     "workflows.local.spec": ("config", "workflows.local.errors", "workflows.local.language"),

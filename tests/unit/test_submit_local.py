@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+
+from config.resolve import resolve
+from tests.unit.local_workflows import pod, task, workflow
+from workflows import on_this_machine
+from workflows.request.preflight import Place
+from workflows.request.submission import Submission
 
 ROOT = Path(__file__).parents[2]
 TINY = ("ppo", "--local", "-p", "game=cartpole", "-p", "epochs=2", "-p", "evaluation_episodes=1", "-p", "video_episodes=0")
@@ -110,3 +117,26 @@ def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:
     command = f'rmdir "{gone}" && exec "{sys.executable}" -m workflows.submit ppo --local -p game=cartpole -p outdir=results/x'
     ended = subprocess.run(["bash", "-c", command], cwd=gone, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr) == (2, "refused: the folder that this shell is in has been removed; change to another\n")
+
+
+def test_what_the_steps_need_of_the_environment_reaches_every_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The engine knows none of these names: they are handed to it."""
+    for name in ("MUJOCO_GL", "EXPERIMENT_FAULT", "OMP_NUM_THREADS", "ARGO_TOKEN"):
+        monkeypatch.setenv(name, "set")
+    program = "import os, json; open(os.environ['OUT'], 'w').write(json.dumps(dict(os.environ)))"
+    container = {
+        "env": [{"name": "OUT", "value": "/storage/seen.json"}],
+        "volumeMounts": [{"name": "storage", "mountPath": "/storage"}],
+    }
+    volumes = [{"name": "storage", "persistentVolumeClaim": {"claimName": "any"}}]
+    manifest = workflow([task("a", "leaf")], pod("leaf", program, container=container), volumes=volumes)
+    place = Place(storage=tmp_path, outdir="/storage/x", directory=tmp_path / "x")
+    resolved = resolve("ppo", {"outdir": "/storage/x", "game": "cartpole"})
+    submission = Submission(name="w", resolved=resolved, given={}, manifest=manifest, place=place)
+    assert on_this_machine.run(submission) == 0, capsys.readouterr().out
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert {"MUJOCO_GL", "EXPERIMENT_FAULT"} <= set(seen)
+    assert not {"OMP_NUM_THREADS", "ARGO_TOKEN"} & set(seen)
+    assert seen["EXPERIMENT_OWNER_PROCESS"].split(":")[1] == str(os.getpid())

@@ -1,6 +1,6 @@
 """Argo Workflows on one machine: `run` takes a manifest and runs its pods as processes, without a cluster.
 
-    status = run(manifest, parameters={"game": "cartpole"}, storage=Path("storage"))
+    status = run(manifest, parameters={"name": "value"}, storage=Path("storage"))
 
 What is supported is in `spec/fields.py`; every other field is refused by name. It ends as a real controller does (tests/contract), but:
 - there is one host: ports are shared, memory is not limited, images are not used; `python` is the interpreter that runs the engine;

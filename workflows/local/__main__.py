@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         parameters = dict(_parameter(text) for text in options.parameters)
         status = run(
             read(options.file), parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
-            logs=options.logs, on_change=printer.changed, notice=printer.notice,
+            logs=options.logs, inherit=options.inherit, on_change=printer.changed, notice=printer.notice,
         )  # fmt: skip
         printer.write(status)
     except BadInput as error:
@@ -59,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--storage", type=Path, default=Path("storage"), help="folder of the storage claim (default: storage)")
     parser.add_argument("--logs", type=Path, metavar="DIR", help="folder for one log file per pod (default: pods print here)")
+    parser.add_argument(
+        "--inherit", action="append", default=[], metavar="NAME",
+        help="a variable of the environment that pods get, too, or the beginning of its name (HF_*); may be repeated",
+    )  # fmt: skip
     parser.add_argument("--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped")
     return parser
 

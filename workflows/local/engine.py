@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from workflows.local.call import Call
 from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
-from workflows.local.machine.pod_spec import read_patch
+from workflows.local.machine.pod_spec import inherited, read_patch
 from workflows.local.machine.processes import Processes
 from workflows.local.machine.slots import Capacity, Limit, Slots, detect
 from workflows.local.run_state import Shutdown, State
@@ -48,6 +49,8 @@ def run(
     deadline: float | None = None,
     logs: Path | None = None,
     fleeting: Sequence[Path] = (),
+    inherit: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
     on_change: OnChange | None = None,
     notice: Callable[[str], None] | None = None,
     stop: Callable[[Callable[[], None]], None] | None = None,
@@ -57,6 +60,8 @@ def run(
     parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its volume claim; capacity: default,
     this machine's; deadline: seconds, instead of the manifest's; logs: a folder for `<pod>.log`, default the caller's own output;
     fleeting: folders of the caller's that nobody needs should this process be killed; they are removed then, as the pods' own are;
+    inherit: variables of the caller's environment that pods need, beside what every machine has, as names or beginnings (`HF_*`);
+    environment: further variables of every pod; what the manifest says of either wins.
     on_change: called with the live status after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a
     function that stops the workflow as `argo stop` does, to be called from any thread.
 
@@ -69,8 +74,25 @@ def run(
     prepared = prepare(manifest, parameters=parameters, name=name)
     read_patches(prepared)
     given = [value for value in (parameters or {}).values() if value]
-    engine = _Engine(prepared, storage, capacity or detect(), deadline, logs, fleeting, on_change, notice or (lambda _: None), given)
+    engine = _Engine(
+        manifest=prepared,
+        storage=storage.absolute(),
+        capacity=capacity or detect(),
+        deadline_s=_deadline_s(prepared) if deadline is None else deadline,
+        logs=logs,
+        fleeting=fleeting,
+        environment={**inherited(inherit), **(environment or {})},
+        on_change=on_change,
+        notice=notice or (lambda _: None),
+        given=given,
+        status=WorkflowStatus(name=prepared.name, uid=prepared.uid),
+    )
     return asyncio.run(engine.run(stop))
+
+
+def _deadline_s(manifest: Manifest) -> float | None:
+    declared = manifest.spec.get("activeDeadlineSeconds")
+    return None if declared is None else float(declared)
 
 
 def read_patches(manifest: Manifest) -> None:
@@ -82,19 +104,25 @@ def read_patches(manifest: Manifest) -> None:
                 read_patch(replace(holder["podSpecPatch"], values))
 
 
+@dataclass(kw_only=True)
 class _Engine:
-    def __init__(
-        self, manifest: Manifest, storage: Path, capacity: Capacity, deadline: float | None, logs: Path | None,
-        fleeting: Sequence[Path], on_change: OnChange | None, notice: Callable[[str], None], given: list[str],
-    ) -> None:  # fmt: skip
-        self.manifest, self.storage, self.capacity, self.logs = manifest, storage.absolute(), capacity, logs
-        self.fleeting, self.on_change, self.notice, self.given = fleeting, on_change, notice, given
-        self.status = WorkflowStatus(name=manifest.name, uid=manifest.uid)
-        declared = manifest.spec.get("activeDeadlineSeconds")
-        self.deadline_s = float(declared) if deadline is None and declared is not None else deadline
-        self.first_signal_s: float | None = None
-        self.announcement: asyncio.TimerHandle | None = None
-        self.announced_s = 0.0
+    """One run, from its start to its end; the fields of `run`, and when it was signalled and has announced something."""
+
+    manifest: Manifest
+    storage: Path
+    capacity: Capacity
+    deadline_s: float | None
+    logs: Path | None
+    fleeting: Sequence[Path]
+    environment: Mapping[str, str]
+    on_change: OnChange | None
+    notice: Callable[[str], None]
+    given: list[str]
+    status: WorkflowStatus
+    first_signal_s: float | None = None
+    announcement: asyncio.TimerHandle | None = None
+    announced_s: float = 0.0
+    state: State = field(init=False)
 
     async def run(self, stop: Callable[[Callable[[], None]], None] | None) -> WorkflowStatus:
         """Check, run, always clean up."""
@@ -129,7 +157,8 @@ class _Engine:
         return State(
             manifest=self.manifest, status=self.status, globals=values, storage=self.storage, scratch=scratch,
             logs=None if self.logs is None else self.logs.absolute(), processes=processes, slots=Slots(self.capacity),
-            pods=Limit(spec.get("parallelism")), given=self.given, notice=self.notice, changed=self._changed, spec=replace(spec, values),
+            pods=Limit(spec.get("parallelism")), given=self.given, environment=self.environment, notice=self.notice,
+            changed=self._changed, spec=replace(spec, values),
         )  # fmt: skip
 
     async def _run(self) -> None:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steps.directory.processes import identity
 from workflows.local.errors import LostPod, PodError
 from workflows.local.language.go_values import parameter_text
 from workflows.local.machine.mounts import Mounts, make
@@ -139,7 +138,7 @@ class Pod:
         state, node = self.state, self.node
         variables = declared_variables(spec.container, node.pod)
         arguments = command(spec.container, mounts, variables)
-        engine = {"EXPERIMENT_OWNER_PROCESS": identity(), "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
+        engine = {**state.environment, "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
         values = environment(variables, mounts, engine)
         log = None if state.logs is None else state.logs / f"{UNSAFE.sub('_', node.pod)}.log"
         node.log = "" if log is None else str(log)

@@ -38,7 +38,10 @@ class Shutdown:
 
 @dataclass
 class State:
-    """One workflow while it runs."""
+    """One workflow while it runs.
+
+    environment: of every pod, before what the manifest says; given: parameters as the caller gave them.
+    """
 
     manifest: Manifest
     status: WorkflowStatus
@@ -50,6 +53,7 @@ class State:
     slots: Slots
     pods: Limit
     given: list[str]
+    environment: Mapping[str, str]
     notice: Callable[[str], None]
     changed: Callable[[], None]
     spec: Mapping[str, Any]

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,13 @@ from workflows.local.spec.fields import POD_PATCH, check_fields
 DEFAULT_GRACE_S = 30.0
 INHERITED = (
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "LD_PRELOAD",
-    "LOCPATH", "LOCALE_ARCHIVE", "VIRTUAL_ENV", "CONDA_PREFIX", "MPLCONFIGDIR", "DISPLAY", "XAUTHORITY", "EXPERIMENT_FAULT",
+    "LOCPATH", "LOCALE_ARCHIVE", "VIRTUAL_ENV", "CONDA_PREFIX", "DISPLAY", "XAUTHORITY",
+    "LC_*", "XDG_*", "PYTHON*", "CUDA_*", "NVIDIA_*",
+    "SDL_*", "EGL_*", "__EGL_*", "MESA_*", "LIBGL_*", "__GLX_*",
 )  # fmt: skip
-INHERITED_PREFIXES = (
-    "LC_", "XDG_", "PYTHON", "TORCHINDUCTOR_", "HF_", "CUDA_", "NVIDIA_", "IMAGEIO_",
-    "MUJOCO_", "PYOPENGL_", "SDL_", "EGL_", "__EGL_", "MESA_", "LIBGL_", "__GLX_",
-)  # fmt: skip
-"""Where this machine keeps things, which drivers it draws and computes with. Not `OMP_…` and its like: how many threads compute is
-the parameter `threads`, and nothing of the caller's that it does not say may change a result. No tokens."""
+"""Where this machine keeps things, which drivers it draws and computes with; `*` stands for any
+rest of a name. Not `OMP_…` and its like: nothing of the caller's that a manifest does not say may
+change a result. No tokens."""
 PYTHONS = ("python", "python3")
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
 
@@ -125,12 +124,20 @@ def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]
     return variables
 
 
+def inherited(further: Iterable[str]) -> dict[str, str]:
+    """A little of the caller's environment: `INHERITED`, and further names or beginnings (`HF_*`)."""
+    patterns = (*INHERITED, *further)
+    exact = {pattern for pattern in patterns if not pattern.endswith("*")}
+    beginnings = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
+    return {name: value for name, value in os.environ.items() if name in exact or name.startswith(beginnings)}
+
+
 def environment(variables: Mapping[str, str], mounts: Mounts, engine: Mapping[str, str]) -> dict[str, str]:
-    """A little of the caller's, then the engine's, then the manifest's, with mounts mapped."""
-    inherited = {name: value for name, value in os.environ.items() if name in INHERITED or name.startswith(INHERITED_PREFIXES)}
+    """What the engine gives to this pod, then what the manifest says, with mounts mapped."""
+    given = dict(engine)
     if "/tmp" in mounts.folders:  # noqa: S108 - the pod's, which is a folder of its own here
-        inherited["TMPDIR"] = str(mounts.folders["/tmp"])  # noqa: S108
-    return {**inherited, **engine, **{name: mounts.local(value) for name, value in variables.items()}}
+        given["TMPDIR"] = str(mounts.folders["/tmp"])  # noqa: S108
+    return given | {name: mounts.local(value) for name, value in variables.items()}
 
 
 def command(container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str, str]) -> list[str]:

@@ -1,7 +1,7 @@
 """CPUs and GPUs of this machine, handed out to pods by what they request.
 
-First come, first served; a pod that fits may pass one that has to wait for something else: evaluations go on while trainings wait for
-a GPU. Memory is not handed out.
+First come, first served; a pod that fits may pass one that has to wait for something else: those
+without a GPU go on while others wait for one. Memory is not handed out.
 """
 
 from __future__ import annotations
