@@ -20,7 +20,7 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals or not name:
-            raise BadInput(f"cannot read {shown(assignment)}; allowed: name=value")
+            raise BadInput(f"cannot read -p {shown(assignment)}; allowed: -p name=value")
         pairs.append((name, value))
     return _once(pairs)
 

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
+from config.given import from_assignments
 from config.resolve import ALGORITHMS, algorithm_class, resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
@@ -108,7 +109,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     if not options.algorithm:
         raise BadInput(f"which algorithm? known: {', '.join(ALGORITHMS)}")
     algorithm_class(options.algorithm)
-    given = _given(options.p)
+    given = from_assignments(options.p)
     of_cluster = {"gpu_image": cluster.gpu_image, "cpu_image": cluster.cpu_image, "claim": cluster.claim}
     resolved = resolve(options.algorithm, of_cluster | given)
     label = _label(resolved.game.name)
@@ -121,19 +122,6 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     name = "" if options.manifest and not options.name else _name(options.name or f"{options.algorithm}-{label}-{secrets.token_hex(3)}")
     manifest = with_values(rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline)
     return Submission(name=name, resolved=resolved, given=values if "outdir" in given else given, manifest=manifest, place=where)
-
-
-def _given(pairs: Sequence[str]) -> dict[str, str]:
-    """`-p name=value`, split at the first `=`."""
-    given: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise BadInput(f"-p {shown(pair)} has no value; allowed: -p name=value")
-        if name in given:
-            raise BadInput(f"parameter {shown(name)} is given twice: {shown(given[name])} and {shown(value)}")
-        given[name] = value
-    return given
 
 
 def _name(text: str) -> str:

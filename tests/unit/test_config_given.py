@@ -19,7 +19,7 @@ def test_assignments() -> None:
 
 @pytest.mark.parametrize("assignment", ["game", "", "=pong", "="])
 def test_what_is_no_assignment_is_refused(assignment: str) -> None:
-    with pytest.raises(BadInput, match=r"^cannot read .*; allowed: name=value$"):
+    with pytest.raises(BadInput, match=r"^cannot read -p .*; allowed: -p name=value$"):
         from_assignments([assignment])
 
 

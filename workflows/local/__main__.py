@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from config.errors import BadInput, ExperimentError
+from config.given import from_assignments
 from config.streams import prepare_streams
 from workflows.local.engine import run
 from workflows.local.spec.manifest import read
@@ -28,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     printer = _Printer(options.status)
     try:
-        parameters = dict(_parameter(text) for text in options.parameters)
+        parameters = from_assignments(options.parameters)
         status = run(
             read(options.file), parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
             logs=options.logs, inherit=options.inherit, on_change=printer.changed, notice=printer.notice,
@@ -65,13 +66,6 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped")
     return parser
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise BadInput(f"-p {text!r}: NAME=VALUE is expected")
-    return name, value
 
 
 def _seconds(text: str) -> float:
