@@ -54,11 +54,6 @@ def load_mapping(path: Path) -> dict[str, Any]:
     return document
 
 
-def dump(document: Any) -> str:
-    """Text that `load` reads back as the same document: strings that look like another type are quoted."""
-    return yaml.dump(document, Dumper=StrictDumper, sort_keys=False, allow_unicode=True, width=120)
-
-
 class StrictLoader(yaml.SafeLoader):
     """`yaml.SafeLoader` that refuses what the module's docstring lists."""
 
@@ -125,6 +120,11 @@ class StrictDumper(yaml.SafeDumper):
 for _tag, (_pattern, _first) in SCALARS.items():
     StrictDumper.add_implicit_resolver(_tag, _pattern, _first)
 StrictDumper.add_representer(float, StrictDumper.represent_finite)
+
+
+def dump(document: Any, dumper: type[StrictDumper] = StrictDumper, *, width: int = 120) -> str:
+    """Text that `load` reads back as the same document: strings that look like another type are quoted."""
+    return yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 def _one_line(error: yaml.YAMLError) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from config import strict_yaml
+
 Manifest = dict[str, Any]
 
 # Go reads a plain 3e5, 0x10 or 1_000 as a number and `on` as true, PyYAML does not: such a text must be quoted whoever reads it.
@@ -15,7 +17,7 @@ AMBIGUOUS = re.compile(r"[-+.]?[0-9][0-9a-fox_.:+-]*|[-+]?\.(inf|nan)|y|yes|n|no
 
 def dump(manifest: Manifest) -> str:
     """YAML in reading order: names first, then plain values, then what is nested."""
-    return yaml.dump(_in_reading_order(manifest), Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)
+    return strict_yaml.dump(_in_reading_order(manifest), _Dumper, width=140)
 
 
 def load(text: str) -> Manifest:
@@ -43,14 +45,11 @@ def _rank(key: str) -> tuple[int, int, str]:
     return (2, LAST.index(key), key) if key in LAST else (1, 0, key)
 
 
-class _Dumper(yaml.SafeDumper):
-    """Indents lists under their key, and quotes what a reader could take for another type."""
+class _Dumper(strict_yaml.StrictDumper):
+    """Indents lists under their key, and quotes what any reader, Go's too, could take for another type."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, False)
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 def _sequence(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
