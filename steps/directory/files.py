@@ -166,6 +166,16 @@ def _refuse_large(path: Path, size_bytes: int, limit_bytes: int) -> None:
         raise BadInput(f"{path} has {size_bytes} bytes; at most {limit_bytes} are read")
 
 
+def last_lines(path: Path, largest_bytes: int) -> list[str]:
+    """The lines within the last bytes of a text; none of a file that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - largest_bytes))
+            return file.read().decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
 def remove_temporaries(directory: Path, *, of: str = "") -> None:
     """Remove what dead attempts of the one writer of these files left: `.*.tmp`, files and directories.
 

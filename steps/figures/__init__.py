@@ -1,6 +1,5 @@
 """The plots of an experiment: numbers in, figures out; one look for all of them, fit for a paper.
 
-numbers.py    12000 -> 12k, and durations: as plots and pages write them
 style.py      palette, fonts, axes, captions, and files whose bytes depend on the numbers alone
 run.py        one run: training curve, losses, resources, evaluation
 average.py    all runs: averaged curve, evaluation per run, losses and resources with every run thin

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from steps.figures.numbers import number
+from config.numbers import number
 from steps.figures.run import NOT_METRICS, RESOURCES, Columns, mark_solved, metric_names, resource_axis, smoothing_caption, window_of
 from steps.figures.style import (
     ABSENT,

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from steps.figures.numbers import number, short
+from config.numbers import number, short
 from steps.figures.style import (
     BLUE,
     GREEN,

@@ -21,9 +21,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
+from config.numbers import number, short
 from config.resolve import Resolved
 from steps.directory.files import write_atomically
-from steps.figures.numbers import number, short
 from steps.statistics.scores import Floats
 
 INK, GREY, RULE = "#1c2733", "#5f6b7a", "#d5dbe3"

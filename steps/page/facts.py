@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, WrongDirectory
+from config.numbers import number
 from config.parameters import declared, to_text
 from config.resolve import Resolved, resolve
 from steps.directory.compute import read_compute
 from steps.directory.experiment import ExperimentRecord
-from steps.directory.files import read_bytes
+from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.progress import Progress, read_progress
 from steps.directory.status import Status, read_status
 from steps.directory.usable import Episode, Usable, evaluation_episodes, usability
-from steps.figures.numbers import number
 from steps.page.damage import damaged_files
 from steps.page.summary import parsed
 
@@ -251,14 +251,8 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
 
 def _tail(path: Path) -> str:
     """The last lines of a log, without colours and control characters."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            content = file.read().decode(errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(CONTROL.sub("", line)[:400] for line in content.splitlines()[-TAIL_LINES:])
+    lines = last_lines(path, TAIL_BYTES)[-TAIL_LINES:]
+    return "\n".join(CONTROL.sub("", line)[:400] for line in lines)
 
 
 def _summary(directory: ExperimentDirectory) -> Mapping[str, Any] | None:

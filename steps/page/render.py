@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from steps.figures.numbers import duration, number
+from config.numbers import duration, number
 from steps.page.facts import RUN_TASKS, SHARED_TASKS, Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.verdict import headline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from steps.figures.numbers import number
+from config.numbers import number
 from steps.page.facts import Facts, Run, Task
 
 PRODUCTS = ("play", "plot-training", "plot-evaluation")

@@ -8,8 +8,8 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
+from config.numbers import duration, number, short
 from steps.figures import average, run
-from steps.figures.numbers import duration, number, short
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
 from steps.statistics.curves import common_grid, curve, hold
 from steps.statistics.rule import aggregate
@@ -143,4 +143,5 @@ def test_colours_of_runs_differ_for_the_colour_blind():
 def test_numbers_as_people_read_them():
     assert [short(value) for value in (0, 12_000, 2.5e6, 1e9, 0.00025, -0.5, 475)] == ["0", "12k", "2.5M", "1G", "2.5e−4", "−0.5", "475"]
     assert [number(value) for value in (487.34, -92.154, 12_340, 500)] == ["487.3", "−92.15", "12\u2009340", "500"]
-    assert [duration(value) for value in (0.42, 18.34, 125, 11_520)] == ["0.42 s", "18.3 s", "2 min 05 s", "3 h 12 min"]
+    told = [duration(value) for value in (0.42, 18.34, 119.6, 125, 3599.6, 11_520)]
+    assert told == ["0.4 s", "18 s", "2 min 0 s", "2 min 5 s", "1 h 0 min", "3 h 12 min"]

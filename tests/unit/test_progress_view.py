@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from config.cluster import load_cluster
+from config.numbers import clock, duration
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, printed, read_printed
 from workflows.dag.render import rendered
 from workflows.dag.tasks import Layout
 from workflows.progress.view import ProgressView
-from workflows.progress.words import clock, duration
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 

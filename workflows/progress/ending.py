@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from config.numbers import duration
 from steps.directory.layout import ExperimentDirectory
 from workflows.dag.tasks import Experiment, Task
 from workflows.progress.reasons import place_of, reason
-from workflows.progress.words import duration
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of `workflows.submit`."""

@@ -6,8 +6,9 @@ import time
 from typing import TextIO
 
 from config.errors import on_one_line
+from config.numbers import duration
 from workflows.dag.tasks import Experiment, State, Task
-from workflows.progress.words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, duration, numbers
+from workflows.progress.words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, numbers
 
 SAY_FRACTION, SAY_AFTER_S = 0.1, 10.0
 """A training speaks after so much more of it, and not sooner than this."""

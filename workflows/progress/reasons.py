@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from config.errors import on_one_line
+from steps.directory.files import last_lines
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status
 from workflows.dag.tasks import Task
@@ -38,11 +38,5 @@ def _status_reason(path: Path) -> str:
 
 
 def _last_line(path: Path) -> str:
-    """The end of a log, at most one line."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE_BYTES))
-            lines = file.read().decode("utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    lines = (line.strip() for line in reversed(last_lines(path, LONGEST_LINE_BYTES)))
+    return next(filter(None, lines), "")

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
 from config.errors import on_one_line
+from config.numbers import clock, duration
 from steps.directory.progress import Progress
 from workflows.dag.tasks import Experiment, State, Task
-from workflows.progress.words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, clock, duration, numbers
+from workflows.progress.words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, numbers
 
 MARKS: Mapping[State, tuple[str, str]] = {
     "waiting": ("○", "2"),

@@ -1,9 +1,10 @@
-"""Numbers, times and states as the live progress writes them."""
+"""Numbers and states as the live progress writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from config.numbers import clock
 from steps.directory.progress import Progress
 from workflows.dag.tasks import State, Task
 
@@ -28,22 +29,3 @@ def numbers(progress: Progress) -> str:
     if progress.steps_per_second and progress.fraction < 1.0:
         parts.append(f"{clock((progress.total_steps - progress.step) / progress.steps_per_second)} left")
     return "  ".join(parts)
-
-
-def clock(seconds: float) -> str:
-    """`0:31`, `12:05`, `3:00:00`."""
-    minutes, rest = divmod(max(0, round(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def duration(seconds: float) -> str:
-    """`4.2 s`, `40 s`, `2 min 5 s`, `3 h 12 min`."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,4 +1,4 @@
-"""Numbers as people read them, on plots and pages; imports nothing."""
+"""Numbers and times as people read them, on plots, pages and terminals; imports nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,20 @@ def number(value: float) -> str:
     return text.replace("-", "−")
 
 
+def clock(seconds: float) -> str:
+    """`0:31`, `12:05`, `3:00:00`."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
 def duration(seconds: float) -> str:
-    """0.42 s, 18.3 s, 2 min 05 s, 3 h 12 min."""
-    if seconds < 60:
-        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+    """`4.2 s`, `40 s`, `2 min 5 s`, `3 h 12 min`."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
