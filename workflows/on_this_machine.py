@@ -15,7 +15,8 @@ from workflows.progress.view import ProgressView
 from workflows.request.submission import Submission
 
 HANDED_ON = (
-    "MPLCONFIGDIR", "TORCHINDUCTOR_*", "HF_*", "IMAGEIO_*", "MUJOCO_*", "PYOPENGL_*", "EXPERIMENT_FAULT",
+    "MPLCONFIGDIR", "TORCHINDUCTOR_*", "HF_*", "IMAGEIO_*", "MUJOCO_*", "PYOPENGL_*",
+    "EXPERIMENT_FAULT",
 )  # fmt: skip
 """Variables of this process that reach every pod, for the libraries of the steps and for tests.
 

@@ -16,7 +16,7 @@ from tests.fault.test_local_interruptions import SLEEPING, eventually, finish, i
 from tests.unit.local_workflows import pod, task, workflow
 from workflows.local import run
 from workflows.local.errors import LostPod
-from workflows.local.machine import processes
+from workflows.local.machine import supervision
 
 ONCE = "import os, sys, time; print('pid', os.getpid(), flush=True);time.sleep(120 if sys.argv[1] == '0' else 0)"
 UNTIL = "import os, sys, time; print('pid', os.getpid(), flush=True)\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.01)"
@@ -71,10 +71,10 @@ def test_a3_a_pod_that_finds_no_free_descriptor_is_tried_again_and_the_others_go
 
 def test_a3_a_supervisor_that_does_not_answer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> int:
-        owner = processes.Processes(tmp_path / "scratch")
+        owner = supervision.Processes(tmp_path / "scratch")
         await owner.open()
         os.kill(owner._supervisor.pid, signal.SIGSTOP)
-        monkeypatch.setattr(processes, "ANSWER_S", 0.2)
+        monkeypatch.setattr(supervision, "ANSWER_S", 0.2)
         with pytest.raises(LostPod, match="has not answered"):
             await owner.start(["true"], dict(os.environ), tmp_path, None)
         monkeypatch.undo()

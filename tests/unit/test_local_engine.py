@@ -33,7 +33,10 @@ RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode)
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Callable[..., WorkflowStatus]]:
-    """`run` with folders of its own and four processors; a stopped one leaves signals ignored, which no later test is to inherit."""
+    """`run` with folders of its own and four processors.
+
+    A stopped one leaves signals ignored, which no later test is to inherit.
+    """
 
     def started(manifest: Document, **options: Any) -> WorkflowStatus:
         usual: dict[str, Any] = {"storage": tmp_path / "storage", "logs": tmp_path / "logs", "capacity": Capacity(4.0)}
@@ -165,7 +168,7 @@ def test_c19_a_text_reaches_a_pod_in_the_encoding_of_the_engine(
     """found.md C19: under ISO-8859-1 a path with an umlaut became another one, in UTF-8."""
     in_utf_8 = os.fsencode
     monkeypatch.setattr(
-        "workflows.local.machine.processes.os.fsencode", lambda text: text.encode("latin-1") if text == "ä" else in_utf_8(text)
+        "workflows.local.machine.supervision.os.fsencode", lambda text: text.encode("latin-1") if text == "ä" else in_utf_8(text)
     )  # the paths of this Python and of the clone stay what they are
     leaf = pod("leaf", "import os, sys; print(os.fsencode(sys.argv[1]).hex())", "ä")
     assert printed(tmp_path, engine(workflow([task("a", "leaf")], leaf)).by_name("w.a")) == "e4\n"

@@ -1,1 +1,1 @@
-"""The Argo Server of a cluster: its address from the environment, and requests to it that have an end."""
+"""The Argo Server of a cluster: its address from the environment, and requests that have an end."""

@@ -1,1 +1,4 @@
-"""The experiment as a manifest: its DAG, the train stage's topologies, the pods, the YAML, and what its tasks are called and do."""
+"""The experiment as a manifest: its DAG, the train stage's topologies, the pods, the YAML.
+
+And, read from a workflow's status, what its tasks are called and do.
+"""

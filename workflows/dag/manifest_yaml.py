@@ -1,4 +1,4 @@
-"""A manifest as YAML text: written so that people and Go's YAML reader agree on every value, and read again."""
+"""A manifest as YAML text, on whose every value people and Go's YAML reader agree; read again, too."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from config import strict_yaml
 
 Manifest = dict[str, Any]
 
-# Go reads a plain 3e5, 0x10 or 1_000 as a number and `on` as true, PyYAML does not: such a text must be quoted whoever reads it.
-AMBIGUOUS = re.compile(r"[-+.]?[0-9][0-9a-fox_.:+-]*|[-+]?\.(inf|nan)|y|yes|n|no|on|off|true|false|null|nan|inf|~|", re.IGNORECASE)
+# Go reads a plain 3e5, 0x10 or 1_000 as a number and `on` as true, PyYAML does not: such a text
+# must be quoted whoever reads it.
+NUMBERS = r"[-+.]?[0-9][0-9a-fox_.:+-]*|[-+]?\.(inf|nan)|nan|inf"
+WORDS = "y|yes|n|no|on|off|true|false|null|~"
+AMBIGUOUS = re.compile(f"{NUMBERS}|{WORDS}|", re.IGNORECASE)  # and the empty text
 
 
 def dump(manifest: Manifest) -> str:
@@ -22,12 +25,16 @@ def dump(manifest: Manifest) -> str:
 
 def load(text: str) -> Manifest:
     """A manifest that we rendered ourselves; `workflows.local` reads those of others."""
-    loaded: Manifest = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe loaders
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loaded: Manifest = yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
     return loaded
 
 
-FIRST = ("apiVersion", "kind", "metadata", "name", "value", "description", "entrypoint", "onExit", "template", "depends", "when",
-         "withParam", "arguments", "inputs", "outputs", "image", "command", "args")  # fmt: skip
+FIRST = (
+    "apiVersion", "kind", "metadata", "name", "value", "description", "entrypoint", "onExit",
+    "template", "depends", "when", "withParam", "arguments", "inputs", "outputs", "image", "command",
+    "args",
+)  # fmt: skip
 LAST = ("container", "dag", "spec", "templates")
 
 
@@ -46,7 +53,7 @@ def _rank(key: str) -> tuple[int, int, str]:
 
 
 class _Dumper(strict_yaml.StrictDumper):
-    """Indents lists under their key, and quotes what any reader, Go's too, could take for another type."""
+    """Indents lists under their key, and quotes what any reader could take for another type."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, False)

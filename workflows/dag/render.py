@@ -2,8 +2,9 @@
 
     python -m workflows.dag.render FOLDER
 
-renders every algorithm's manifest there, for the settings in config/cluster.yaml (`make manifests`). The committed files exist
-because Hera takes more than a second to import: one serves whenever it was made for these cluster settings and these parameters.
+renders every algorithm's manifest there, for the settings in config/cluster.yaml: `make manifests`.
+Hera takes more than a second to import, so the committed file serves whenever it was made for these
+cluster settings and these parameters.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from config.resolve import ALGORITHMS, parameters
 from workflows.dag.manifest_yaml import Manifest, dump, load
 
 FOLDER = Path(__file__).parents[1] / "manifests"
-HEADER = "# Made by `make manifests` from config/ and workflows/; changes belong there.\n# cluster settings: {fingerprint}\n"
+HEADER = """\
+# Made by `make manifests` from config/ and workflows/; changes belong there.
+# cluster settings: {fingerprint}
+"""
 
 
 def rendered(algorithm: str, cluster: Cluster) -> Manifest:
-    """The manifest of an algorithm for a cluster, read without importing Hera where the committed file fits."""
+    """The manifest of an algorithm for a cluster, without Hera where the committed file fits."""
     committed = FOLDER / f"{algorithm}.yaml"
     if committed.is_file():
         text = committed.read_text()
@@ -44,19 +48,23 @@ def build_manifest(algorithm: str, cluster: Cluster) -> Manifest:
 
 
 def to_yaml(manifest: Manifest, cluster: Cluster) -> str:
-    """The manifest as a file: a header, the parameters first, templates last, ambiguous texts quoted."""
+    """The manifest as a file: a header, the parameters first, templates last."""
     return HEADER.format(fingerprint=fingerprint(cluster)) + dump(manifest)
 
 
 def with_values(manifest: Manifest, values: Mapping[str, str], *, name: str = "", deadline_s: int | None = None) -> Manifest:
-    """A copy with `-p name=value` filled in as `argo submit` does it, a name, and a deadline (an integer, so no parameter)."""
+    """A copy with `-p name=value` filled in as `argo submit` does it, a name, and a deadline.
+
+    The deadline is an integer in the manifest, and so no parameter.
+    """
     listed = [
         {**parameter, "value": values.get(parameter["name"], parameter["value"])}
         for parameter in manifest["spec"]["arguments"]["parameters"]
     ]
-    metadata = {**{key: value for key, value in manifest["metadata"].items() if not (name and key == "generateName")}}
+    metadata = dict(manifest["metadata"])
     spec = {**manifest["spec"], "arguments": {"parameters": listed}}
     if name:
+        metadata.pop("generateName", None)
         metadata["name"] = name
     if deadline_s is not None:
         spec["activeDeadlineSeconds"] = deadline_s
@@ -65,7 +73,8 @@ def with_values(manifest: Manifest, values: Mapping[str, str], *, name: str = ""
 
 def fingerprint(cluster: Cluster) -> str:
     """Changes with every setting of the cluster: what a committed manifest was made for."""
-    return hashlib.sha256(json.dumps(dataclasses.asdict(cluster), sort_keys=True).encode()).hexdigest()[:16]
+    settings = json.dumps(dataclasses.asdict(cluster), sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
 
 def _offers(manifest: Manifest) -> list[str]:

@@ -2,7 +2,8 @@
 
     status = run(manifest, parameters={"name": "value"}, storage=Path("storage"))
 
-What is supported is in `spec/fields.py`; every other field is refused by name. It ends as a real controller does (tests/contract), but:
+What is supported is in `spec/fields.py`; every other field is refused by name. It ends as a real
+controller does (tests/contract), but:
 - there is one host: ports are shared, memory is not limited, images are not used; `python` is the interpreter that runs the engine;
 - mounts are folders of this machine: their paths are replaced in commands, arguments and environment, not in what programs contain;
 - cores and GPUs are handed out by request; a request above what the machine has is cut to it, and a notice says so;

@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--logs", type=Path, metavar="DIR", help="folder for one log file per pod (default: pods print here)")
     parser.add_argument(
         "--inherit", action="append", default=[], metavar="NAME",
-        help="a variable of the environment that pods get, too, or the beginning of its name (HF_*); may be repeated",
+        help="a variable that pods get from the environment, or how its name begins (HF_*)",
     )  # fmt: skip
     parser.add_argument("--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped")
     return parser

@@ -22,8 +22,8 @@ from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
 from workflows.local.machine.pod_spec import inherited, read_patch
-from workflows.local.machine.processes import Processes
 from workflows.local.machine.slots import Capacity, Limit, Slots, detect
+from workflows.local.machine.supervision import Processes
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.validation import check
@@ -60,8 +60,8 @@ def run(
     parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its volume claim; capacity: default,
     this machine's; deadline: seconds, instead of the manifest's; logs: a folder for `<pod>.log`, default the caller's own output;
     fleeting: folders of the caller's that nobody needs should this process be killed; they are removed then, as the pods' own are;
-    inherit: variables of the caller's environment that pods need, beside what every machine has, as names or beginnings (`HF_*`);
-    environment: further variables of every pod; what the manifest says of either wins.
+    inherit: variables of the caller's environment that pods need, as names or beginnings (`HF_*`),
+    beside what every machine has; environment: further variables of every pod. The manifest wins.
     on_change: called with the live status after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a
     function that stops the workflow as `argo stop` does, to be called from any thread.
 
@@ -106,7 +106,7 @@ def read_patches(manifest: Manifest) -> None:
 
 @dataclass(kw_only=True)
 class _Engine:
-    """One run, from its start to its end; the fields of `run`, and when it was signalled and has announced something."""
+    """One run, from its start to its end: what `run` was given, and what has happened."""
 
     manifest: Manifest
     storage: Path

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workflows.local.machine.processes import Processes
 from workflows.local.machine.slots import Limit, Slots
+from workflows.local.machine.supervision import Processes
 from workflows.local.spec.manifest import Manifest
 from workflows.local.status import Node, WorkflowStatus, node_id
 
@@ -40,7 +40,8 @@ class Shutdown:
 class State:
     """One workflow while it runs.
 
-    environment: of every pod, before what the manifest says; given: parameters as the caller gave them.
+    environment: of every pod, before what the manifest says; given: parameters as the caller wrote
+    them.
     """
 
     manifest: Manifest

@@ -16,8 +16,8 @@ from workflows.local.dag import Dag
 from workflows.local.errors import WorkflowError
 from workflows.local.language.go_values import to_json
 from workflows.local.language.tags import Values, replace
-from workflows.local.pods import Pod, prepare_node
 from workflows.local.run_state import State
+from workflows.local.running_pod import Pod, prepare_node
 from workflows.local.scope import Document, inputs_of
 from workflows.local.status import Node, pod_name
 

@@ -1,1 +1,1 @@
-"""How an experiment is doing, for a person: live on a terminal or in lines, and at its end what failed and why."""
+"""How an experiment is doing, for a person: live on a terminal or in lines, and how it ended."""

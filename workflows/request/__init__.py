@@ -1,1 +1,1 @@
-"""A request to run an experiment before anything runs: what can be asked for, what would run, and whether it can work."""
+"""A request before anything runs: what can be asked for, what would run, whether it can work."""

@@ -1,1 +1,4 @@
-"""What is written inside a manifest's texts: tags, expressions, conditions, quantities, and values as Go writes them."""
+"""What is written inside a manifest's texts: tags, expressions, conditions, quantities.
+
+And values as Go writes them.
+"""

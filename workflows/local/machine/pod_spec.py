@@ -125,7 +125,7 @@ def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]
 
 
 def inherited(further: Iterable[str]) -> dict[str, str]:
-    """A little of the caller's environment: `INHERITED`, and further names or beginnings (`HF_*`)."""
+    """A little of the caller's environment: `INHERITED` and further names or beginnings (`HF_*`)."""
     patterns = (*INHERITED, *further)
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
     beginnings = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))

@@ -23,8 +23,8 @@ from workflows.local.errors import LostPod, PodError
 from workflows.local.language.go_values import parameter_text
 from workflows.local.machine.mounts import Mounts, make
 from workflows.local.machine.pod_spec import PodSpec, build, command, declared_variables, environment, folder
-from workflows.local.machine.processes import Process
 from workflows.local.machine.slots import Grant
+from workflows.local.machine.supervision import Process
 from workflows.local.run_state import State
 from workflows.local.scope import exported
 from workflows.local.status import Node, pod_name
