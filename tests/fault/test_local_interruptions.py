@@ -102,7 +102,8 @@ def test_exit_codes_tell_the_phase(tmp_path: Path, program: str, code: int, phas
     ("manifest", "arguments", "named"),
     [
         (workflow([task("a", "leaf")], pod("leaf", script={"image": "x"})), [], "spec.templates[leaf].script"),
-        (workflow([task("a", "leaf")], pod("leaf")), ["-p", "nothing"], "NAME=VALUE"),
+        (workflow([task("a", "leaf")], pod("leaf")), ["-p", "nothing"], "allowed: -p name=value"),
+        (workflow([task("a", "leaf")], pod("leaf")), ["-p", "a=1", "-p", "a=2"], "given twice"),
         (workflow([task("a", "leaf")], pod("leaf")), ["--name", "No Good"], "workflow name"),
     ],
 )
