@@ -11,8 +11,9 @@ import functools
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,12 +54,19 @@ class Transition:
     ended: np.ndarray
 
 
+class _Reset(NamedTuple):
+    """Of the environments at these places [n] of a group; answer: what `reset` returns."""
+
+    places: np.ndarray
+    answer: Future[tuple[np.ndarray, dict[str, Any]]]
+
+
 class TrainingEnvironments:
     """N environments that a checkpoint can bring back.
 
     observation [N, ...]: where the next step starts; forced [N]: whether its action will be FIRE, whatever is sent.
     groups: the environments that step together. Atari's step on threads of their own: where torch has more than one, too, one
-    half is emulated while the network looks at the other.
+    half is emulated, or reset, while the network looks at the other. A group is to be settled between `receive` and all that follows.
     """
 
     def __init__(self, resolved: Resolved, run: int) -> None:
@@ -73,6 +81,8 @@ class TrainingEnvironments:
         self._episodic_life = atari and resolved.hyperparameters.episodic_life
         self._made: list[Vector] = [make_environments(resolved, rows.stop - rows.start) for rows in self.groups]
         self._answers = dict[int, Callable[[], Any]]()
+        self._resetting = dict[int, list[_Reset]]()
+        self._threads = [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups] if halves else []
         spaces = self._made[0].single_observation_space, self._made[0].single_action_space
         self.interface = interface(resolved.game.name, *spaces)
         self.observation = np.zeros((self.count, *(spaces[0].shape or ())), spaces[0].dtype)
@@ -100,7 +110,7 @@ class TrainingEnvironments:
             self._answers[group] = functools.partial(made.step, taken)
 
     def receive(self, group: int) -> Transition:
-        """The answer to what was sent, [n]; environments that have ended are reset."""
+        """The answer to what was sent, [n]; environments that have ended begin to reset, and `settle` waits for that."""
         rows = self.groups[group]
         observation, reward, terminated, truncated, info = self._answers[group]()
         self.observation[rows] = observation
@@ -118,7 +128,19 @@ class TrainingEnvironments:
         """One step of all groups; actions [N] or [N, A]."""
         for group, rows in enumerate(self.groups):
             self.send(group, actions[rows])
-        return [self.receive(group) for group in range(len(self.groups))]
+        transitions = [self.receive(group) for group in range(len(self.groups))]
+        for group in range(len(self.groups)):
+            self.settle(group)
+        return transitions
+
+    def resets(self, group: int) -> bool:
+        """Whether environments of this group are still being reset."""
+        return any(not one.answer.done() for one in self._resetting.get(group, ()))
+
+    def settle(self, group: int) -> None:
+        """Wait until the environments that have ended are reset, and place their observations."""
+        for one in self._resetting.pop(group, ()):
+            self._place(group, one.places, *one.answer.result())
 
     def _restart(self, group: int, ended: np.ndarray) -> None:
         """Begin the next episodes of a group's environments at these places [n], seeded where that is due."""
@@ -141,10 +163,18 @@ class TrainingEnvironments:
         self._begin(group, places, seeds)
 
     def _begin(self, group: int, places: np.ndarray, seeds: np.ndarray | None) -> None:
-        made, environments = self._made[group], places + self.groups[group].start
+        made = self._made[group]
         mask = np.zeros(made.num_envs, np.bool_)
         mask[places] = True
-        observation, info = reset(made, seeds, mask)
+        if self._threads:
+            answer = self._threads[group].submit(reset, made, seeds, mask)
+            self._resetting.setdefault(group, []).append(_Reset(places, answer))
+        else:
+            self._place(group, places, *reset(made, seeds, mask))
+
+    def _place(self, group: int, places: np.ndarray, observation: np.ndarray, info: dict[str, Any]) -> None:
+        """Where the new episodes start."""
+        environments = places + self.groups[group].start
         self.observation[environments] = observation[places]
         if self._lives is not None:
             self._lives[environments] = info["lives"][places]
@@ -156,6 +186,8 @@ class TrainingEnvironments:
             places = np.flatnonzero(chosen[rows])
             if len(places):
                 self._seed(group, places)
+        for group in range(len(self.groups)):
+            self.settle(group)
 
     def state_dict(self) -> State:
         """What brings the episodes in flight back.
@@ -207,6 +239,8 @@ class TrainingEnvironments:
 
     def close(self) -> None:
         """Release the environments."""
+        for thread in self._threads:
+            thread.shutdown()
         for made in self._made:
             made.close()
         self._made = []

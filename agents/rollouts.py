@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +13,7 @@ from torch import Tensor
 from agents.actions import Actions
 from agents.environments import TrainingEnvironments
 from agents.interfaces import State
-from agents.networks import Network
+from agents.networks import Forward, Network
 from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged
 
@@ -85,89 +87,105 @@ def collect(
 
     While one group of environments is looked at, the other ones step.
     """
-    length, device = len(rollout.rewards), rollout.values.device
-    network_now = network.frozen()
-    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(device)
-    columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, noise)
-    views = [[column[:, rows].unbind() for column in columns] for rows in environments.groups]
-    finals = dict[tuple[int, int], np.ndarray]()
-    for t in range(length):
-        for group, (encoded, policies, values, taken, noises) in enumerate(views):
-            if t > 0:
-                _receive(rollout, environments, group, t - 1, step, finals)
-            encoded[t].copy_(_encoded(rollout, environments, network, normaliser, group, t))
-            policy, value = network_now(encoded[t])
-            action = actions.choose(policy, noises[t])
-            policies[t].copy_(policy)
-            values[t].copy_(value)
-            taken[t].copy_(action)
-            rollout.valid[t, environments.groups[group]] = ~environments.forced[environments.groups[group]]
-            environments.send(group, action.numpy(force=True))
-    for group, (encoded, _, values, _, _) in enumerate(views):
-        _receive(rollout, environments, group, length - 1, step, finals)
-        encoded[length].copy_(_encoded(rollout, environments, network, normaliser, group, length))
-        values[length].copy_(network_now(encoded[length])[1])
-    rollout.final_values = _final_values(finals, network, normaliser, device, environments.count)
+    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(rollout.values.device)
+    collection = _Collection(rollout, environments, network, network.frozen(), actions, normaliser, noise, step)
+    turns = deque(collection.play(group) for group in range(len(environments.groups)))
+    while turns:
+        one = turns.popleft()
+        if next(one, False):
+            turns.append(one)
+    rollout.final_values = collection.final_values()
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
         first = int(bad_rows[0])
         raise _not_finite("reward", rollout.rewards[first], step + (first + 1) * environments.count)
 
 
-def _receive(
-    rollout: Rollout,
-    environments: TrainingEnvironments,
-    group: int,
-    t: int,
-    step: int,
-    finals: dict[tuple[int, int], np.ndarray],
-) -> None:
-    """The answers of one group to the actions of row t; finals: what truncated episodes ended with, by (t, n)."""
-    rows = environments.groups[group]
-    answer = environments.receive(group)
-    rollout.rewards[t, rows], rollout.terminated[t, rows], rollout.truncated[t, rows] = answer.reward, answer.terminated, answer.truncated
-    if answer.life_lost is not None:
-        rollout.life_lost[t, rows] = answer.life_lost
-    _check_finite(answer.observation, step + (t + 1) * environments.count)
-    if len(answer.ended):
-        _check_finite(environments.observation[rows], step + (t + 1) * environments.count)
-    for n in answer.ended.tolist():
-        if answer.truncated[n] and not answer.terminated[n]:
-            finals[t, rows.start + n] = answer.observation[n].copy()
+@dataclass(slots=True)
+class _Collection:
+    """What the groups have in common while a rollout is filled. noise [T, N, ...]; step: where it begins.
 
+    finals: the observations that truncated episodes ended with, by (t, n); ready: the groups that have ended their rollout.
+    """
 
-def _final_values(
-    finals: dict[tuple[int, int], np.ndarray],
-    network: Network,
-    normaliser: ObservationNormaliser | None,
-    device: torch.device,
-    at_once: int,
-) -> dict[tuple[int, int], float]:
-    """V of the final observations, by (t, n); at most `at_once` rows a pass, no more memory than a step takes."""
-    network_now = network.frozen()
-    found = dict[tuple[int, int], float]()
-    places = sorted(finals)
-    for first in range(0, len(places), at_once):
-        part = places[first : first + at_once]
-        observations = np.stack([finals[place] for place in part])
-        if normaliser is not None:
-            observations = normaliser(observations)
-        values = network_now(network.encode(torch.from_numpy(observations)).to(device))[1]
-        found.update(zip(part, values.tolist(), strict=True))
-    return found
+    rollout: Rollout
+    environments: TrainingEnvironments
+    network: Network
+    network_now: Forward
+    actions: Actions
+    normaliser: ObservationNormaliser | None
+    noise: Tensor
+    step: int
+    finals: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+    ready: set[int] = field(default_factory=set)
 
+    def play(self, group: int) -> Iterator[bool]:
+        """One group's rollout; yields True where another one may go on, because this one's environments step or reset."""
+        environments, rollout = self.environments, self.rollout
+        rows, length = environments.groups[group], len(rollout.rewards)
+        columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, self.noise)
+        encoded, policies, values, taken, noises = (column[:, rows].unbind() for column in columns)
+        for t in range(length + 1):
+            if t > 0:
+                self._receive(group, t - 1)
+            while self._others_go_first(group):
+                yield True
+            environments.settle(group)
+            encoded[t].copy_(self._encoded(group, t))
+            policy, value = self.network_now(encoded[t])
+            values[t].copy_(value)
+            if t < length:
+                action = self.actions.choose(policy, noises[t])
+                policies[t].copy_(policy)
+                taken[t].copy_(action)
+                np.logical_not(environments.forced[rows], out=rollout.valid[t, rows])
+                environments.send(group, action.numpy(force=True))
+                yield True
+        self.ready.add(group)
 
-def _encoded(
-    rollout: Rollout, environments: TrainingEnvironments, network: Network, normaliser: ObservationNormaliser | None, group: int, t: int
-) -> Tensor:
-    """The observation of row t, normalised and encoded, on the CPU."""
-    rows = environments.groups[group]
-    observation = environments.observation[rows]
-    if normaliser is not None:
-        if rollout.observations is not None and t < len(rollout.observations):
-            rollout.observations[t, rows] = observation
-        observation = normaliser(observation)
-    return network.encode(torch.from_numpy(observation))
+    def _others_go_first(self, group: int) -> bool:
+        """Whether this group is being reset, and another one is not."""
+        if not self.environments.resets(group):
+            return False
+        others = set(range(len(self.environments.groups))) - self.ready - {group}
+        return not all(self.environments.resets(other) for other in others)
+
+    def _receive(self, group: int, t: int) -> None:
+        """The answers of one group to the actions of row t."""
+        rollout, rows = self.rollout, self.environments.groups[group]
+        answer = self.environments.receive(group)
+        rollout.rewards[t, rows] = answer.reward
+        rollout.terminated[t, rows], rollout.truncated[t, rows] = answer.terminated, answer.truncated
+        if answer.life_lost is not None:
+            rollout.life_lost[t, rows] = answer.life_lost
+        if len(answer.ended):
+            _check_finite(answer.observation, self.step + (t + 1) * self.environments.count)
+        for n in answer.ended.tolist():
+            if answer.truncated[n] and not answer.terminated[n]:
+                self.finals[t, rows.start + n] = answer.observation[n].copy()
+
+    def _encoded(self, group: int, t: int) -> Tensor:
+        """The observation of row t, normalised and encoded, on the CPU."""
+        observation = self.environments.observation[self.environments.groups[group]]
+        _check_finite(observation, self.step + t * self.environments.count)
+        if self.normaliser is not None:
+            kept = self.rollout.observations
+            if kept is not None and t < len(kept):
+                kept[t, self.environments.groups[group]] = observation
+            observation = self.normaliser(observation)
+        return self.network.encode(torch.from_numpy(observation))
+
+    def final_values(self) -> dict[tuple[int, int], float]:
+        """V of the final observations, by (t, n); a step's number of rows at once, which take no more memory than it does."""
+        found, places = dict[tuple[int, int], float](), sorted(self.finals)
+        for first in range(0, len(places), self.environments.count):
+            part = places[first : first + self.environments.count]
+            observations = np.stack([self.finals[place] for place in part])
+            if self.normaliser is not None:
+                observations = self.normaliser(observations)
+            encoded = self.network.encode(torch.from_numpy(observations)).to(self.rollout.values.device)
+            found.update(zip(part, self.network_now(encoded)[1].tolist(), strict=True))
+        return found
 
 
 def _check_finite(observation: np.ndarray, step: int) -> None:
