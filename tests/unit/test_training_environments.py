@@ -47,7 +47,7 @@ def test_every_step_belongs_to_a_recorded_episode_or_to_one_in_flight(game: str)
     trainer = made(resolved)
     for one in trainer.train():
         recorded += one.lengths
-        assert one.step == one.epoch * rows
+        assert one.step == resolved.hyperparameters.warm_up_steps + one.epoch * rows
         assert sum(recorded) + trainer.episodes.state_dict()["length"].sum() == one.step
         states.append((sum(recorded), trainer.state_dict()))
     trainer.close()
