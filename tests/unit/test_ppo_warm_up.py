@@ -26,8 +26,8 @@ def test_the_first_batch_that_is_learnt_from_is_normalised() -> None:
     trainer = trainer_of("tests.recorded_game:Recorded")
     next(trainer.train())
     learnt_from = trainer.rollout.encoded[:-1][torch.from_numpy(trainer.rollout.valid)]
-    assert learnt_from.mean(dim=0).abs().max() < 0.3
-    assert (learnt_from.std(dim=0) - 1).abs().max() < 0.3
+    assert learnt_from.mean(dim=0).abs().max() < 0.5
+    assert (learnt_from.std(dim=0) - 1).abs().max() < 0.5
     trainer.close()
 
 
