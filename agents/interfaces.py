@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from agents.spaces import Interface
 
 State = dict[str, Any]
 """Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator states as integers)."""
@@ -51,7 +54,12 @@ class Trainer(Protocol):
 
 
 class Policy(Protocol):
-    """A trained policy with its frozen observation statistics."""
+    """A trained policy with its frozen observation statistics.
+
+    spaces: what it sees and does.
+    """
+
+    spaces: Interface
 
     def seed(self, seeds: Sequence[int]) -> None:
         """Start the generators of sampled actions anew, one for each row of what is observed then."""

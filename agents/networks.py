@@ -94,7 +94,7 @@ class MLP(Network):
 
     def encode(self, observations: Tensor) -> Tensor:
         """[N, ...] -> [N, observation_size], float32."""
-        return observations.reshape(len(observations), -1).to(torch.float32)
+        return observations.reshape(-1, self.spaces.observation_size).to(torch.float32)
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded [B, observation_size] -> policy [B, P], value [B]."""

@@ -42,7 +42,7 @@ class RunningStatistics:
 
 
 class ObservationNormaliser:
-    """(o − mean) / deviation, clipped; frozen unless `update` is called."""
+    """(o − mean) · inverse_deviation, clipped to ±`CLIP`; both are float32 [*shape], frozen unless `update` is called."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.statistics = RunningStatistics(shape)
@@ -50,7 +50,7 @@ class ObservationNormaliser:
 
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         """Observations [N, *shape] -> [N, *shape], float32."""
-        normalised: np.ndarray = (observations - self._mean) * self._inverse_deviation
+        normalised: np.ndarray = (observations - self.mean) * self.inverse_deviation
         clipped: np.ndarray = np.clip(normalised, -CLIP, CLIP)
         return clipped.astype(np.float32, copy=False)
 
@@ -69,8 +69,8 @@ class ObservationNormaliser:
         self._freeze()
 
     def _freeze(self) -> None:
-        self._mean = self.statistics.mean.astype(np.float32)
-        self._inverse_deviation = (1.0 / np.sqrt(self.statistics.variance + 1e-8)).astype(np.float32)
+        self.mean = self.statistics.mean.astype(np.float32)
+        self.inverse_deviation = (1.0 / np.sqrt(self.statistics.variance + 1e-8)).astype(np.float32)
 
 
 class RewardNormaliser:

@@ -41,6 +41,14 @@ class Interface:
         """Numbers in one observation."""
         return math.prod(self.observation_shape)
 
+    @property
+    def environment_shape(self) -> tuple[int, ...]:
+        """Of one observation as the environment gives it."""
+        if not self.channels_last:
+            return self.observation_shape
+        channels, height, width = self.observation_shape
+        return height, width, channels
+
     def environment_actions(self, actions: np.ndarray) -> np.ndarray:
         """The policy's actions, [N] or [N, A], as the environment takes them.
 

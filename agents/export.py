@@ -1,0 +1,107 @@
+"""A trained policy as ONNX, to be used without this program and without torch.
+
+Input `observation` [N, *shape], as the environment gives it: float32, uint8 for images; N is free, and
+normalisation is part of the graph. Outputs:
+
+    action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
+    logits    [N, A]     of discrete actions; of continuous ones instead
+    mean      [N, A]     and log_std [N, A], in the units of `agents.spaces.Interface`
+    value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled
+
+Opset 18. Needs the packages onnx and onnxscript.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from agents.interfaces import Policy
+from agents.networks import BLOCK
+from agents.normalisation import CLIP
+from agents.policies import TrainedPolicy
+from config.errors import BadInput
+
+OPSET = 18
+
+
+def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
+    """The content of an ONNX file; notes: its metadata. Raises `BadInput` where a package is missing."""
+    try:
+        import onnx
+        import onnxscript  # noqa: F401 - torch's exporter needs it
+    except ImportError as error:
+        raise BadInput(f"export needs a package that cannot be imported ({error}): pip install onnx onnxscript") from None
+    graph = PolicyGraph(cast(TrainedPolicy, policy)).eval()
+    kind = torch.uint8 if graph.spaces.image else torch.float32
+    example = torch.zeros((2, *graph.spaces.environment_shape), dtype=kind)
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # else: a line for each operator of torchvision
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own use of what torch is giving up
+        exported = torch.onnx.export(
+            graph,
+            (example,),
+            dynamo=True,
+            verbose=False,
+            opset_version=OPSET,
+            input_names=["observation"],
+            output_names=list(graph.outputs),
+            dynamic_shapes={"observation": {0: torch.export.Dim("N")}},
+        )
+    model = cast(torch.onnx.ONNXProgram, exported).model_proto  # None only without dynamo
+    onnx.helper.set_model_props(model, dict(notes))
+    onnx.checker.check_model(model, full_check=True)
+    return bytes(model.SerializeToString())
+
+
+class PolicyGraph(nn.Module):
+    """What `TrainedPolicy.act` computes, in torch alone, from the raw observation to the environment's action."""
+
+    def __init__(self, policy: TrainedPolicy) -> None:
+        super().__init__()
+        self.spaces, self.network, self.actions = policy.spaces, policy.network, policy.actions
+        self.normaliser = policy.normaliser
+        heads = ("logits",) if self.spaces.discrete else ("mean", "log_std")
+        self.outputs = ("action", *heads, "value")
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, ...]:
+        """Observations [N, *shape] -> the outputs by the names in `outputs`."""
+        policy, value = self.network(self._encoded(observation))
+        action = self._environment_actions(self.actions.mode(policy))
+        heads = (policy,) if self.spaces.discrete else policy.chunk(2, dim=1)
+        return action, *heads, value
+
+    def _encoded(self, observation: Tensor) -> Tensor:
+        if self.spaces.image:
+            return _space_to_depth(observation.permute(0, 3, 1, 2) if self.spaces.channels_last else observation)
+        if self.normaliser is not None:
+            mean, scale = (torch.from_numpy(array) for array in (self.normaliser.mean, self.normaliser.inverse_deviation))
+            observation = ((observation - mean) * scale).clamp(-CLIP, CLIP)
+        return self.network.encode(observation)
+
+    def _environment_actions(self, actions: Tensor) -> Tensor:
+        """`Interface.environment_actions` in torch."""
+        if self.spaces.discrete:
+            return actions + self.spaces.first_action
+        if self.spaces.low is None or self.spaces.high is None:
+            return actions.reshape(-1, *self.spaces.action_shape)
+        low, high = (torch.tensor(bound, dtype=torch.float32) for bound in (self.spaces.low, self.spaces.high))
+        if low.isfinite().all() and high.isfinite().all():
+            actions = low + (actions.clamp(-1, 1) + 1) * (0.5 * (high - low))
+        else:
+            actions = torch.minimum(torch.maximum(actions, low), high)
+        return actions.reshape(-1, *self.spaces.action_shape)
+
+
+def _space_to_depth(images: Tensor) -> Tensor:
+    """`agents.networks.space_to_depth` in torch: [N, C, H, W] -> [N, H//2, W//2, 4 C]."""
+    count, channels, height, width = images.shape
+    rows, columns = height // BLOCK, width // BLOCK
+    whole = images[:, :, : rows * BLOCK, : columns * BLOCK]
+    blocks = whole.reshape(count, channels, rows, BLOCK, columns, BLOCK)
+    return blocks.permute(0, 2, 4, 1, 3, 5).reshape(count, rows, columns, channels * BLOCK * BLOCK)
