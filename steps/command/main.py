@@ -42,7 +42,7 @@ def run_step(
     """
     stop = StopRequest()
     stop.install()
-    parsed = _parser(task, step, in_run, arguments).parse_args(argv)
+    parsed = step_parser(task, step, in_run, arguments).parse_args(argv)
     return guarded(task, lambda: _run(_context(task, parsed, stop), step, inputs, complete, outputs))
 
 
@@ -66,9 +66,10 @@ def _let_nobody_else_write() -> None:
         os.umask(umask)
 
 
-def _parser(
+def step_parser(
     task: str, step: Callable[..., Any], in_run: bool, arguments: Callable[[argparse.ArgumentParser], None]
 ) -> argparse.ArgumentParser:
+    """What a step is given on its command line; its docstring is the help."""
     module = task.replace("-", "_")
     parser = argparse.ArgumentParser(
         prog=f"python -m steps.{module}",

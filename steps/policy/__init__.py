@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from config.resolve import Resolved
 from steps.command.context import StepContext
 from steps.directory import checkpoints
+from steps.directory.layout import RunDirectory
 from steps.directory.usable import fingerprint
 
 if TYPE_CHECKING:
@@ -14,9 +16,13 @@ if TYPE_CHECKING:
 
 
 def final_policy(context: StepContext) -> tuple[Policy, int]:
-    """The policy at the end of the training, on the CPU, and its environment step; raises `BadInput` before that end."""
-    resolved = context.resolved
-    checkpoint = checkpoints.load_final(context.run, resolved)
+    """`load_policy_of` of the step's own run."""
+    return load_policy_of(context.run, context.resolved)
+
+
+def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[Policy, int]:
+    """The policy at the end of a training, on the CPU, and its environment step; raises `BadInput` before that end."""
+    checkpoint = checkpoints.load_final(run, resolved)
     import torch
 
     from agents.registry import load_policy

@@ -1,0 +1,48 @@
+"""The trained policy of one run as ONNX: `python -m steps.export --outdir results/cartpole --run 0 --to policy.onnx`.
+
+No step of the DAG: it writes the one file that it is asked for, and nothing into the experiment's
+directory. `agents.export` says what the graph's inputs and outputs are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from config.errors import BadInput
+from config.resolve import check_outdir
+from steps.command.main import guarded, step_parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the command."""
+    parsed = step_parser("export", export, True, _arguments).parse_args(argv)
+    return guarded("export", lambda: export(parsed))
+
+
+def export(parsed: argparse.Namespace) -> int:
+    """Write the final policy of one run as ONNX, with its normalisation of observations inside.
+
+    Input: observation, as the environment gives it. Outputs: action, the most probable one; logits, or
+    mean and log_std of continuous actions; value. Needs the packages onnx and onnxscript.
+    """
+    outdir = check_outdir(parsed.outdir, os.environ.get("STORAGE") or None)
+    if not outdir.is_dir():  # before pandas is imported
+        raise BadInput(f"no directory {outdir}: prepare makes it")
+    from steps.results import Results
+
+    runs = Results(outdir).runs
+    if not 0 <= parsed.run < len(runs):
+        raise BadInput(f"no run {parsed.run}: the experiment has the runs 0 to {len(runs) - 1}")
+    print(f"the policy of run {parsed.run} is in {runs[parsed.run].export(parsed.to)}")
+    return 0
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--to", default="policy.onnx", metavar="FILE", help="the file to write (default: %(default)s)")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""An experiment's directory as a person analyses it, by the rules of `steps.directory`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from config.errors import BadInput
+from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.files import write_atomically
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.usable import Usable, usability
+from steps.policy import load_policy_of
+from steps.results.acting import TrainedAgent
+from steps.results.frames import evaluation_frame, summary_frame, summary_row, training_frame
+
+
+class Results:
+    """One experiment, read and never written; it may still be running.
+
+    record: `experiment.yaml`: the parameters (`record.resolved`), versions, source, start.
+
+    Each frame is read once, when it is first asked for (100 runs of 100 000 rows: 8 s of a core and
+    2 GB): a new `Results` sees what has been added since. Raises `BadInput` for a directory that
+    `prepare` has not made, `WrongDirectory` for one that cannot be read; both are a
+    `config.errors.ExperimentError`, its message is one line.
+    """
+
+    record: ExperimentRecord
+
+    def __init__(self, outdir: str | Path) -> None:
+        self._directory = ExperimentDirectory(Path(outdir).absolute())
+        if not self._directory.root.is_dir():
+            raise BadInput(f"no directory {self._directory.root}: prepare makes it")
+        self.record = read_experiment(self._directory)
+
+    def __repr__(self) -> str:
+        """The call that makes it."""
+        return f"Results({str(self._directory.root)!r})"
+
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """All planned runs by index, started or not."""
+        planned = self.record.resolved.experiment.runs
+        return tuple(Run(self._directory.run(index), self.record) for index in range(planned))
+
+    @cached_property
+    def training(self) -> pd.DataFrame:
+        """Every row of every run's train.csv, in the order of the runs.
+
+        Columns: `run` (int), `usable` (bool: the run enters averages); `epoch`, `step` (environment
+        steps), `frame` (emulator frames), `episodes` (that ended since the row before), all int;
+        `return_mean`, `return_min`, `return_max` (in the game's own reward) and `length_mean`
+        (steps) of those episodes, NaN where none ended; then the algorithm's metrics, all float.
+
+        Of an unfinished run the rows up to the last whole line: those after its newest checkpoint
+        will be done again when it is resumed. Raises `BadInput` while there is no train.csv at all,
+        `WrongDirectory` for one that is no table.
+        """
+        frames = [training_frame(run.directory, run.usable) for run in self.runs]
+        return self._joined("train", frames)
+
+    @cached_property
+    def evaluation(self) -> pd.DataFrame:
+        """Every episode of the runs' final policies.
+
+        Columns: `run` (int), `usable` (bool), `episode`, `seed` (int), `return` (float, in the
+        game's own reward), `length` (int, environment steps). Raises as `training` does.
+        """
+        frames = [evaluation_frame(run.directory, run.usable) for run in self.runs]
+        return self._joined("evaluate", frames)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per planned run.
+
+        Columns: `run` (int); `state` (categorical: complete, skipped, unfinished, failed), `usable`
+        (bool) and `reason` (why it is not complete, one line, else missing); `epoch`, `step`,
+        `frame`: how far train.csv goes (int, 0 without one); `training_return`: mean of the last
+        100 training episodes; `episodes` (int) of the evaluation and their `return_mean`,
+        `return_sd` (of a sample), `return_min`, `return_max`, `length_mean`: float, NaN without a
+        complete evaluation.
+        """
+        resolved = self.record.resolved
+        rows = [summary_row(run.directory, run.usable, resolved) for run in self.runs]
+        return summary_frame(rows)
+
+    def _joined(self, step: str, frames: Sequence[pd.DataFrame | None]) -> pd.DataFrame:
+        found = [frame for frame in frames if frame is not None]
+        if not found:
+            raise BadInput(f"no run of {self._directory.root} has a table yet: {step} makes it")
+        return pd.concat(found, ignore_index=True)
+
+
+class Run:
+    """One planned run, at `Results.runs[index]`; directory: where its files lie."""
+
+    def __init__(self, directory: RunDirectory, record: ExperimentRecord) -> None:
+        self.directory, self._record = directory, record
+
+    def __repr__(self) -> str:
+        """Where it lies."""
+        return f"<Run {self.index} in {str(self.directory.root)!r}>"
+
+    @property
+    def index(self) -> int:
+        """From 0."""
+        return self.directory.index
+
+    @cached_property
+    def usable(self) -> Usable:
+        """True if the run enters averages; `state` and `reason` say why it does not."""
+        return usability(self.directory, self._record.resolved)
+
+    @property
+    def training(self) -> pd.DataFrame:
+        """The rows of `Results.training` that are this run's, read anew; raises `BadInput` without any."""
+        frame = training_frame(self.directory, self.usable)
+        return _required(frame, self.directory.train_csv, "train")
+
+    @property
+    def evaluation(self) -> pd.DataFrame:
+        """The same of `Results.evaluation`; raises `BadInput` without an evaluation.csv."""
+        frame = evaluation_frame(self.directory, self.usable)
+        return _required(frame, self.directory.evaluation_csv, "evaluate")
+
+    def policy(self) -> TrainedAgent:
+        """The policy that the training ended with; torch is imported, and computes on the CPU.
+
+        With as many threads as the experiment (`torch.set_num_threads`), for the same numbers.
+        Raises `BadInput` before the training has ended, `NoUsableState` if no checkpoint verifies.
+        """
+        return TrainedAgent(*load_policy_of(self.directory, self._record.resolved))
+
+    def export(self, path: str | Path) -> Path:
+        """Write the final policy as ONNX, from the raw observation to the action; returns the path.
+
+        `agents.export` says what the inputs and outputs are called; the file's metadata say where
+        the policy comes from. Needs the packages onnx and onnxscript; raises `BadInput` without
+        them, for a path that cannot be written, and as `policy` does.
+        """
+        agent, path = self.policy(), Path(path)
+        from agents.export import to_onnx
+
+        content = to_onnx(agent.policy, self._origin(agent.step))
+        try:
+            write_atomically(path, content)
+        except OSError as error:
+            raise BadInput(f"cannot write {path}: {error.strerror}") from error
+        return path
+
+    def _origin(self, step: int) -> dict[str, str]:
+        resolved = self._record.resolved
+        return {
+            "algorithm": resolved.algorithm,
+            "game": resolved.game.id,
+            "identity_hash": self._record.identity_hash,
+            "run": str(self.index),
+            "step": str(step),
+        }
+
+
+def _required(frame: pd.DataFrame | None, path: Path, step: str) -> pd.DataFrame:
+    if frame is None:
+        raise BadInput(f"no file {path}: {step} makes it")
+    return frame

@@ -1,0 +1,120 @@
+"""Tables of runs as pandas frames with types: what is counted is an integer, what is measured a float."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from config.errors import WrongDirectory, on_one_line
+from config.resolve import Resolved
+from steps.directory.layout import RunDirectory
+from steps.directory.status import read_status
+from steps.directory.tables import last_row, read_columns
+from steps.directory.usable import (
+    NO_TABLE,
+    Usable,
+    evaluation_episodes,
+    read_episodes,
+)
+from steps.statistics.scores import mean, standard_deviation
+
+COUNTED = ("epoch", "step", "frame", "episodes")
+MEASURED = ("training_return", "return_mean", "return_sd", "return_min", "return_max", "length_mean")
+Columns = dict[str, np.ndarray]
+
+
+def training_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
+    """The whole lines of a train.csv; None without the file. Raises `WrongDirectory` if it is no table."""
+    return _frame(run, usable, run.train_csv, _training_columns)
+
+
+def evaluation_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
+    """The whole lines of an evaluation.csv; None and errors as for `training_frame`."""
+    return _frame(run, usable, run.evaluation_csv, _evaluation_columns)
+
+
+def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:
+    """The row of one planned run; a run that never started has reached step 0."""
+    status = read_status(run.status / "train.json")
+    last = _last(run.train_csv)
+    episodes = evaluation_episodes(run) if usable.state == "complete" else []
+    returns = [one.return_ for one in episodes]
+    return {
+        "run": run.index,
+        "state": usable.state,
+        "usable": bool(usable),
+        "reason": usable.reason,
+        "epoch": last["epoch"],
+        "step": last["step"],
+        "frame": last["step"] * resolved.game.frames_per_step,
+        "training_return": None if status is None else status.number("training_return"),
+        "episodes": len(episodes),
+        "return_mean": mean(returns) if returns else None,
+        "return_sd": standard_deviation(returns) if len(returns) > 1 else None,
+        "return_min": min(returns, default=None),
+        "return_max": max(returns, default=None),
+        "length_mean": mean([one.length for one in episodes]) if episodes else None,
+    }
+
+
+def summary_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
+    """The rows of `summary_row`, typed: a column without any value would be one of objects."""
+    frame = pd.DataFrame(list(rows))
+    frame["state"] = pd.Categorical(frame["state"], ["complete", "skipped", "unfinished", "failed"])
+    frame["reason"] = frame["reason"].astype("str")
+    for name in MEASURED:
+        frame[name] = frame[name].astype("float64")
+    return frame
+
+
+def _frame(run: RunDirectory, usable: Usable, path: Path, read: Callable[[Path], Columns]) -> pd.DataFrame | None:
+    try:
+        columns = read(path)
+    except FileNotFoundError:
+        return None
+    except (*NO_TABLE, OverflowError) as error:
+        raise WrongDirectory(f"{path} is no table: {on_one_line(error)}") from error
+    except OSError as error:
+        raise WrongDirectory(f"cannot read {path}: {error.strerror}") from error
+    rows = len(next(iter(columns.values())))
+    origin = {"run": np.full(rows, run.index, np.int64), "usable": np.full(rows, bool(usable))}
+    return pd.DataFrame(origin | columns, copy=False)
+
+
+def _training_columns(path: Path) -> Columns:
+    columns = read_columns(path)
+    if "step" not in columns:
+        raise ValueError("it has no column 'step'")
+    return {name: _counted(name, values) if name in COUNTED else values for name, values in columns.items()}
+
+
+def _evaluation_columns(path: Path) -> Columns:
+    """Not by `read_columns`: a seed may have more digits than a float keeps."""
+    episodes = read_episodes(path)
+    return {
+        "episode": np.array([one.episode for one in episodes], np.int64),
+        "seed": np.array([one.seed for one in episodes], np.int64),
+        "return": np.array([one.return_ for one in episodes], np.float64),
+        "length": np.array([one.length for one in episodes], np.int64),
+    }
+
+
+def _counted(name: str, values: np.ndarray) -> np.ndarray:
+    """Float64 -> int64; raises `ValueError` where a cell is empty or no whole number."""
+    with np.errstate(invalid="ignore"):
+        whole = values.astype(np.int64)
+    if not np.array_equal(whole, values):
+        raise ValueError(f"column {name!r} holds what is no whole number")
+    return whole
+
+
+def _last(path: Path) -> dict[str, int]:
+    """Epoch and step of the last whole row, 0 without one."""
+    try:
+        row = last_row(path)
+        return {name: 0 if row is None else int(row[name]) for name in ("epoch", "step")}
+    except (OSError, *NO_TABLE):
+        return {"epoch": 0, "step": 0}
