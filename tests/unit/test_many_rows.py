@@ -16,7 +16,15 @@ from steps.directory import tables
 from steps.directory.tables import format_table, read_columns
 from steps.figures.style import MOST_POINTS, visible
 from tests import synthetic
-from tests.benchmarks.many_rows import LARGEST_BYTES, LONGEST_S, make, measure
+from tests.benchmarks.many_rows import (
+    LARGEST_BYTES,
+    LARGEST_READ_BYTES,
+    LONGEST_READ_S,
+    LONGEST_S,
+    make,
+    measure,
+    measure_results,
+)
 
 CELLS = st.one_of(st.none(), st.floats(width=64), st.integers(-(2**62), 2**62))
 
@@ -70,3 +78,5 @@ def test_d21_a_hundred_runs_of_a_hundred_thousand_rows(tmp_path: Path) -> None:
         took = measure(directory, step)
         assert took.busy_s <= LONGEST_S and took.peak_bytes <= LARGEST_BYTES, took
     assert math.isfinite(measure(directory, "report").seconds)
+    took = measure_results(directory)
+    assert took.busy_s <= LONGEST_READ_S and took.peak_bytes <= LARGEST_READ_BYTES, took
