@@ -1,4 +1,6 @@
-"""What environments that step together did since each of them was last seeded: with the seed, all that is needed to replay."""
+"""What environments that step together did since each of them was last seeded: with the seed, all
+that is needed to replay.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class ActionLog:
             yield self._rows[seeded_at : self._used, place]
 
     def _make_room(self) -> None:
-        """Leave out what came before every seeding, and double the space where that is not half of it."""
+        """Leave out what came before every seeding, and double the space where that is not half of
+        it.
+        """
         oldest = int(self._seeded_at.min())
         kept = self._rows[oldest : self._used]
         rows = np.zeros((max(FIRST_ROWS, 2 * len(kept)), *kept.shape[1:]), kept.dtype)

@@ -1,6 +1,8 @@
-"""Choosing actions and their log-probabilities, as plain arithmetic on the policy head's output [..., P].
+"""Choosing actions and their log-probabilities, as plain arithmetic on the policy head's output
+[..., P].
 
-Noise is drawn for a whole rollout at once, so that choosing is one addition and one comparison per step.
+Noise is drawn for a whole rollout at once, so that choosing is one addition and one comparison per
+step.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Actions(Protocol):
         """Policy [B, P], actions [B] or [B, A] -> log π(a), [B]."""
 
     def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
-        """Policy [B, P], actions [B] or [B, A] -> log π(a) [B], entropies H [B] in nats, and the gradient of both."""
+        """Policy [B, P], actions [B] or [B, A] -> log π(a) [B], entropies H [B] in nats, and the
+        gradient of both.
+        """
 
 
 Gradient = Callable[[Tensor, float], Tensor]
@@ -72,16 +76,20 @@ class DiscreteActions:
 
         def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
             weight = by_log_probability.unsqueeze(-1)
-            both = weight + by_entropy * (logarithms + entropy.unsqueeze(-1)) if by_entropy else weight
+            both = (
+                weight + by_entropy * (logarithms + entropy.unsqueeze(-1)) if by_entropy else weight
+            )
             return (both * probabilities).neg_().scatter_add_(-1, column, weight)
 
         return logarithms.gather(-1, column).squeeze(-1), entropy, gradient
 
 
 class ContinuousActions:
-    """Independent normal distributions of A components; P = 2 A: means μ, then log standard deviations log σ.
+    """Independent normal distributions of A components; P = 2 A: means μ, then log standard
+    deviations log σ.
 
-    Actions are learnt unclipped; the environment clips what it gets (`Interface.environment_actions`).
+    Actions are learnt unclipped; the environment clips what it gets
+    (`Interface.environment_actions`).
     """
 
     def __init__(self, count: int) -> None:
@@ -104,7 +112,10 @@ class ContinuousActions:
         """Σ over components of −½ z² − log σ − ½ log 2π, with z = (a − μ)/σ."""
         mean, log_std = policy.chunk(2, dim=-1)
         deviations = (actions - mean) * (-log_std).exp()
-        return -(0.5 * deviations.square() + log_std).sum(dim=-1) - 0.5 * math.log(2 * math.pi) * self._count
+        return (
+            -(0.5 * deviations.square() + log_std).sum(dim=-1)
+            - 0.5 * math.log(2 * math.pi) * self._count
+        )
 
     def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
         """∂log π/∂μ = z/σ, ∂log π/∂log σ = z² − 1;  H = Σ (log σ + ½ log 2πe), ∂H/∂log σ = 1."""
@@ -115,7 +126,10 @@ class ContinuousActions:
 
         def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
             weight = by_log_probability.unsqueeze(-1)
-            return torch.cat((weight * deviations * precision, weight * (deviations.square() - 1) + by_entropy), dim=-1)
+            return torch.cat(
+                (weight * deviations * precision, weight * (deviations.square() - 1) + by_entropy),
+                dim=-1,
+            )
 
         return self.log_probability(policy, actions), entropy, gradient
 

@@ -20,9 +20,10 @@ def gae(
         δ_t = r_{t+1} + γ (1 − term_{t+1}) V(o_{t+1}) − V(o_t)
         A_t = δ_t + γλ (1 − term_{t+1}) (1 − trunc_{t+1}) A_{t+1}
 
-    All [T, N]: rewards, terminated, truncated answered row t's action; values are V(o_t), next_values
-    V(o_{t+1}). After a truncation o_{t+1} is the episode's final observation, which no row holds: the
-    next one belongs to another episode, and the trace is cut between them. Returns float64 [T, N].
+    All [T, N]: rewards, terminated, truncated answered row t's action; values are V(o_t),
+    next_values V(o_{t+1}). After a truncation o_{t+1} is the episode's final observation, which no
+    row holds: the next one belongs to another episode, and the trace is cut between them. Returns
+    float64 [T, N].
     """
     deltas = rewards + discount * ~terminated * next_values - values
     decays = discount * gae_lambda * ~(terminated | truncated)
@@ -35,6 +36,8 @@ def gae(
 
 
 def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
-    """1 − Var(R − V) / Var(R); 1 is a perfect value function, 0 no better than a constant. Both [B]; 0 for constant returns."""
+    """1 − Var(R − V) / Var(R); 1 is a perfect value function, 0 no better than a constant. Both
+    [B]; 0 for constant returns.
+    """
     spread = float(np.var(returns))
     return 1.0 - float(np.var(returns - values)) / spread if spread > 0 else 0.0

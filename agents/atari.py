@@ -1,4 +1,6 @@
-"""Atari games by ale-py's native vector environment: how they are made, and what is particular to them; knows no torch."""
+"""Atari games by ale-py's native vector environment: how they are made, and what is particular to
+them; knows no torch.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ from agents.games import make_or_refuse
 from config.resolve import Resolved
 
 FIRE = 1
-"""The index of FIRE, both in the full action set and among the own actions of every game that has it."""
+"""The index of FIRE, both in the full action set and among the own actions of every game that has
+it."""
 
 
 def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any, Any, Any]:
-    """ale-py's native vector environment: 84 x 84 grey, the last 4 frames [4, 84, 84], rewards never clipped."""
+    """ale-py's native vector environment: 84 x 84 grey, the last 4 frames [4, 84, 84], rewards
+    never clipped.
+    """
     from ale_py.vector_env import AtariVectorEnv
 
     experiment = resolved.experiment
@@ -27,15 +32,20 @@ def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any,
         "reward_clipping": False,
     }
     environments: VectorEnv[Any, Any, Any] = make_or_refuse(
-        resolved.game, lambda: AtariVectorEnv(resolved.game.name, count, **(settings | dict(resolved.game.options) | options))
+        resolved.game,
+        lambda: AtariVectorEnv(
+            resolved.game.name, count, **(settings | dict(resolved.game.options) | options)
+        ),
     )
     return environments
 
 
 def needs_fire(resolved: Resolved) -> bool:
-    """Whether FIRE starts this game, after a reset and after every lost life: the game's own actions have it.
+    """Whether FIRE starts this game, after a reset and after every lost life: the game's own
+    actions have it.
 
-    Without it a policy can stand there until the time limit; baselines, Stable-Baselines3 and CleanRL press it, too.
+    Without it a policy can stand there until the time limit; baselines, Stable-Baselines3 and
+    CleanRL press it, too.
     """
     if resolved.game.kind != "atari" or not resolved.hyperparameters.fire_after_life_loss:
         return False
@@ -49,6 +59,8 @@ def needs_fire(resolved: Resolved) -> bool:
 
 
 def life_lost(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Lives before and after a step, [N] -> bool [N]; some games show 0 a while before they end: that end counts, and once."""
+    """Lives before and after a step, [N] -> bool [N]; some games show 0 a while before they end:
+    that end counts, and once.
+    """
     lost: np.ndarray = (after > 0) & (after < before)
     return lost

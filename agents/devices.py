@@ -19,7 +19,8 @@ import torch
 from config.errors import BadInput
 
 ROWS_PER_THREAD = 8
-"""Fewer rows are computed as fast by one thread; and torch's other threads, which wait by spinning, then leave the emulator alone."""
+"""Fewer rows are computed as fast by one thread; and torch's other threads, which wait by spinning,
+then leave the emulator alone."""
 
 LEAST_RATIO = 1.15
 """So much faster must bf16 be, before its rounding is worth it."""
@@ -68,7 +69,8 @@ class Decision:
 def threads_for(rows: int) -> Iterator[None]:
     """Compute batches of `rows` with no more of torch's threads than pay off.
 
-    Measured (2 cores, Nature CNN, 8 environments): the network takes 10 % longer, the emulator beside it 20 % less.
+    Measured (2 cores, Nature CNN, 8 environments): the network takes 10 % longer, the emulator
+    beside it 20 % less.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, min(before, rows // ROWS_PER_THREAD)))
@@ -79,9 +81,13 @@ def threads_for(rows: int) -> Iterator[None]:
 
 
 def choose_device(requested: str) -> str:
-    """`auto` -> "cuda" where there is one, else "cpu"; raises `BadInput` for "cuda" without a GPU."""
+    """`auto` -> "cuda" where there is one, else "cpu"; raises `BadInput` for "cuda" without a
+    GPU.
+    """
     if requested == "cuda" and not torch.cuda.is_available():
-        raise BadInput("parameter 'device' cannot be 'cuda': this machine has no usable GPU; allowed: device=auto, device=cpu")
+        raise BadInput(
+            "parameter 'device' cannot be 'cuda': this machine has no usable GPU; allowed: device=auto, device=cpu"
+        )
     if requested == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return requested

@@ -1,8 +1,9 @@
 """The environments of a training: every ended one begins anew before the next step; knows no torch.
 
-A checkpoint brings them back without a state of their own (gymnasium has no interface for it): it holds the number of each
-environment's last seeding and the actions since then, and loading replays them. An environment is seeded where an episode of
-its own ends, so the log is as long as an episode: no bookkeeping ever cuts one.
+A checkpoint brings them back without a state of their own (gymnasium has no interface for it): it
+holds the number of each environment's last seeding and the actions since then, and loading replays
+them. An environment is seeded where an episode of its own ends, so the log is as long as an
+episode: no bookkeeping ever cuts one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ __all__ = ["TrainingEnvironments", "Transition", "check_game", "episode_seed", "
 log = logging.getLogger(__name__)
 
 ATARI_SEED_STEPS = 4000
-"""An Atari game is seeded at the first end after so many steps of its own: that takes 110 ms, going on 6. Others: at every end."""
+"""An Atari game is seeded at the first end after so many steps of its own: that takes 110 ms, going
+on 6. Others: at every end."""
 ROWS_BETWEEN = 16
 """Replayed steps after which whoever loads may interrupt."""
 
@@ -41,9 +43,9 @@ ROWS_BETWEEN = 16
 class Transition:
     """What n environments answered to one action each; everything [n], observation [n, ...].
 
-    observation: of an ended episode the final one; where the next step starts is in `TrainingEnvironments.observation`;
-    life_lost: a training trick's end of an episode (Atari's `episodic_life`), no end of the game; ended [k]: the places of those
-    whose episode ended.
+    observation: of an ended episode the final one; where the next step starts is in
+    `TrainingEnvironments.observation`; life_lost: a training trick's end of an episode (Atari's
+    `episodic_life`), no end of the game; ended [k]: the places of those whose episode ended.
     """
 
     observation: np.ndarray
@@ -64,9 +66,10 @@ class _Reset(NamedTuple):
 class TrainingEnvironments:
     """N environments that a checkpoint can bring back.
 
-    observation [N, ...]: where the next step starts; forced [N]: whether its action will be FIRE, whatever is sent.
-    groups: the environments that step together. Atari's step on threads of their own: where torch has more than one, too, one
-    half is emulated, or reset, while the network looks at the other. A group is to be settled between `receive` and all that follows.
+    observation [N, ...]: where the next step starts; forced [N]: whether its action will be FIRE,
+    whatever is sent. groups: the environments that step together. Atari's step on threads of their
+    own: where torch has more than one, too, one half is emulated, or reset, while the network looks
+    at the other. A group is to be settled between `receive` and all that follows.
     """
 
     def __init__(self, resolved: Resolved, run: int) -> None:
@@ -75,27 +78,41 @@ class TrainingEnvironments:
         atari = resolved.game.kind == "atari"
         halves = atari and resolved.experiment.threads > 1 and self.count > 1
         middle = -(-self.count // 2)
-        self.groups = (slice(0, middle), slice(middle, self.count)) if halves else (slice(0, self.count),)
+        self.groups = (
+            (slice(0, middle), slice(middle, self.count)) if halves else (slice(0, self.count),)
+        )
         self._seed_after = ATARI_SEED_STEPS if atari else 0
         self._fire = needs_fire(resolved)
         self._episodic_life = atari and resolved.hyperparameters.episodic_life
-        self._made: list[Vector] = [make_environments(resolved, rows.stop - rows.start) for rows in self.groups]
+        self._made: list[Vector] = [
+            make_environments(resolved, rows.stop - rows.start) for rows in self.groups
+        ]
         self._answers = dict[int, Callable[[], Any]]()
         self._resetting = dict[int, list[_Reset]]()
-        self._threads = [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups] if halves else []
+        self._threads = (
+            [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups]
+            if halves
+            else []
+        )
         spaces = self._made[0].single_observation_space, self._made[0].single_action_space
         self.interface = interface(resolved.game.name, *spaces)
         self.observation = np.zeros((self.count, *(spaces[0].shape or ())), spaces[0].dtype)
         self.forced = np.zeros(self.count, np.bool_)
         self._lives = np.zeros(self.count, np.int64) if self._episodic_life or self._fire else None
         self._seedings = np.zeros(self.count, np.int64)
-        kind = np.min_scalar_type(self.interface.actions - 1) if self.interface.discrete else np.dtype(np.float32)
+        kind = (
+            np.min_scalar_type(self.interface.actions - 1)
+            if self.interface.discrete
+            else np.dtype(np.float32)
+        )
         further = () if self.interface.discrete else (self.interface.actions,)
         self._logs = [ActionLog((rows.stop - rows.start, *further), kind) for rows in self.groups]
         self._seed_all(np.ones(self.count, np.bool_))
 
     def send(self, group: int, actions: np.ndarray) -> None:
-        """Start one step of a group; actions [n] or [n, A] in the policy's own units. Raises `ExperimentError` after `close`."""
+        """Start one step of a group; actions [n] or [n, A] in the policy's own units. Raises
+        `ExperimentError` after `close`.
+        """
         if not self._made:
             raise ExperimentError("the environments are closed")
         made: Any = self._made[group]
@@ -110,7 +127,9 @@ class TrainingEnvironments:
             self._answers[group] = functools.partial(made.step, taken)
 
     def receive(self, group: int) -> Transition:
-        """The answer to what was sent, [n]; environments that have ended begin to reset, and `settle` waits for that."""
+        """The answer to what was sent, [n]; environments that have ended begin to reset, and
+        `settle` waits for that.
+        """
         rows = self.groups[group]
         observation, reward, terminated, truncated, info = self._answers[group]()
         self.observation[rows] = observation
@@ -122,7 +141,9 @@ class TrainingEnvironments:
         (ended,) = (terminated | truncated).nonzero()
         if len(ended):
             self._restart(group, ended)
-        return Transition(observation, reward, terminated, truncated, lost if self._episodic_life else None, ended)
+        return Transition(
+            observation, reward, terminated, truncated, lost if self._episodic_life else None, ended
+        )
 
     def step(self, actions: np.ndarray) -> list[Transition]:
         """One step of all groups; actions [N] or [N, A]."""
@@ -143,7 +164,9 @@ class TrainingEnvironments:
             self._place(group, one.places, *one.answer.result())
 
     def _restart(self, group: int, ended: np.ndarray) -> None:
-        """Begin the next episodes of a group's environments at these places [n], seeded where that is due."""
+        """Begin the next episodes of a group's environments at these places [n], seeded where that
+        is due.
+        """
         if not self._seed_after:
             self._seed(group, ended)
             return
@@ -157,7 +180,9 @@ class TrainingEnvironments:
         """Begin episodes there, each from its environment's next seed."""
         environments = places + self.groups[group].start
         numbers = self._seedings[environments]
-        seeds = environment_seeds(self._resolved.experiment.seed, self._run, self.count, environments, numbers)
+        seeds = environment_seeds(
+            self._resolved.experiment.seed, self._run, self.count, environments, numbers
+        )
         self._seedings[environments] = numbers + 1
         self._logs[group].clear(places)
         self._begin(group, places, seeds)
@@ -172,7 +197,9 @@ class TrainingEnvironments:
         else:
             self._place(group, places, *reset(made, seeds, mask))
 
-    def _place(self, group: int, places: np.ndarray, observation: np.ndarray, info: dict[str, Any]) -> None:
+    def _place(
+        self, group: int, places: np.ndarray, observation: np.ndarray, info: dict[str, Any]
+    ) -> None:
         """Where the new episodes start."""
         environments = places + self.groups[group].start
         self.observation[environments] = observation[places]
@@ -192,8 +219,9 @@ class TrainingEnvironments:
     def state_dict(self) -> State:
         """What brings the episodes in flight back.
 
-        seedings, lengths [N]: how often each was seeded, and its steps since then; actions [sum of lengths, ...]: those
-        steps, one environment after the other; observation [N, ...]: what a replay must arrive at.
+        seedings, lengths [N]: how often each was seeded, and its steps since then; actions [sum of
+        lengths, ...]: those steps, one environment after the other; observation [N, ...]: what a
+        replay must arrive at.
         """
         logs = [taken for one in self._logs for taken in one.each()]
         lengths = np.array([len(one) for one in logs])
@@ -202,15 +230,24 @@ class TrainingEnvironments:
             "observation": self.observation.copy(),
         }  # fmt: skip
 
-    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> np.ndarray:
-        """Replay; bool [N]: the environments that did not arrive where they were, and have begun another episode instead.
+    def load_state_dict(
+        self, state: State, between: Callable[[], None] = lambda: None
+    ) -> np.ndarray:
+        """Replay; bool [N]: the environments that did not arrive where they were, and have begun
+        another episode instead.
 
-        All go in step to the same end: one whose log is shorter is seeded later. between: called every few steps; may raise.
+        All go in step to the same end: one whose log is shorter is seeded later. between: called
+        every few steps; may raise.
         """
         longest, started_s = int(max(state["lengths"])), time.perf_counter()
         log.info("replaying the episodes in flight: %d steps in the longest", longest)
         self._replay(state, longest, between)
-        log.info("replayed %d steps of %d environments in %.1f s", longest, self.count, time.perf_counter() - started_s)
+        log.info(
+            "replayed %d steps of %d environments in %.1f s",
+            longest,
+            self.count,
+            time.perf_counter() - started_s,
+        )
         unequal = (self.observation != state["observation"]).reshape(self.count, -1).any(axis=1)
         lost: np.ndarray = unequal | (self._seedings != state["seedings"])
         if lost.any():
@@ -224,7 +261,9 @@ class TrainingEnvironments:
 
     def _replay(self, state: State, longest: int, between: Callable[[], None]) -> None:
         begins = longest - np.array(state["lengths"])
-        actions = np.zeros((longest, self.count, *state["actions"].shape[1:]), state["actions"].dtype)
+        actions = np.zeros(
+            (longest, self.count, *state["actions"].shape[1:]), state["actions"].dtype
+        )
         for n, taken in enumerate(np.split(state["actions"], np.cumsum(state["lengths"])[:-1])):
             actions[begins[n] :, n] = taken
         for row in range(longest + 1):
@@ -235,7 +274,9 @@ class TrainingEnvironments:
             if row % ROWS_BETWEEN == 0:
                 between()
             if row < longest:
-                self.step(actions[row].astype(np.int64) if self.interface.discrete else actions[row])
+                self.step(
+                    actions[row].astype(np.int64) if self.interface.discrete else actions[row]
+                )
 
     def close(self) -> None:
         """Release the environments."""
@@ -251,7 +292,11 @@ def check_game(resolved: Resolved) -> Interface:
     check_installed(resolved.game)
     environments = make_environments(resolved, 1)
     try:
-        return interface(resolved.game.name, environments.single_observation_space, environments.single_action_space)
+        return interface(
+            resolved.game.name,
+            environments.single_observation_space,
+            environments.single_action_space,
+        )
     finally:
         environments.close()
 

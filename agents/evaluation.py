@@ -29,7 +29,8 @@ other sizes are computed in another order, and their answers differ by 6e-8."""
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One episode: its number and seed, return_ in the game's own reward, length in environment steps.
+    """One episode: its number and seed, return_ in the game's own reward, length in environment
+    steps.
 
     actions: [length] or [length, A], exactly as the environment got them, a forced FIRE included.
     """
@@ -41,26 +42,41 @@ class Episode:
     actions: np.ndarray = field(compare=False, repr=False)
 
 
-def evaluate(policy: Policy, resolved: Resolved, run: int, episodes: int, sample: bool) -> Iterator[Episode]:
-    """Play `episodes` episodes and yield them in order; sample: sampled actions instead of the most probable ones.
+def evaluate(
+    policy: Policy, resolved: Resolved, run: int, episodes: int, sample: bool
+) -> Iterator[Episode]:
+    """Play `episodes` episodes and yield them in order; sample: sampled actions instead of the most
+    probable ones.
 
-    Raises `Diverged` for a reward, an observation or a return that is not finite: no statistics could use it.
+    Raises `Diverged` for a reward, an observation or a return that is not finite: no statistics
+    could use it.
     """
     play = _play_atari if resolved.game.kind == "atari" else _play
     for first in range(0, episodes, LARGEST_GROUP):
         rows = range(first, first + LARGEST_GROUP)
-        policy.seed([integer_seed(resolved.experiment.seed, run, "evaluation actions", number) for number in rows])
+        policy.seed(
+            [
+                integer_seed(resolved.experiment.seed, run, "evaluation actions", number)
+                for number in rows
+            ]
+        )
         numbers = rows[: episodes - first]
         seeds = [episode_seed(resolved, run, number) for number in numbers]
         try:
             returns, actions = play(policy, resolved, seeds, sample)
         except NotFinite as error:
             number = numbers[error.place]
-            raise Diverged(f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}") from None
+            raise Diverged(
+                f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}"
+            ) from None
         for number, seed, return_, taken in zip(numbers, seeds, returns, actions, strict=True):
             if not abs(return_) <= LARGEST_RETURN:
-                raise Diverged(f"episode {number} (seed {seed}) has the return {return_:g}, beyond {LARGEST_RETURN:g}")
-            yield Episode(episode=number, seed=seed, return_=float(return_), length=len(taken), actions=taken)
+                raise Diverged(
+                    f"episode {number} (seed {seed}) has the return {return_:g}, beyond {LARGEST_RETURN:g}"
+                )
+            yield Episode(
+                episode=number, seed=seed, return_=float(return_), length=len(taken), actions=taken
+            )
 
 
 class NotFinite(Exception):
@@ -76,9 +92,14 @@ Played = tuple[list[float], list[np.ndarray]]
 
 
 def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
-    """One episode from each seed; an environment that has ended stands still until the others have."""
+    """One episode from each seed; an environment that has ended stands still until the others
+    have.
+    """
     environments = [make_environment(resolved.game) for _ in seeds]
-    observations = [environment.reset(seed=seed)[0] for environment, seed in zip(environments, seeds, strict=True)]
+    observations = [
+        environment.reset(seed=seed)[0]
+        for environment, seed in zip(environments, seeds, strict=True)
+    ]
     returns, taken = [0.0] * len(seeds), [list[np.ndarray]() for _ in seeds]
     for n, observation in enumerate(observations):
         _check_observation(observation, n, 0)
@@ -109,11 +130,14 @@ def _check_observation(observation: np.ndarray, place: int, step: int) -> None:
 
 def _filled(observations: np.ndarray) -> np.ndarray:
     """The first row fills a group that is not full: [N, ...] -> [LARGEST_GROUP, ...]."""
-    return np.concatenate([observations, np.repeat(observations[:1], LARGEST_GROUP - len(observations), axis=0)])
+    return np.concatenate(
+        [observations, np.repeat(observations[:1], LARGEST_GROUP - len(observations), axis=0)]
+    )
 
 
 def _play_atari(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
-    """The same on ale-py's native vector environment; all go on until the last first episode has ended.
+    """The same on ale-py's native vector environment; all go on until the last first episode has
+    ended.
 
     Where the game needs it, the first action of every life is FIRE, whatever the policy chose.
     """

@@ -1,7 +1,7 @@
 """A trained policy as ONNX, to be used without this program and without torch.
 
-Input `observation` [N, *shape], as the environment gives it: float32, uint8 for images; N is free, and
-normalisation is part of the graph. Outputs:
+Input `observation` [N, *shape], as the environment gives it: float32, uint8 for images; N is free,
+and normalisation is part of the graph. Outputs:
 
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
     logits    [N, A]     of discrete actions; of continuous ones instead
@@ -31,16 +31,22 @@ OPSET = 18
 
 
 def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
-    """The content of an ONNX file; notes: its metadata. Raises `BadInput` where a package is missing."""
+    """The content of an ONNX file; notes: its metadata. Raises `BadInput` where a package is
+    missing.
+    """
     try:
         import onnx
         import onnxscript  # noqa: F401 - torch's exporter needs it
     except ImportError as error:
-        raise BadInput(f"export needs a package that cannot be imported ({error}): pip install onnx onnxscript") from None
+        raise BadInput(
+            f"export needs a package that cannot be imported ({error}): pip install onnx onnxscript"
+        ) from None
     graph = PolicyGraph(cast(TrainedPolicy, policy)).eval()
     kind = torch.uint8 if graph.spaces.image else torch.float32
     example = torch.zeros((2, *graph.spaces.environment_shape), dtype=kind)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # else: a line for each operator of torchvision
+    logging.getLogger("torch.onnx").setLevel(
+        logging.ERROR
+    )  # else: a line for each operator of torchvision
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own use of what torch is giving up
         exported = torch.onnx.export(
@@ -60,7 +66,9 @@ def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
 
 
 class PolicyGraph(nn.Module):
-    """What `TrainedPolicy.act` computes, in torch alone, from the raw observation to the environment's action."""
+    """What `TrainedPolicy.act` computes, in torch alone, from the raw observation to the
+    environment's action.
+    """
 
     def __init__(self, policy: TrainedPolicy) -> None:
         super().__init__()
@@ -78,9 +86,14 @@ class PolicyGraph(nn.Module):
 
     def _encoded(self, observation: Tensor) -> Tensor:
         if self.spaces.image:
-            return _space_to_depth(observation.permute(0, 3, 1, 2) if self.spaces.channels_last else observation)
+            return _space_to_depth(
+                observation.permute(0, 3, 1, 2) if self.spaces.channels_last else observation
+            )
         if self.normaliser is not None:
-            mean, scale = (torch.from_numpy(array) for array in (self.normaliser.mean, self.normaliser.inverse_deviation))
+            mean, scale = (
+                torch.from_numpy(array)
+                for array in (self.normaliser.mean, self.normaliser.inverse_deviation)
+            )
             observation = ((observation - mean) * scale).clamp(-CLIP, CLIP)
         return self.network.encode(observation)
 
@@ -90,7 +103,10 @@ class PolicyGraph(nn.Module):
             return actions + self.spaces.first_action
         if self.spaces.low is None or self.spaces.high is None:
             return actions.reshape(-1, *self.spaces.action_shape)
-        low, high = (torch.tensor(bound, dtype=torch.float32) for bound in (self.spaces.low, self.spaces.high))
+        low, high = (
+            torch.tensor(bound, dtype=torch.float32)
+            for bound in (self.spaces.low, self.spaces.high)
+        )
         if low.isfinite().all() and high.isfinite().all():
             actions = low + (actions.clamp(-1, 1) + 1) * (0.5 * (high - low))
         else:

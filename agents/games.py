@@ -22,8 +22,14 @@ def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.En
     else:
         environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **settings))
     if not isinstance(environment, gymnasium.Env):
-        raise BadInput(f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env")
-    return environment if isinstance(environment.observation_space, spaces.Box) else FlattenObservation(environment)
+        raise BadInput(
+            f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env"
+        )
+    return (
+        environment
+        if isinstance(environment.observation_space, spaces.Box)
+        else FlattenObservation(environment)
+    )
 
 
 def make_or_refuse(game: Game, make: Any) -> Any:
@@ -37,7 +43,9 @@ def make_or_refuse(game: Game, make: Any) -> Any:
         raise
     except (Exception, SystemExit) as error:  # a module may end the process when it is imported
         reason = " ".join(str(error).split())[:300]
-        raise BadInput(f"game {game.name!r} cannot be made: {type(error).__name__}: {reason}") from error
+        raise BadInput(
+            f"game {game.name!r} cannot be made: {type(error).__name__}: {reason}"
+        ) from error
 
 
 def _own(name: str) -> Any:

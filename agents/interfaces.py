@@ -1,6 +1,7 @@
 """What a training loop and a trained policy look like to the steps.
 
-An algorithm is one module; it is registered in `agents/registry.py`. It knows no paths, no argparse, no Argo.
+An algorithm is one module; it is registered in `agents/registry.py`. It knows no paths, no
+argparse, no Argo.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
     from agents.spaces import Interface
 
 State = dict[str, Any]
-"""Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator states as integers)."""
+"""Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator
+states as integers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """What one epoch brought.
 
-    returns, lengths: the episodes that ended in this epoch, in the game's own (unclipped) reward and in environment
-    steps; metrics: losses and the like, the same keys in the same order in every epoch.
+    returns, lengths: the episodes that ended in this epoch, in the game's own (unclipped) reward
+    and in environment steps; metrics: losses and the like, the same keys in the same order in every
+    epoch.
     """
 
     epoch: int
@@ -41,13 +44,17 @@ class Trainer(Protocol):
     step: int
 
     def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch until `epochs` are done; raises `config.errors.Diverged` before a non-finite update."""
+        """One `Progress` an epoch until `epochs` are done; raises `config.errors.Diverged` before a
+        non-finite update.
+        """
 
     def state_dict(self) -> State:
         """Everything that affects the future, random generators included."""
 
     def load_state_dict(self, state: State, between: Callable[[], None] = ...) -> None:
-        """Continue exactly where `state_dict` was taken; between: called now and then while that takes long; may raise."""
+        """Continue exactly where `state_dict` was taken; between: called now and then while that
+        takes long; may raise.
+        """
 
     def close(self) -> None:
         """Release the environments."""
@@ -62,10 +69,14 @@ class Policy(Protocol):
     spaces: Interface
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """Start the generators of sampled actions anew, one for each row of what is observed then."""
+        """Start the generators of sampled actions anew, one for each row of what is observed
+        then.
+        """
 
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
-        """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the environment takes them.
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the
+        environment takes them.
 
-        sample: every row's action by its own generator, so that it depends on no other row; else the most probable ones.
+        sample: every row's action by its own generator, so that it depends on no other row; else
+        the most probable ones.
         """

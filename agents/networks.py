@@ -1,8 +1,9 @@
 """The two networks: towers of tanh layers for vectors, the Nature CNN for images.
 
-Both answer `network(encoded) -> (policy [B, P], value [B])`, where `encoded` is what `encode` made of observations, once, when
-they came from the environment; rollouts store that. P: logits of discrete actions, or means and log standard deviations of
-continuous ones. Initial weights are orthogonal, √2 in hidden layers, 0.01 for the policy, 1 for the value.
+Both answer `network(encoded) -> (policy [B, P], value [B])`, where `encoded` is what `encode` made
+of observations, once, when they came from the environment; rollouts store that. P: logits of
+discrete actions, or means and log standard deviations of continuous ones. Initial weights are
+orthogonal, √2 in hidden layers, 0.01 for the policy, 1 for the value.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ from torch.nn import functional
 from agents.spaces import Interface
 
 BLOCK = 2
-"""The side of the blocks that space-to-depth folds into channels: half the first convolution's stride."""
+"""The side of the blocks that space-to-depth folds into channels: half the first convolution's
+stride."""
 
 
 def make_network(
-    spaces: Interface, *, hidden_sizes: Sequence[int], log_std_init: float, precision: str, generator: torch.Generator
+    spaces: Interface,
+    *,
+    hidden_sizes: Sequence[int],
+    log_std_init: float,
+    precision: str,
+    generator: torch.Generator,
 ) -> Network:
     """The network for these spaces, on the CPU, its weights drawn from `generator` alone."""
     if spaces.image:
@@ -39,7 +46,8 @@ Backward = Callable[[Tensor, Tensor], None]
 class Network(nn.Module):
     """What both networks share: the state-independent log standard deviation of continuous actions.
 
-    precision: "bf16" changes how an image's network computes, never what it keeps; the others are always in fp32.
+    precision: "bf16" changes how an image's network computes, never what it keeps; the others are
+    always in fp32.
     """
 
     precision = "fp32"
@@ -47,14 +55,20 @@ class Network(nn.Module):
     def __init__(self, spaces: Interface, log_std_init: float) -> None:
         super().__init__()
         self.spaces = spaces
-        self.log_std = None if spaces.discrete else nn.Parameter(torch.full((spaces.actions,), log_std_init))
+        self.log_std = (
+            None if spaces.discrete else nn.Parameter(torch.full((spaces.actions,), log_std_init))
+        )
 
     def encode(self, observations: Tensor) -> Tensor:
-        """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store them."""
+        """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store
+        them.
+        """
         raise NotImplementedError
 
     def differentiate(self, encoded: Tensor) -> tuple[Tensor, Tensor, Backward]:
-        """Policy [B, P], value [B], and the backward pass: (∂L/∂policy, ∂L/∂value) -> every parameter's `grad`, from 0."""
+        """Policy [B, P], value [B], and the backward pass: (∂L/∂policy, ∂L/∂value) -> every
+        parameter's `grad`, from 0.
+        """
         with torch.enable_grad():
             policy, value = self(encoded)
 
@@ -69,25 +83,42 @@ class Network(nn.Module):
 
     def policy(self, output: Tensor) -> Tensor:
         """The policy head's output [B, A] -> [B, P]."""
-        return output if self.log_std is None else torch.cat((output, self.log_std.expand_as(output)), dim=1)
+        return (
+            output
+            if self.log_std is None
+            else torch.cat((output, self.log_std.expand_as(output)), dim=1)
+        )
 
 
 class MLP(Network):
-    """Separate towers for policy and value, computed side by side as one batched product: half the calls of two MLPs.
+    """Separate towers for policy and value, computed side by side as one batched product: half the
+    calls of two MLPs.
 
-    On small networks the calls cost more than the arithmetic; for the same reason the towers' gradient is written out.
+    On small networks the calls cost more than the arithmetic; for the same reason the towers'
+    gradient is written out.
     """
 
-    def __init__(self, spaces: Interface, hidden_sizes: Sequence[int], log_std_init: float, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        spaces: Interface,
+        hidden_sizes: Sequence[int],
+        log_std_init: float,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__(spaces, log_std_init)
         sizes = (spaces.observation_size, *hidden_sizes)
         self._layers = list[tuple[nn.Parameter, nn.Parameter]]()
         for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes), start=1):
-            weight, bias = nn.Parameter(_two_towers(inputs, outputs, generator)), nn.Parameter(torch.zeros(2, 1, outputs))
+            weight, bias = (
+                nn.Parameter(_two_towers(inputs, outputs, generator)),
+                nn.Parameter(torch.zeros(2, 1, outputs)),
+            )
             self.register_parameter(f"weight{number}", weight)
             self.register_parameter(f"bias{number}", bias)
             self._layers.append((weight, bias))
-        self.policy_weight = nn.Parameter(_orthogonal((spaces.actions, sizes[-1]), 0.01, generator).T.contiguous())
+        self.policy_weight = nn.Parameter(
+            _orthogonal((spaces.actions, sizes[-1]), 0.01, generator).T.contiguous()
+        )
         self.policy_bias = nn.Parameter(torch.zeros(spaces.actions))
         self.value_weight = nn.Parameter(_orthogonal((1, sizes[-1]), 1.0, generator).T.contiguous())
         self.value_bias = nn.Parameter(torch.zeros(1))
@@ -109,7 +140,10 @@ class MLP(Network):
                 by_policy, by_log_std = by_policy.chunk(2, dim=1)
                 torch.sum(by_log_std, 0, out=self.log_std.grad)
             gradient = torch.empty_like(outputs[-1])
-            heads = ((self.policy_weight, self.policy_bias, by_policy), (self.value_weight, self.value_bias, by_value.unsqueeze(1)))
+            heads = (
+                (self.policy_weight, self.policy_bias, by_policy),
+                (self.value_weight, self.value_bias, by_value.unsqueeze(1)),
+            )
             for tower, (weight, bias, by_output) in enumerate(heads):
                 torch.mm(outputs[-1][tower].T, by_output, out=weight.grad)
                 torch.sum(by_output, 0, out=bias.grad)
@@ -127,36 +161,51 @@ class MLP(Network):
     def _towers(self, encoded: Tensor) -> list[Tensor]:
         """What enters and what leaves every layer of both towers, [2, B, units].
 
-        tanh(x) = 2 σ(2x) − 1: three times as fast as torch's tanh (measured on AVX2), to 1e-7; baddbmm doubles x for nothing.
+        tanh(x) = 2 σ(2x) − 1: three times as fast as torch's tanh (measured on AVX2), to 1e-7;
+        baddbmm doubles x for nothing.
         """
         outputs = [encoded.expand(2, *encoded.shape)]
         for weight, bias in self._layers:
-            outputs.append(torch.baddbmm(bias, outputs[-1], weight, beta=2, alpha=2).sigmoid_().mul(2).sub_(1))
+            outputs.append(
+                torch.baddbmm(bias, outputs[-1], weight, beta=2, alpha=2).sigmoid_().mul(2).sub_(1)
+            )
         return outputs
 
     def _heads(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         value = torch.addmm(self.value_bias, hidden[1], self.value_weight)
-        return self.policy(torch.addmm(self.policy_bias, hidden[0], self.policy_weight)), value.squeeze(1)
+        return self.policy(
+            torch.addmm(self.policy_bias, hidden[0], self.policy_weight)
+        ), value.squeeze(1)
 
 
 class NatureCNN(Network):
-    """Mnih et al. 2015: convolutions 32 x 8/4, 64 x 4/2, 64 x 3/1, then 512 units shared by policy and value.
+    """Mnih et al. 2015: convolutions 32 x 8/4, 64 x 4/2, 64 x 3/1, then 512 units shared by policy
+    and value.
 
-    Observations are stored as space-to-depth, uint8 [N, H/2, W/2, 4 C]: 2 x 2 blocks of pixels become channels, so that the
-    first convolution (8 x 8, stride 4, C channels) is exactly a 4 x 4 one of stride 2 over 4 C channels. Measured (AVX2, one
-    thread, 256 x 4 channels): its forward pass 21 ms and its weights' gradient 32 ms; as the plain convolution, channels-last,
-    27 and 31; over 4 x 4 blocks 20 and 42. Everything is channels-last, and the pixels' 1/255 is folded into the first weights
-    instead of touching every pixel.
+    Observations are stored as space-to-depth, uint8 [N, H/2, W/2, 4 C]: 2 x 2 blocks of pixels
+    become channels, so that the first convolution (8 x 8, stride 4, C channels) is exactly a 4 x 4
+    one of stride 2 over 4 C channels. Measured (AVX2, one thread, 256 x 4 channels): its forward
+    pass 21 ms and its weights' gradient 32 ms; as the plain convolution, channels-last, 27 and 31;
+    over 4 x 4 blocks 20 and 42. Everything is channels-last, and the pixels' 1/255 is folded into
+    the first weights instead of touching every pixel.
     """
 
-    def __init__(self, spaces: Interface, log_std_init: float, precision: str, generator: torch.Generator) -> None:
+    def __init__(
+        self, spaces: Interface, log_std_init: float, precision: str, generator: torch.Generator
+    ) -> None:
         super().__init__(spaces, log_std_init)
         self.precision = precision
         channels, height, width = spaces.observation_shape
         first = (32, BLOCK * BLOCK * channels, 8 // BLOCK, 8 // BLOCK)
         self.weight1, self.bias1 = _convolution(first, generator), nn.Parameter(torch.zeros(32))
-        self.weight2, self.bias2 = _convolution((64, 32, 4, 4), generator), nn.Parameter(torch.zeros(64))
-        self.weight3, self.bias3 = _convolution((64, 64, 3, 3), generator), nn.Parameter(torch.zeros(64))
+        self.weight2, self.bias2 = (
+            _convolution((64, 32, 4, 4), generator),
+            nn.Parameter(torch.zeros(64)),
+        )
+        self.weight3, self.bias3 = (
+            _convolution((64, 64, 3, 3), generator),
+            nn.Parameter(torch.zeros(64)),
+        )
         units = 64 * math.prod((((size - 8) // 4 + 1 - 4) // 2 + 1) - 2 for size in (height, width))
         self.weight4 = nn.Parameter(_orthogonal((512, units), math.sqrt(2), generator))
         self.bias4 = nn.Parameter(torch.zeros(512))
@@ -166,29 +215,40 @@ class NatureCNN(Network):
         self.value_bias = nn.Parameter(torch.zeros(1))
 
     def encode(self, observations: Tensor) -> Tensor:
-        """uint8 [N, C, H, W], or [N, H, W, C] as the environment gives it -> uint8 [N, H//2, W//2, 4 C].
+        """uint8 [N, C, H, W], or [N, H, W, C] as the environment gives it -> uint8 [N, H//2, W//2,
+        4 C].
 
         A last odd row or column is one that the strided convolution never reads either.
         """
-        return space_to_depth(observations.permute(0, 3, 1, 2) if self.spaces.channels_last else observations)
+        return space_to_depth(
+            observations.permute(0, 3, 1, 2) if self.spaces.channels_last else observations
+        )
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """encoded, uint8 [B, H/2, W/2, 4 C] -> policy [B, P], value [B]."""
         return self._forward(self._layers(), encoded)
 
     def frozen(self) -> Forward:
-        """The weights are cast to bf16 once: per call it costs as much as everything else for 4 rows (1.14 ms against 0.62)."""
+        """The weights are cast to bf16 once: per call it costs as much as everything else for 4
+        rows (1.14 ms against 0.62).
+        """
         with torch.inference_mode():
             return functools.partial(self._forward, self._layers())
 
     def _layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Weights and biases of the convolutions and the hidden layer, as they are computed with."""
+        """Weights and biases of the convolutions and the hidden layer, as they are computed
+        with.
+        """
         weights = (self.weight1 * (1 / 255), self.weight2, self.weight3, self.weight4)
         biases = (self.bias1, self.bias2, self.bias3, self.bias4)
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        return [(weight.to(dtype), bias.to(dtype)) for weight, bias in zip(weights, biases, strict=True)]
+        return [
+            (weight.to(dtype), bias.to(dtype)) for weight, bias in zip(weights, biases, strict=True)
+        ]
 
-    def _forward(self, layers: list[tuple[Tensor, Tensor]], encoded: Tensor) -> tuple[Tensor, Tensor]:
+    def _forward(
+        self, layers: list[tuple[Tensor, Tensor]], encoded: Tensor
+    ) -> tuple[Tensor, Tensor]:
         first, second, third, last = layers
         pixels = encoded.permute(0, 3, 1, 2).to(first[0].dtype)
         hidden = functional.conv2d(pixels, *first, stride=4 // BLOCK).relu_()
@@ -196,13 +256,17 @@ class NatureCNN(Network):
         hidden = functional.conv2d(hidden, *third).relu_()
         hidden = functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), *last).relu_().float()
         value = functional.linear(hidden, self.value_weight, self.value_bias)
-        return self.policy(functional.linear(hidden, self.policy_weight, self.policy_bias)), value.squeeze(1)
+        return self.policy(
+            functional.linear(hidden, self.policy_weight, self.policy_bias)
+        ), value.squeeze(1)
 
 
 def space_to_depth(images: Tensor) -> Tensor:
-    """uint8 [N, C, H, W] on the CPU -> [N, H//2, W//2, 4 C]; the new channel is 4 c + 2 y + x within the block.
+    """uint8 [N, C, H, W] on the CPU -> [N, H//2, W//2, 4 C]; the new channel is 4 c + 2 y + x
+    within the block.
 
-    Two neighbouring bytes travel as one 16-bit word, plane by plane: five times as fast as one permutation by torch.
+    Two neighbouring bytes travel as one 16-bit word, plane by plane: five times as fast as one
+    permutation by torch.
     """
     count, channels, height, width = images.shape
     rows, columns = height // BLOCK, width // BLOCK
@@ -219,8 +283,12 @@ def _orthogonal(shape: tuple[int, ...], gain: float, generator: torch.Generator)
 
 
 def _two_towers(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
-    return torch.stack([_orthogonal((outputs, inputs), math.sqrt(2), generator).T for _ in range(2)]).contiguous()
+    return torch.stack(
+        [_orthogonal((outputs, inputs), math.sqrt(2), generator).T for _ in range(2)]
+    ).contiguous()
 
 
 def _convolution(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
-    return nn.Parameter(_orthogonal(shape, math.sqrt(2), generator).to(memory_format=torch.channels_last))
+    return nn.Parameter(
+        _orthogonal(shape, math.sqrt(2), generator).to(memory_format=torch.channels_last)
+    )

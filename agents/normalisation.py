@@ -1,7 +1,9 @@
-"""Running statistics of observations and rewards: learnt in training, saved with the agent, frozen in evaluation.
+"""Running statistics of observations and rewards: learnt in training, saved with the agent, frozen
+in evaluation.
 
-Statistics change only between rollouts, by `update`. So the policy that acted and the policy that learns from the same
-rollout see the same numbers, and the log-probabilities of both belong to one another.
+Statistics change only between rollouts, by `update`. So the policy that acted and the policy that
+learns from the same rollout see the same numbers, and the log-probabilities of both belong to one
+another.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import numpy as np
 from agents.interfaces import State
 
 CLIP = 10.0
-"""Normalised numbers beyond this many deviations are cut: a rare spike must not destroy a network."""
+"""Normalised numbers beyond this many deviations are cut: a rare spike must not destroy a
+network."""
 
 
 class RunningStatistics:
@@ -28,7 +31,9 @@ class RunningStatistics:
         mean, variance, count = rows.mean(axis=0), rows.var(axis=0), float(len(rows))
         total = self.count + count
         shift = mean - self.mean
-        self.variance = (self.variance * self.count + variance * count + shift**2 * (self.count * count / total)) / total
+        self.variance = (
+            self.variance * self.count + variance * count + shift**2 * (self.count * count / total)
+        ) / total
         self.mean = self.mean + shift * (count / total)
         self.count = total
 
@@ -38,11 +43,17 @@ class RunningStatistics:
 
     def load_state_dict(self, state: State) -> None:
         """What `state_dict` gave."""
-        self.mean, self.variance, self.count = np.array(state["mean"]), np.array(state["variance"]), float(state["count"])
+        self.mean, self.variance, self.count = (
+            np.array(state["mean"]),
+            np.array(state["variance"]),
+            float(state["count"]),
+        )
 
 
 class ObservationNormaliser:
-    """(o − mean) · inverse_deviation, clipped to ±`CLIP`; both are float32 [*shape], frozen unless `update` is called."""
+    """(o − mean) · inverse_deviation, clipped to ±`CLIP`; both are float32 [*shape], frozen unless
+    `update` is called.
+    """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.statistics = RunningStatistics(shape)
@@ -74,7 +85,8 @@ class ObservationNormaliser:
 
 
 class RewardNormaliser:
-    """r / deviation of the discounted return, as in openai/baselines' VecNormalize: the scale of rewards stops to matter.
+    """r / deviation of the discounted return, as in openai/baselines' VecNormalize: the scale of
+    rewards stops to matter.
 
     Never subtracts the mean: that would change which policy is best.
     """
@@ -84,14 +96,18 @@ class RewardNormaliser:
         self._discounted_return = np.zeros(num_envs)
 
     def __call__(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray) -> np.ndarray:
-        """Learn from a rollout's valid rows and return all rewards scaled; all [T, N], ended: terminated or truncated."""
+        """Learn from a rollout's valid rows and return all rewards scaled; all [T, N], ended:
+        terminated or truncated.
+        """
         returns = np.empty(rewards.shape)
         for t in range(len(rewards)):
             self._discounted_return = self._discounted_return * self._discount + rewards[t]
             returns[t] = self._discounted_return
             self._discounted_return = self._discounted_return * ~ended[t]
         self.statistics.update(returns[valid])
-        return np.clip(rewards / np.sqrt(self.statistics.variance + 1e-8), -CLIP, CLIP).astype(np.float32)
+        return np.clip(rewards / np.sqrt(self.statistics.variance + 1e-8), -CLIP, CLIP).astype(
+            np.float32
+        )
 
     def forget(self, environments: np.ndarray) -> None:
         """What is in flight in these environments, bool [N], could not be brought back."""

@@ -1,4 +1,6 @@
-"""A trained policy, as evaluation and film use it: on the CPU, its observation statistics frozen."""
+"""A trained policy, as evaluation and film use it: on the CPU, its observation statistics
+frozen.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class TrainedPolicy:
             self.spaces, hidden_sizes=hyper.hidden_sizes, log_std_init=hyper.log_std_init, precision="fp32",
             generator=torch.Generator(),
         )  # fmt: skip
-        self.network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()})
+        self.network.load_state_dict(
+            {name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()}
+        )
         self.actions = make_actions(self.spaces)
         self.normaliser: ObservationNormaliser | None = None
         if state["observation_normaliser"]:
@@ -35,18 +39,23 @@ class TrainedPolicy:
         self.generators = list[torch.Generator]()
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """Start the generators of sampled actions anew, one for each row of what is observed then."""
+        """Start the generators of sampled actions anew, one for each row of what is observed
+        then.
+        """
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
     @torch.inference_mode()
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
-        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as it takes them.
+        """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as it
+        takes them.
 
         sample: N generators must have been seeded.
         """
         if self.normaliser is not None:
             observations = self.normaliser(observations)
-        policy, _ = self.network(self.network.encode(torch.from_numpy(np.ascontiguousarray(observations))))
+        policy, _ = self.network(
+            self.network.encode(torch.from_numpy(np.ascontiguousarray(observations)))
+        )
         if not sample:
             return self.spaces.environment_actions(self.actions.mode(policy).numpy())
         rows = zip(self.generators, policy, strict=True)

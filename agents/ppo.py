@@ -1,15 +1,18 @@
-"""Proximal policy optimisation, Schulman et al. 2017 (arXiv:1707.06347), in the order of the paper's algorithm 1.
+"""Proximal policy optimisation, Schulman et al. 2017 (arXiv:1707.06347), in the order of the
+paper's algorithm 1.
 
     repeat: collect T steps of N environments with the policy π_old
             estimate advantages A (GAE, eq. 11 and 12)
             K passes over the T·N rows in minibatches, each maximising eq. 9:
                 L = E[ min(ρA, clip(ρ, 1 − ε, 1 + ε) A) ] − c_v ½ E[(V − R)²] + c_e E[H]      ρ = π / π_old
 
-What others got wrong and this does not: truncation is not termination (`advantages.py`); rows whose action was forced are
-left out of every loss and mean; π_old is what acted, computed once, before the first update; advantages are normalised per
-minibatch; a non-finite number never reaches the optimiser; every generator is this training's own.
+What others got wrong and this does not: truncation is not termination (`advantages.py`); rows whose
+action was forced are left out of every loss and mean; π_old is what acted, computed once, before
+the first update; advantages are normalised per minibatch; a non-finite number never reaches the
+optimiser; every generator is this training's own.
 
-Every row is a `step`, in which one environment answers one action: there are T·N in each epoch, and all belong to an episode.
+Every row is a `step`, in which one environment answers one action: there are T·N in each epoch, and
+all belong to an episode.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ FORMAT = 2
 class Batch(NamedTuple):
     """B rows to learn from: those of a rollout that are valid, or a minibatch of them.
 
-    encoded [B, ...], actions [B] or [B, A], log_probabilities (log π_old), values, advantages, returns [B].
+    encoded [B, ...], actions [B] or [B, A], log_probabilities (log π_old), values, advantages,
+    returns [B].
     """
 
     encoded: Tensor
@@ -58,7 +62,9 @@ class Batch(NamedTuple):
         return Batch(*(column.index_select(0, rows) for column in self))
 
     def normalised(self) -> Batch:
-        """With advantages of mean 0 and deviation 1; a single row is left as it is, its deviation would be NaN."""
+        """With advantages of mean 0 and deviation 1; a single row is left as it is, its deviation
+        would be NaN.
+        """
         if len(self.advantages) < 2:
             return self
         deviation, mean = torch.std_mean(self.advantages)
@@ -86,10 +92,22 @@ class PPOTrainer:
         self.actions = make_actions(spaces)
         self.optimiser = FlatAdam(self.network, epsilon=self.hyper.adam_epsilon)
         normalise = self.hyper.normalise_observations and not spaces.image
-        self.observation_normaliser = ObservationNormaliser(spaces.observation_shape) if normalise else None
-        self.reward_normaliser = RewardNormaliser(self.hyper.num_envs, self.hyper.discount) if self.hyper.normalise_rewards else None
+        self.observation_normaliser = (
+            ObservationNormaliser(spaces.observation_shape) if normalise else None
+        )
+        self.reward_normaliser = (
+            RewardNormaliser(self.hyper.num_envs, self.hyper.discount)
+            if self.hyper.normalise_rewards
+            else None
+        )
         self.episodes = Episodes(self.hyper.num_envs)
-        self.rollout = Rollout.allocate(self.environments, self.network, self.actions, self.hyper.rollout_length, observations=normalise)
+        self.rollout = Rollout.allocate(
+            self.environments,
+            self.network,
+            self.actions,
+            self.hyper.rollout_length,
+            observations=normalise,
+        )
 
     def train(self) -> Iterator[Progress]:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
@@ -102,7 +120,14 @@ class PPOTrainer:
             self.epoch += 1
             frame = self.step * self.resolved.game.frames_per_step
             returns, lengths = returns + later_returns, lengths + later_lengths
-            yield Progress(epoch=self.epoch, step=self.step, frame=frame, returns=returns, lengths=lengths, metrics=metrics)
+            yield Progress(
+                epoch=self.epoch,
+                step=self.step,
+                frame=frame,
+                returns=returns,
+                lengths=lengths,
+                metrics=metrics,
+            )
 
     def _warm_up(self) -> tuple[list[float], list[int]]:
         """A rollout that fills the statistics of observations and is not learnt from; its episodes.
@@ -117,14 +142,18 @@ class PPOTrainer:
         return episodes
 
     def _collect(self) -> tuple[list[float], list[int]]:
-        """One rollout of the current policy, its steps counted; returns and lengths of the episodes that ended in it."""
+        """One rollout of the current policy, its steps counted; returns and lengths of the episodes
+        that ended in it.
+        """
         with threads_for(self.environments.groups[0].stop):
             collect(
                 self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
                 step=self.step,
             )  # fmt: skip
         self.step += self.rollout.rewards.size
-        return self.episodes.finish(self.rollout.rewards, self.rollout.terminated | self.rollout.truncated)
+        return self.episodes.finish(
+            self.rollout.rewards, self.rollout.terminated | self.rollout.truncated
+        )
 
     def _observe(self) -> None:
         """The statistics of observations learn from the rollout."""
@@ -133,7 +162,9 @@ class PPOTrainer:
             self.observation_normaliser.update(rollout.observations[rollout.valid])
 
     def _learnt_rewards(self) -> np.ndarray:
-        """Rewards of the rollout, [T, N], as they are learnt; their scale's statistics learn first."""
+        """Rewards of the rollout, [T, N], as they are learnt; their scale's statistics learn
+        first.
+        """
         rollout = self.rollout
         rewards = np.clip(rollout.rewards, -1, 1) if self.hyper.clip_rewards else rollout.rewards
         if self.reward_normaliser is None:
@@ -148,10 +179,17 @@ class PPOTrainer:
         rewards = self._learnt_rewards()
         values = rollout.values[:-1].numpy(force=True)
         advantages = gae(
-            rewards, values, rollout.next_values, terminated, rollout.truncated, discount=hyper.discount, gae_lambda=hyper.gae_lambda
+            rewards,
+            values,
+            rollout.next_values,
+            terminated,
+            rollout.truncated,
+            discount=hyper.discount,
+            gae_lambda=hyper.gae_lambda,
         )
         advantage, returns = (
-            torch.from_numpy(array.ravel().astype(np.float32)).to(self.device) for array in (advantages, advantages + values)
+            torch.from_numpy(array.ravel().astype(np.float32)).to(self.device)
+            for array in (advantages, advantages + values)
         )
         actions = rollout.actions.flatten(0, 1)
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
@@ -162,7 +200,9 @@ class PPOTrainer:
         return batch.take(torch.from_numpy(np.flatnonzero(rollout.valid)).to(self.device))
 
     def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
-        """K passes over the batch; remaining: 1 at the start of the training, 0 at its end. Returns the epoch's metrics."""
+        """K passes over the batch; remaining: 1 at the start of the training, 0 at its end. Returns
+        the epoch's metrics.
+        """
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
@@ -184,11 +224,15 @@ class PPOTrainer:
             "approximate_kl": approximate_divergence(log_ratios),
             "clip_fraction": float((log_ratios.expm1().abs() > clip).float().mean()),
             "gradient_norm": math.fsum(norms) / len(norms),
-            "explained_variance": explained_variance(batch.values.numpy(force=True), batch.returns.numpy(force=True)),
+            "explained_variance": explained_variance(
+                batch.values.numpy(force=True), batch.returns.numpy(force=True)
+            ),
         }
 
     def _minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """All rows once, in nearly equal parts, in a new order; nothing to shuffle when there is one part."""
+        """All rows once, in nearly equal parts, in a new order; nothing to shuffle when there is
+        one part.
+        """
         if self.hyper.minibatches == 1:
             yield batch.normalised()
             return
@@ -198,14 +242,20 @@ class PPOTrainer:
                 yield batch.take(rows).normalised()
 
     @torch.no_grad()
-    def _update(self, batch: Batch, learning_rate: float, clip: float) -> tuple[Tensor, Tensor, float]:
-        """One step of Adam on one minibatch; returns log ρ [B], the three losses [3], and the gradient's norm."""
+    def _update(
+        self, batch: Batch, learning_rate: float, clip: float
+    ) -> tuple[Tensor, Tensor, float]:
+        """One step of Adam on one minibatch; returns log ρ [B], the three losses [3], and the
+        gradient's norm.
+        """
         hyper = self.hyper
         policy, values, backward = self.network.differentiate(batch.encoded)
         log_probability, entropies, policy_gradient = self.actions.evaluate(policy, batch.actions)
         log_ratio = log_probability - batch.log_probabilities
         policy_loss, by_log_probability = clipped_policy_loss(log_ratio, batch.advantages, clip)
-        value_loss, by_value = squared_value_loss(values, batch.returns, batch.values, clip if hyper.clip_value_loss else None)
+        value_loss, by_value = squared_value_loss(
+            values, batch.returns, batch.values, clip if hyper.clip_value_loss else None
+        )
         parts = torch.stack((policy_loss, value_loss, entropies.mean()))
         self.optimiser.clear_gradients()
         by_policy = policy_gradient(by_log_probability, -hyper.entropy_coefficient / len(values))
@@ -219,8 +269,14 @@ class PPOTrainer:
     def _diverged(self, batch: Batch, log_ratio: Tensor, parts: Tensor, norm: float) -> Diverged:
         """The statistics of the minibatch that must not be learnt from."""
         ranges = {"advantages": batch.advantages, "returns": batch.returns, "log ratio": log_ratio}
-        numbers = ", ".join(f"{name} {float(one.min()):.4g} … {float(one.max()):.4g}" for name, one in ranges.items())
-        losses = ", ".join(f"{name} {value:.4g}" for name, value in zip(("policy", "value", "entropy"), parts.tolist(), strict=True))
+        numbers = ", ".join(
+            f"{name} {float(one.min()):.4g} … {float(one.max()):.4g}"
+            for name, one in ranges.items()
+        )
+        losses = ", ".join(
+            f"{name} {value:.4g}"
+            for name, value in zip(("policy", "value", "entropy"), parts.tolist(), strict=True)
+        )
         return Diverged(
             f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: losses: {losses}; "
             f"gradient norm {norm:.4g}; minibatch of {len(log_ratio)} rows: {numbers}"
@@ -228,7 +284,10 @@ class PPOTrainer:
 
     def state_dict(self) -> State:
         """Everything that affects the future."""
-        network = {name: value.detach().cpu().contiguous().numpy().copy() for name, value in self.network.state_dict().items()}
+        network = {
+            name: value.detach().cpu().contiguous().numpy().copy()
+            for name, value in self.network.state_dict().items()
+        }
         return {
             "format": FORMAT,
             "epoch": self.epoch,
@@ -240,21 +299,31 @@ class PPOTrainer:
                 "actions": self.action_noise.get_state().numpy().copy(),
                 "minibatches": self.permutations.get_state().numpy().copy(),
             },
-            "observation_normaliser": self.observation_normaliser.state_dict() if self.observation_normaliser else {},
-            "reward_normaliser": self.reward_normaliser.state_dict() if self.reward_normaliser else {},
+            "observation_normaliser": self.observation_normaliser.state_dict()
+            if self.observation_normaliser
+            else {},
+            "reward_normaliser": self.reward_normaliser.state_dict()
+            if self.reward_normaliser
+            else {},
             "episodes": self.episodes.state_dict(),
             "environments": self.environments.state_dict(),
         }
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Continue exactly where `state_dict` was taken; replays what the environments did since each was seeded.
+        """Continue exactly where `state_dict` was taken; replays what the environments did since
+        each was seeded.
 
-        between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of another format.
+        between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of
+        another format.
         """
         if state["format"] != FORMAT:
-            raise NoUsableState(f"the state of this training has format {state['format']}, this program reads {FORMAT}")
+            raise NoUsableState(
+                f"the state of this training has format {state['format']}, this program reads {FORMAT}"
+            )
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
-        self.network.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()})
+        self.network.load_state_dict(
+            {name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()}
+        )
         self.optimiser.load_state_dict(state["optimiser"])
         self.action_noise.set_state(torch.from_numpy(np.array(state["generators"]["actions"])))
         self.permutations.set_state(torch.from_numpy(np.array(state["generators"]["minibatches"])))

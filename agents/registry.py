@@ -1,4 +1,6 @@
-"""The algorithms by name: how a training starts and how its policy is loaded. Adding one: its module, and an entry here."""
+"""The algorithms by name: how a training starts and how its policy is loaded. Adding one: its
+module, and an entry here.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no display is needed: pygam
 
 ATARI_FRAMES_PER_SECOND = 60
 ATARI_FILM_SKIP = 2
-"""Emulator frames in one frame of film: two, of which the emulator takes the brighter pixels, show what flickers."""
+"""Emulator frames in one frame of film: two, of which the emulator takes the brighter pixels, show
+what flickers."""
 ATARI_CAMERA = {
     "grayscale": False,
     "img_height": 210,
@@ -32,7 +33,9 @@ DEFAULT_FRAMES_PER_SECOND = 30
 
 
 def renders(game: Game) -> str | None:
-    """None when the game gives images, else the reason in a few words; renders one frame to know."""
+    """None when the game gives images, else the reason in a few words; renders one frame to
+    know.
+    """
     if game.kind == "atari":
         return None
     try:
@@ -43,8 +46,15 @@ def renders(game: Game) -> str | None:
         finally:
             environment.close()
     except Exception as error:
-        return " ".join(f"{game.name!r} gives no images: {type(error).__name__}: {error}".split())[:300]
-    if isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[2] == 3 and frame.dtype == np.uint8:
+        return " ".join(f"{game.name!r} gives no images: {type(error).__name__}: {error}".split())[
+            :300
+        ]
+    if (
+        isinstance(frame, np.ndarray)
+        and frame.ndim == 3
+        and frame.shape[2] == 3
+        and frame.dtype == np.uint8
+    ):
         return None
     return f"{game.name!r} gives no images: render() returned {type(frame).__name__}, not uint8 [height, width, 3]"
 
@@ -60,7 +70,8 @@ def frames_per_second(game: Game) -> float:
 
 
 class Replay:
-    """An evaluated episode played again, in an environment that is filmed, from its seed and its actions.
+    """An evaluated episode played again, in an environment that is filmed, from its seed and its
+    actions.
 
     return_, length: of what `frames` has shown so far, in the game's own reward and in environment
     steps. Raises `BadInput` for actions that the game does not have: it may crash on them.
@@ -75,7 +86,9 @@ class Replay:
         return self._frames_of_atari() if self._resolved.game.kind == "atari" else self._frames()
 
     def difference(self, return_: float, length: int) -> str | None:
-        """None when all of this was the episode with that return and length, else what the film shows instead."""
+        """None when all of this was the episode with that return and length, else what the film
+        shows instead.
+        """
         if (self.return_, self.length, self.has_ended) == (return_, length, True):
             return None
         end = "" if self.has_ended else ", not at its end"
@@ -99,7 +112,9 @@ class Replay:
             environment.close()
 
     def _frames_of_atari(self) -> Iterator[np.ndarray]:
-        """In colour, and with shorter steps than the policy's, of which several take the same action."""
+        """In colour, and with shorter steps than the policy's, of which several take the same
+        action.
+        """
         camera = make_atari(self._resolved, 1, **ATARI_CAMERA)
         try:
             _check_actions(self._resolved.game, self._actions, camera.single_action_space)
@@ -120,13 +135,21 @@ class Replay:
             camera.close()
 
     def _count(self, reward: float, has_ended: bool) -> None:
-        self.return_, self.length, self.has_ended = self.return_ + reward, self.length + 1, has_ended
+        self.return_, self.length, self.has_ended = (
+            self.return_ + reward,
+            self.length + 1,
+            has_ended,
+        )
 
 
 def _check_actions(game: Game, actions: np.ndarray, space: spaces.Space[Any]) -> None:
     if isinstance(space, spaces.Discrete):
         low, high = int(space.start), int(space.start + space.n) - 1
-        fits = actions.ndim == 1 and actions.dtype.kind == "i" and bool(((low <= actions) & (actions <= high)).all())
+        fits = (
+            actions.ndim == 1
+            and actions.dtype.kind == "i"
+            and bool(((low <= actions) & (actions <= high)).all())
+        )
         allowed = f"whole numbers from {low} to {high}"
     else:
         fits = actions.dtype.kind == "f" and actions.shape[1:] == space.shape

@@ -1,4 +1,6 @@
-"""One rollout: T steps of N environments, collected with one network call for all environments per step."""
+"""One rollout: T steps of N environments, collected with one network call for all environments per
+step.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ from config.errors import Diverged
 
 @dataclass(slots=True)
 class Rollout:
-    """Row t of environment n: what was seen, done and answered. Allocated once, overwritten by every rollout.
+    """Row t of environment n: what was seen, done and answered. Allocated once, overwritten by
+    every rollout.
 
-    encoded [T + 1, N, ...], policy [T, N, P], values [T + 1, N], actions [T, N] or [T, N, A]: tensors where the network is.
-    Row T is where the next rollout starts: its value is what row T - 1 bootstraps from.
-    observations [T, N, ...]: as the environment gave them, kept only for the normaliser;
-    rewards (the game's own), terminated, truncated, life_lost, valid [T, N]: arrays. valid: False where the action was forced:
-    nothing is learnt from it. final_values: of the observations that truncated episodes ended with, by (t, n).
+    encoded [T + 1, N, ...], policy [T, N, P], values [T + 1, N], actions [T, N] or [T, N, A]:
+    tensors where the network is. Row T is where the next rollout starts: its value is what row T -
+    1 bootstraps from. observations [T, N, ...]: as the environment gave them, kept only for the
+    normaliser; rewards (the game's own), terminated, truncated, life_lost, valid [T, N]: arrays.
+    valid: False where the action was forced: nothing is learnt from it. final_values: of the
+    observations that truncated episodes ended with, by (t, n).
     """
 
     encoded: Tensor
@@ -50,12 +54,21 @@ class Rollout:
         return values
 
     @staticmethod
-    def allocate(environments: TrainingEnvironments, network: Network, actions: Actions, length: int, *, observations: bool) -> Rollout:
+    def allocate(
+        environments: TrainingEnvironments,
+        network: Network,
+        actions: Actions,
+        length: int,
+        *,
+        observations: bool,
+    ) -> Rollout:
         """Space for `length` steps."""
         count, spaces = environments.count, environments.interface
         device = next(network.parameters()).device
         example = network.encode(torch.from_numpy(environments.observation[:1]))
-        terminated, truncated, life_lost, valid = (np.zeros((length, count), np.bool_) for _ in range(4))
+        terminated, truncated, life_lost, valid = (
+            np.zeros((length, count), np.bool_) for _ in range(4)
+        )
         return Rollout(
             torch.zeros(length + 1, count, *example.shape[1:], dtype=example.dtype, device=device),
             torch.zeros(length, count, actions.parameters, device=device),
@@ -63,7 +76,9 @@ class Rollout:
             torch.zeros(length, count, dtype=torch.int64, device=device)
             if spaces.discrete
             else torch.zeros(length, count, spaces.actions, device=device),
-            np.zeros((length, *environments.observation.shape), environments.observation.dtype) if observations else None,
+            np.zeros((length, *environments.observation.shape), environments.observation.dtype)
+            if observations
+            else None,
             np.zeros((length, count), np.float32),
             terminated,
             truncated,
@@ -83,12 +98,15 @@ def collect(
     *,
     step: int,
 ) -> None:
-    """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from environment step `step`.
+    """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from
+    environment step `step`.
 
     While one group of environments is looked at, the other ones step.
     """
     noise = actions.noise(tuple(rollout.rewards.shape), generator).to(rollout.values.device)
-    collection = _Collection(rollout, environments, network, network.frozen(), actions, normaliser, noise, step)
+    collection = _Collection(
+        rollout, environments, network, network.frozen(), actions, normaliser, noise, step
+    )
     turns = deque(collection.play(group) for group in range(len(environments.groups)))
     while turns:
         one = turns.popleft()
@@ -103,9 +121,11 @@ def collect(
 
 @dataclass(slots=True)
 class _Collection:
-    """What the groups have in common while a rollout is filled. noise [T, N, ...]; step: where it begins.
+    """What the groups have in common while a rollout is filled. noise [T, N, ...]; step: where it
+    begins.
 
-    finals: the observations that truncated episodes ended with, by (t, n); ready: the groups that have ended their rollout.
+    finals: the observations that truncated episodes ended with, by (t, n); ready: the groups that
+    have ended their rollout.
     """
 
     rollout: Rollout
@@ -120,7 +140,9 @@ class _Collection:
     ready: set[int] = field(default_factory=set)
 
     def play(self, group: int) -> Iterator[bool]:
-        """One group's rollout; yields True where another one may go on, because this one's environments step or reset."""
+        """One group's rollout; yields True where another one may go on, because this one's
+        environments step or reset.
+        """
         environments, rollout = self.environments, self.rollout
         rows, length = environments.groups[group], len(rollout.rewards)
         columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, self.noise)
@@ -155,7 +177,10 @@ class _Collection:
         rollout, rows = self.rollout, self.environments.groups[group]
         answer = self.environments.receive(group)
         rollout.rewards[t, rows] = answer.reward
-        rollout.terminated[t, rows], rollout.truncated[t, rows] = answer.terminated, answer.truncated
+        rollout.terminated[t, rows], rollout.truncated[t, rows] = (
+            answer.terminated,
+            answer.truncated,
+        )
         if answer.life_lost is not None:
             rollout.life_lost[t, rows] = answer.life_lost
         if len(answer.ended):
@@ -176,14 +201,18 @@ class _Collection:
         return self.network.encode(torch.from_numpy(observation))
 
     def final_values(self) -> dict[tuple[int, int], float]:
-        """V of the final observations, by (t, n); a step's number of rows at once, which take no more memory than it does."""
+        """V of the final observations, by (t, n); a step's number of rows at once, which take no
+        more memory than it does.
+        """
         found, places = dict[tuple[int, int], float](), sorted(self.finals)
         for first in range(0, len(places), self.environments.count):
             part = places[first : first + self.environments.count]
             observations = np.stack([self.finals[place] for place in part])
             if self.normaliser is not None:
                 observations = self.normaliser(observations)
-            encoded = self.network.encode(torch.from_numpy(observations)).to(self.rollout.values.device)
+            encoded = self.network.encode(torch.from_numpy(observations)).to(
+                self.rollout.values.device
+            )
             found.update(zip(part, self.network_now(encoded)[1].tolist(), strict=True))
         return found
 
@@ -196,21 +225,29 @@ def _check_finite(observation: np.ndarray, step: int) -> None:
 
 def _not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
     """Numbers [N, ...]: the first environment with a number that is not finite."""
-    environment = int(np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))[0])
-    return Diverged(f"environment {environment} gave a {field} that is not finite, {numbers[environment]}, at step {step}")
+    environment = int(
+        np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))[0]
+    )
+    return Diverged(
+        f"environment {environment} gave a {field} that is not finite, {numbers[environment]}, at step {step}"
+    )
 
 
 class Episodes:
-    """Returns and lengths of episodes, in the game's own rewards and in environment steps, across rollouts.
+    """Returns and lengths of episodes, in the game's own rewards and in environment steps, across
+    rollouts.
 
-    Every row counts: the lengths of all that ended and of those in flight are the steps of the training.
+    Every row counts: the lengths of all that ended and of those in flight are the steps of the
+    training.
     """
 
     def __init__(self, num_envs: int) -> None:
         self._return, self._length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
 
     def finish(self, rewards: np.ndarray, ended: np.ndarray) -> tuple[list[float], list[int]]:
-        """rewards, ended [T, N] -> (returns, lengths) of the episodes that ended, in the order of their ends."""
+        """rewards, ended [T, N] -> (returns, lengths) of the episodes that ended, in the order of
+        their ends.
+        """
         totals = np.cumsum(rewards, axis=0, dtype=np.float64) + self._return
         returns, lengths = list[float](), list[int]()
         return_before, rows_before = np.zeros_like(self._return), -self._length

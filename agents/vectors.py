@@ -1,9 +1,12 @@
-"""Vectors of environments that never reset by themselves: an ended one is reset, masked, before the next step. Knows no torch.
+"""Vectors of environments that never reset by themselves: an ended one is reset, masked, before the
+next step. Knows no torch.
 
-Vectorised natively where the game offers it, else one after the other: processes are slower for cheap environments (measured:
-CartPole x 8, native 200 k steps/s, sync 130 k, async 18 k). What a reset offers (gymnasium 1.4, ale-py 0.12; all executed):
-gymnasium's `SyncVectorEnv` takes a mask in `AutoresetMode.DISABLED`; ale-py refuses that mode, but in NEXT_STEP a masked reset
-right after the end leaves nothing to be reset by itself; gymnasium's native CartPole ignores a mask, so it has a subclass here.
+Vectorised natively where the game offers it, else one after the other: processes are slower for
+cheap environments (measured: CartPole x 8, native 200 k steps/s, sync 130 k, async 18 k). What a
+reset offers (gymnasium 1.4, ale-py 0.12; all executed): gymnasium's `SyncVectorEnv` takes a mask in
+`AutoresetMode.DISABLED`; ale-py refuses that mode, but in NEXT_STEP a masked reset right after the
+end leaves nothing to be reset by itself; gymnasium's native CartPole ignores a mask, so it has a
+subclass here.
 """
 
 from __future__ import annotations
@@ -32,14 +35,19 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     if game.kind == "native" and _is_cartpole(game):
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, count))
         return cartpoles
-    return SyncVectorEnv([lambda: make_environment(game)] * count, autoreset_mode=AutoresetMode.DISABLED)
+    return SyncVectorEnv(
+        [lambda: make_environment(game)] * count, autoreset_mode=AutoresetMode.DISABLED
+    )
 
 
-def reset(environments: Vector, seeds: np.ndarray | None, mask: np.ndarray | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-    """Begin an episode in the environments of `mask` [N] (all without one), the others stay where they are.
+def reset(
+    environments: Vector, seeds: np.ndarray | None, mask: np.ndarray | None = None
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Begin an episode in the environments of `mask` [N] (all without one), the others stay where
+    they are.
 
-    seeds: one for each that is reset; without them, their generators go on. Returns all observations [N, ...], of which only
-    those of the mask are new, and the info, valid there only.
+    seeds: one for each that is reset; without them, their generators go on. Returns all
+    observations [N, ...], of which only those of the mask are new, and the info, valid there only.
     """
     mask = np.ones(environments.num_envs, np.bool_) if mask is None else mask
     accepted: Any = seeds
@@ -52,13 +60,16 @@ def reset(environments: Vector, seeds: np.ndarray | None, mask: np.ndarray | Non
 
 
 class CartPoles(CartPoleVectorEnv):
-    """gymnasium's native CartPole with a masked reset; every start state is drawn from a seed of its own.
+    """gymnasium's native CartPole with a masked reset; every start state is drawn from a seed of
+    its own.
 
     It would reset by itself what `prev_done` says; after a masked reset that is nothing.
     """
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> Any:
-        """Begin in the environments of `options["reset_mask"]` [N]; seed [n]: one for each of them."""
+        """Begin in the environments of `options["reset_mask"]` [N]; seed [n]: one for each of
+        them.
+        """
         if self.state is None:
             super().reset(seed=0)
         mask = (options or {})["reset_mask"]

@@ -1,4 +1,6 @@
-"""The settings of a cluster: what Kubernetes needs to know and no experiment depends on. Defaults: `cluster.yaml`."""
+"""The settings of a cluster: what Kubernetes needs to know and no experiment depends on. Defaults:
+`cluster.yaml`.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,20 @@ DEFAULT = Path(__file__).parent / "cluster.yaml"
 
 NAME: dict[str, Any] = {"pattern": KUBERNETES_NAME, "form": "a Kubernetes name"}
 IMAGE_REFERENCE: dict[str, Any] = {"pattern": IMAGE, "form": "an image reference"}
-CPU: dict[str, Any] = {"pattern": r"[0-9]{1,6}(\.[0-9]{1,3}|m)?", "form": "a quantity such as 2 or 500m", "help": "processors"}
-MEMORY: dict[str, Any] = {"pattern": r"[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?", "form": "a quantity such as 4Gi", "help": "memory"}
-RESOURCE: dict[str, Any] = {"pattern": r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}", "form": "a resource such as nvidia.com/gpu"}
+CPU: dict[str, Any] = {
+    "pattern": r"[0-9]{1,6}(\.[0-9]{1,3}|m)?",
+    "form": "a quantity such as 2 or 500m",
+    "help": "processors",
+}
+MEMORY: dict[str, Any] = {
+    "pattern": r"[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?",
+    "form": "a quantity such as 4Gi",
+    "help": "memory",
+}
+RESOURCE: dict[str, Any] = {
+    "pattern": r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}",
+    "form": "a resource such as nvidia.com/gpu",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +45,9 @@ class Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a pod may not exceed; a processor limit only slows it down, so there is none by default."""
+    """What a pod may not exceed; a processor limit only slows it down, so there is none by
+    default.
+    """
 
     cpu: str | None = parameter(None, optional=True, **CPU)
     memory: str = parameter(MISSING, **MEMORY)
@@ -43,12 +58,19 @@ class Toleration:
     """A Kubernetes toleration."""
 
     key: str | None = parameter(None, optional=True, help="of the taint; empty: every taint")
-    operator: str = parameter("Equal", choices=("Equal", "Exists"), help="how the taint's value is compared")
+    operator: str = parameter(
+        "Equal", choices=("Equal", "Exists"), help="how the taint's value is compared"
+    )
     value: str | None = parameter(None, optional=True, help="of the taint, with Equal")
     effect: str | None = parameter(
-        None, optional=True, choices=("NoSchedule", "PreferNoSchedule", "NoExecute"), help="of the taint; empty: every effect"
+        None,
+        optional=True,
+        choices=("NoSchedule", "PreferNoSchedule", "NoExecute"),
+        help="of the taint; empty: every effect",
     )
-    toleration_seconds: int | None = parameter(None, optional=True, low=0, high=10**9, help="how long NoExecute is tolerated")
+    toleration_seconds: int | None = parameter(
+        None, optional=True, low=0, high=10**9, help="how long NoExecute is tolerated"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,13 +87,17 @@ class Pool:
 class Cluster:
     """Everything in `cluster.yaml`; namespace: None means the caller's."""
 
-    namespace: str | None = parameter(MISSING, optional=True, help="of the workflows; empty: the caller's", **NAME)
+    namespace: str | None = parameter(
+        MISSING, optional=True, help="of the workflows; empty: the caller's", **NAME
+    )
     service_account: str = parameter(MISSING, help="of the pods", **NAME)
     claim: str = parameter(MISSING, help="volume claim of the storage mount", **NAME)
     gpu_image: str = parameter(MISSING, help="image of training pods", **IMAGE_REFERENCE)
     cpu_image: str = parameter(MISSING, help="image of all other pods", **IMAGE_REFERENCE)
     gpu_resource: str = parameter(MISSING, help="what a GPU is called", **RESOURCE)
-    grace_period_s: int = parameter(MISSING, low=1, high=86_400, help="from SIGTERM to SIGKILL", unit="s")
+    grace_period_s: int = parameter(
+        MISSING, low=1, high=86_400, help="from SIGTERM to SIGKILL", unit="s"
+    )
     parallelism: int = parameter(MISSING, low=1, high=256, help="runs that are active at once")
     gpu: Pool
     cpu: Pool
@@ -92,7 +118,10 @@ def _overlaid(below: Any, above: Any) -> Any:
     """Sections are merged name by name; a node selector and a list are replaced whole."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
-    merged = {name: value if name == "node_selector" else _overlaid(below.get(name), value) for name, value in above.items()}
+    merged = {
+        name: value if name == "node_selector" else _overlaid(below.get(name), value)
+        for name, value in above.items()
+    }
     return {**below, **merged}
 
 
@@ -100,13 +129,23 @@ def _section(section: type[Any], value: Any, where: str) -> Any:
     """The dataclass from its mapping; `where` is the dotted path of its fields, for messages."""
     fields = {field.name: field for field in dataclasses.fields(section)}
     if not isinstance(value, dict):
-        raise BadInput(f"{where[:-1]!r} cannot be {shown(value)}; allowed: a mapping with {', '.join(fields)}")
+        raise BadInput(
+            f"{where[:-1]!r} cannot be {shown(value)}; allowed: a mapping with {', '.join(fields)}"
+        )
     for name in value:
         if name not in fields:
             raise unknown("cluster setting", where + name, [where + known for known in fields])
     hints = typing.get_type_hints(section)
-    given = {name: value.get(name, None if field.default is MISSING else field.default) for name, field in fields.items()}
-    return section(**{name: _field(fields[name], hints[name], one, where + name) for name, one in given.items()})
+    given = {
+        name: value.get(name, None if field.default is MISSING else field.default)
+        for name, field in fields.items()
+    }
+    return section(
+        **{
+            name: _field(fields[name], hints[name], one, where + name)
+            for name, one in given.items()
+        }
+    )
 
 
 def _field(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
@@ -117,7 +156,10 @@ def _field(field: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> 
     if typing.get_origin(hint) is tuple:
         if not isinstance(value, list):
             raise BadInput(f"{where!r} cannot be {shown(value)}; allowed: a list")
-        return tuple(_section(typing.get_args(hint)[0], one, f"{where}[{index}].") for index, one in enumerate(value))
+        return tuple(
+            _section(typing.get_args(hint)[0], one, f"{where}[{index}].")
+            for index, one in enumerate(value)
+        )
     return _labels(value, where)
 
 

@@ -1,4 +1,5 @@
-"""Every error that a person can cause or meet, one exit code per class (reference: README, "Exit codes").
+"""Every error that a person can cause or meet, one exit code per class (reference: README, "Exit
+codes").
 
     ExperimentError            1   unexpected: a full disk, a lost peer
     ├── BadInput               2   a parameter, a path, a missing file of an earlier step
@@ -25,7 +26,9 @@ class ExperimentError(Exception):
 
 
 class BadInput(ExperimentError):
-    """The input is wrong: names the parameter, the value, what is allowed, the nearest known name."""
+    """The input is wrong: names the parameter, the value, what is allowed, the nearest known
+    name.
+    """
 
     exit_code = 2
 
@@ -71,13 +74,19 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
 
 
 def on_one_line(text: object) -> str:
-    """A message from elsewhere (an exception, a server, a file) for a terminal: one line, and nothing in it steers the terminal."""
+    """A message from elsewhere (an exception, a server, a file) for a terminal: one line, and
+    nothing in it steers the terminal.
+    """
     return printable(" ".join(part.strip() for part in str(text).splitlines() if part.strip()))
 
 
 def printable(line: str) -> str:
-    """What is not printable (escape sequences, bells, marks that turn the direction of writing) is shown as its Python escape."""
-    return "".join(one if one.isprintable() else " " if one.isspace() else _escaped(one) for one in line)
+    """What is not printable (escape sequences, bells, marks that turn the direction of writing) is
+    shown as its Python escape.
+    """
+    return "".join(
+        one if one.isprintable() else " " if one.isspace() else _escaped(one) for one in line
+    )
 
 
 def _escaped(character: str) -> str:

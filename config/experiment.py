@@ -1,4 +1,6 @@
-"""The parameters that every algorithm shares: what to run, how often, where, and how the result is measured."""
+"""The parameters that every algorithm shares: what to run, how often, where, and how the result is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +16,112 @@ KUBERNETES_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 class Experiment:
     """One experiment: a directory, a game, N independent training runs, and their evaluation."""
 
-    game: str = parameter("cartpole", form="a short name, a gymnasium id, or package.module: before a Name or an id", help="what to learn")
-    outdir: str = parameter("/storage/ppo-cartpole", form="a path below the storage mount", help="directory of the results", identity=False)
-    runs: int = parameter(1, low=1, high=256, help="independent training runs; may grow when submitted again", identity=False)
+    game: str = parameter(
+        "cartpole",
+        form="a short name, a gymnasium id, or package.module: before a Name or an id",
+        help="what to learn",
+    )
+    outdir: str = parameter(
+        "/storage/ppo-cartpole",
+        form="a path below the storage mount",
+        help="directory of the results",
+        identity=False,
+    )
+    runs: int = parameter(
+        1,
+        low=1,
+        high=256,
+        help="independent training runs; may grow when submitted again",
+        identity=False,
+    )
     min_runs: int | None = parameter(
-        None, low=1, high=256, optional=True, identity=False, help="usable runs that make a success; empty: all of them"
+        None,
+        low=1,
+        high=256,
+        optional=True,
+        identity=False,
+        help="usable runs that make a success; empty: all of them",
     )
-    seed: int = parameter(0, low=0, high=2**31 - 1, help="every generator of every run is derived from it")
+    seed: int = parameter(
+        0, low=0, high=2**31 - 1, help="every generator of every run is derived from it"
+    )
     epochs: int | None = parameter(
-        None, low=1, high=10**9, optional=True, unit="epochs", help="length of a training; empty: the preset's for this game"
+        None,
+        low=1,
+        high=10**9,
+        optional=True,
+        unit="epochs",
+        help="length of a training; empty: the preset's for this game",
     )
-    threads: int = parameter(1, low=1, high=256, help="torch's threads in training; never detected from the machine")
-    device: str = parameter("auto", choices=("auto", "cpu", "cuda"), help="where training computes; auto: cuda if there is one")
-    precision: str = parameter("auto", choices=("auto", "fp32", "bf16"), help="auto: bf16 where a probe shows it is faster")
-    evaluation_episodes: int = parameter(20, low=1, high=10_000, unit="episodes", help="fresh and seeded, for each trained agent")
+    threads: int = parameter(
+        1, low=1, high=256, help="torch's threads in training; never detected from the machine"
+    )
+    device: str = parameter(
+        "auto",
+        choices=("auto", "cpu", "cuda"),
+        help="where training computes; auto: cuda if there is one",
+    )
+    precision: str = parameter(
+        "auto", choices=("auto", "fp32", "bf16"), help="auto: bf16 where a probe shows it is faster"
+    )
+    evaluation_episodes: int = parameter(
+        20, low=1, high=10_000, unit="episodes", help="fresh and seeded, for each trained agent"
+    )
     evaluation_policy: str | None = parameter(
         None, choices=("greedy", "sample"), optional=True,
         help="the most probable action, or a sampled one; empty: sample for Atari, greedy elsewhere",
     )  # fmt: skip
     evaluate_above: float | None = parameter(
-        None, optional=True, help="evaluate and film only if the last 100 training episodes return this much on average; empty: always"
+        None,
+        optional=True,
+        help="evaluate and film only if the last 100 training episodes return this much on average; empty: always",
     )
-    video_episodes: int = parameter(1, low=0, high=10, unit="episodes", help="to film of each trained agent")
-    log_interval: int = parameter(1, low=1, high=10**6, unit="epochs", help="in one row of train.csv")
+    video_episodes: int = parameter(
+        1, low=0, high=10, unit="episodes", help="to film of each trained agent"
+    )
+    log_interval: int = parameter(
+        1, low=1, high=10**6, unit="epochs", help="in one row of train.csv"
+    )
     checkpoint_interval: int | None = parameter(
-        None, low=1, high=10**9, optional=True, unit="epochs", help="from one checkpoint to the next; empty: at most 2 % of the training"
+        None,
+        low=1,
+        high=10**9,
+        optional=True,
+        unit="epochs",
+        help="from one checkpoint to the next; empty: at most 2 % of the training",
     )
-    sticky_actions: float = parameter(0.25, low=0, high=1, help="Atari: probability that the emulator repeats the last action")
-    full_action_set: bool = parameter(False, help="Atari: all 18 actions instead of those that the game uses")
+    sticky_actions: float = parameter(
+        0.25, low=0, high=1, help="Atari: probability that the emulator repeats the last action"
+    )
+    full_action_set: bool = parameter(
+        False, help="Atari: all 18 actions instead of those that the game uses"
+    )
     gpus: int = parameter(
-        1, low=0, high=1, form="0 or 1, because a training computes on one GPU at most", help="GPUs of a training pod", identity=False
+        1,
+        low=0,
+        high=1,
+        form="0 or 1, because a training computes on one GPU at most",
+        help="GPUs of a training pod",
+        identity=False,
     )
-    gpu_image: str = parameter("rl:0.1.0-gpu", pattern=IMAGE, form="an image reference", help="image of training pods", identity=False)
-    cpu_image: str = parameter("rl:0.1.0-cpu", pattern=IMAGE, form="an image reference", help="image of all other pods", identity=False)
+    gpu_image: str = parameter(
+        "rl:0.1.0-gpu",
+        pattern=IMAGE,
+        form="an image reference",
+        help="image of training pods",
+        identity=False,
+    )
+    cpu_image: str = parameter(
+        "rl:0.1.0-cpu",
+        pattern=IMAGE,
+        form="an image reference",
+        help="image of all other pods",
+        identity=False,
+    )
     claim: str = parameter(
-        "storage", pattern=KUBERNETES_NAME, form="a Kubernetes name", help="volume claim of the storage mount", identity=False
+        "storage",
+        pattern=KUBERNETES_NAME,
+        form="a Kubernetes name",
+        help="volume claim of the storage mount",
+        identity=False,
     )

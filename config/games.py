@@ -1,8 +1,9 @@
-"""The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and `package.module:Name`
-or `package.module:Id-v0`, an environment of one's own or one that its module registers.
+"""The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and
+`package.module:Name` or `package.module:Id-v0`, an environment of one's own or one that its module
+registers.
 
-Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module. Whether an id exists and
-can be made is asked by `agents.environments.check_game`.
+Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module.
+Whether an id exists and can be made is asked by `agents.environments.check_game`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ FOLDER = Path(__file__).parent / "games"
 SHARED = ("atari", "fallback")
 """Presets of many games; no game has these names."""
 LARGEST_RETURN = 1e100
-"""What goes beyond is a fault of the game: its square, of which standard deviations are made, would soon be infinite."""
+"""What goes beyond is a fault of the game: its square, of which standard deviations are made, would
+soon be infinite."""
 KINDS = ("atari", "native", "sync")
 
 MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"
-GYMNASIUM_ID = re.compile(rf"(?:{MODULE}:)?(?!ALE/)(?:[A-Za-z0-9_-]{{1,64}}/)?[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}")
-"""With a module before it, gymnasium imports that first, which registers the id. Atari's ids are those that we know."""
+GYMNASIUM_ID = re.compile(
+    rf"(?:{MODULE}:)?(?!ALE/)(?:[A-Za-z0-9_-]{{1,64}}/)?[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}"
+)
+"""With a module before it, gymnasium imports that first, which registers the id. Atari's ids are
+those that we know."""
 OWN_GAME = re.compile(rf"{MODULE}:[A-Za-z_][A-Za-z0-9_]{{0,63}}")
 ATARI_ID = re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5")
 OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
@@ -40,9 +45,11 @@ BOX2D_ID = re.compile(r"(?:LunarLander|BipedalWalker|CarRacing)[A-Za-z]*-v[0-9]+
 class Game:
     """One game and how its environments are made.
 
-    id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native vector environment),
-    "native" (gymnasium's `vector_entry_point`) or "sync" (one Python environment after the other); options: further keyword
-    arguments of the environment; frames_per_step: emulator frames in one environment step; solved: the return that counts as solved.
+    id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native
+    vector environment), "native" (gymnasium's `vector_entry_point`) or "sync" (one Python
+    environment after the other); options: further keyword arguments of the environment;
+    frames_per_step: emulator frames in one environment step; solved: the return that counts as
+    solved.
     """
 
     name: str
@@ -54,7 +61,12 @@ class Game:
 
     def identity(self) -> dict[str, Any]:
         """What can change a result."""
-        return {"id": self.id, "kind": self.kind, "options": dict(self.options), "frames_per_step": self.frames_per_step}
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "options": dict(self.options),
+            "frames_per_step": self.frames_per_step,
+        }
 
 
 def find_game(text: str) -> Game:
@@ -74,7 +86,9 @@ def find_game(text: str) -> Game:
 
 
 def check_installed(game: Game) -> None:
-    """Raise `BadInput` when a package that this game needs, and others do not, is missing; imports nothing."""
+    """Raise `BadInput` when a package that this game needs, and others do not, is missing; imports
+    nothing.
+    """
     if BOX2D_ID.fullmatch(game.id) and importlib.util.find_spec("Box2D") is None:
         raise BadInput(
             f"game {game.name!r} cannot be made: it needs the package Box2D, which is not installed and has no wheel for Python 3.14; "
@@ -83,7 +97,9 @@ def check_installed(game: Game) -> None:
 
 
 def is_well_formed(game: Game) -> bool:
-    """Whether every field has a type and a form that this module makes; for what was read back from a file."""
+    """Whether every field has a type and a form that this module makes; for what was read back from
+    a file.
+    """
     texts = all(isinstance(text, str) for text in (game.name, game.id, game.kind))
     return (
         texts
@@ -97,7 +113,9 @@ def is_well_formed(game: Game) -> bool:
 
 
 def preset(game: Game) -> Mapping[str, Any]:
-    """The sections (one for each algorithm that has one) of the game's preset: its own, else Atari's, else the fallback."""
+    """The sections (one for each algorithm that has one) of the game's preset: its own, else
+    Atari's, else the fallback.
+    """
     if game.kind == "atari":
         return {**_file("atari"), **_own_sections(game.name)}
     return _file(game.name) if game.name in games() else _file("fallback")
@@ -105,7 +123,9 @@ def preset(game: Game) -> Mapping[str, Any]:
 
 @functools.cache
 def games() -> Mapping[str, Game]:
-    """Every game with a short name: those with a preset of their own first, then the other Atari games."""
+    """Every game with a short name: those with a preset of their own first, then the other Atari
+    games.
+    """
     named = {name: _read(name) for name in own_presets()}
     for name in _file("atari")["games"]:
         named.setdefault(name, _atari(name))

@@ -1,6 +1,8 @@
-"""What a person gave: `-p name=value`, or Argo's `{{workflow.parameters.json}}`, as one mapping of texts.
+"""What a person gave: `-p name=value`, or Argo's `{{workflow.parameters.json}}`, as one mapping of
+texts.
 
-Names and values are judged by `config.resolve`; here only what a mapping cannot show: a parameter that was given twice.
+Names and values are judged by `config.resolve`; here only what a mapping cannot show: a parameter
+that was given twice.
 """
 
 from __future__ import annotations
@@ -26,25 +28,36 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def from_argo(text: str) -> dict[str, str]:
-    """`[{"name": "game", "value": "pong"}, …]`, every parameter of the workflow, unknown ones included; raises `BadInput`.
+    """`[{"name": "game", "value": "pong"}, …]`, every parameter of the workflow, unknown ones
+    included; raises `BadInput`.
 
-    Argo writes numbers and booleans as texts, so every other type is refused; a parameter without a value is empty.
+    Argo writes numbers and booleans as texts, so every other type is refused; a parameter without a
+    value is empty.
     """
     if len(text) > LARGEST_CHARACTERS:
         raise BadInput(f"--parameters: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
     try:
         entries = json.loads(text, object_pairs_hook=_once)
-    except (ValueError, RecursionError) as error:  # among others an integer with more digits than Python reads
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # among others an integer with more digits than Python reads
         raise BadInput(f"--parameters is no JSON: {error}") from None
     if not isinstance(entries, list):
-        raise BadInput(f"--parameters cannot be {shown(entries)}; allowed: a list of names and values")
+        raise BadInput(
+            f"--parameters cannot be {shown(entries)}; allowed: a list of names and values"
+        )
     return _once([_pair(entry) for entry in entries])
 
 
 def _pair(entry: Any) -> tuple[str, str]:
-    name, value = (entry.get("name"), entry.get("value", "")) if isinstance(entry, dict) else (None, None)
+    name, value = (
+        (entry.get("name"), entry.get("value", "")) if isinstance(entry, dict) else (None, None)
+    )
     if not isinstance(name, str) or not isinstance(value, str):
-        raise BadInput(f"--parameters: cannot read {shown(entry)}; allowed: a name and a value, both text")
+        raise BadInput(
+            f"--parameters: cannot read {shown(entry)}; allowed: a name and a value, both text"
+        )
     return name, value
 
 
@@ -52,6 +65,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for name, value in pairs:
         if name in seen:
-            raise BadInput(f"parameter {shown(name)} was given twice: {shown(seen[name])} and {shown(value)}")
+            raise BadInput(
+                f"parameter {shown(name)} was given twice: {shown(seen[name])} and {shown(value)}"
+            )
         seen[name] = value
     return seen

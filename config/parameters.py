@@ -1,7 +1,9 @@
-"""A parameter: declared once on a dataclass, with its help, unit and range; read from text by its declared type.
+"""A parameter: declared once on a dataclass, with its help, unit and range; read from text by its
+declared type.
 
-`parameter()` makes the dataclass field; `declared()` reads the fields of a class back; `Parameter.parse()` turns the text
-of `-p name=value`, or a value of a preset, into the typed value or raises `BadInput` with one line.
+`parameter()` makes the dataclass field; `declared()` reads the fields of a class back;
+`Parameter.parse()` turns the text of `-p name=value`, or a value of a preset, into the typed value
+or raises `BadInput` with one line.
 """
 
 from __future__ import annotations
@@ -22,7 +24,13 @@ LONGEST_VALUE = 4096
 """Characters of one parameter's text; a path is the longest that anybody needs."""
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
-NOUNS: dict[type, str] = {int: "an integer", float: "a number", bool: "true or false", str: "text", tuple: "1 to 8 integers"}
+NOUNS: dict[type, str] = {
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    tuple: "1 to 8 integers",
+}
 MOST_ELEMENTS = 8
 
 
@@ -30,9 +38,10 @@ MOST_ELEMENTS = 8
 class Parameter:
     """One declared parameter.
 
-    kind: int, float, bool, str or tuple (of int); optional: the empty text means None; low, high: inclusive, of each
-    element for a tuple; pattern: what a text must match as a whole; form: what may stand here in words, in place of the
-    type and the range; identity: whether the value can change a result.
+    kind: int, float, bool, str or tuple (of int); optional: the empty text means None; low, high:
+    inclusive, of each element for a tuple; pattern: what a text must match as a whole; form: what
+    may stand here in words, in place of the type and the range; identity: whether the value can
+    change a result.
     """
 
     name: str
@@ -67,7 +76,9 @@ class Parameter:
         return ("true", "false") if self.kind is bool else self.choices
 
     def parse(self, value: object) -> Any:
-        """The typed value of a text, or of a scalar or list that a preset holds; raises `BadInput`."""
+        """The typed value of a text, or of a scalar or list that a preset holds; raises
+        `BadInput`.
+        """
         if value is None or value == "":
             if self.optional:
                 return None
@@ -99,10 +110,16 @@ class Parameter:
             return value
         if self.kind is float and (is_integer or isinstance(value, float)):
             return float(typing.cast(float, value))
-        if self.kind is tuple and isinstance(value, list | tuple) and all(type(element) is int for element in value):
+        if (
+            self.kind is tuple
+            and isinstance(value, list | tuple)
+            and all(type(element) is int for element in value)
+        ):
             return tuple(value)
         if self.kind is str and isinstance(value, bool | int | float):
-            raise BadInput(f"{self.refusal(value)}; quote it, as in {self.name}: {to_text(value)!r}")
+            raise BadInput(
+                f"{self.refusal(value)}; quote it, as in {self.name}: {to_text(value)!r}"
+            )
         raise self.refusal(value)
 
     def _check(self, typed: Any, given: object) -> None:
@@ -110,7 +127,9 @@ class Parameter:
             raise self.refusal(given)
         if self.pattern is not None and not re.fullmatch(self.pattern, typed):
             raise self.refusal(given)
-        numbers: Sequence[Any] = typed if self.kind is tuple else (typed,) if self.kind in (int, float) else ()
+        numbers: Sequence[Any] = (
+            typed if self.kind is tuple else (typed,) if self.kind in (int, float) else ()
+        )
         for number in numbers:
             below = self.low is not None and number < self.low
             above = self.high is not None and number > self.high
@@ -121,7 +140,9 @@ class Parameter:
 
     def refusal(self, value: object) -> BadInput:
         """`parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
-        return BadInput(f"parameter {self.name!r} cannot be {shown(value)}; allowed: {self.allowed}")
+        return BadInput(
+            f"parameter {self.name!r} cannot be {shown(value)}; allowed: {self.allowed}"
+        )
 
 
 def parameter(
@@ -146,7 +167,9 @@ def parameter(
 
 
 def declared(owner: type) -> Mapping[str, Parameter]:
-    """The parameters of a dataclass whose fields were made by `parameter()`, by name and in order."""
+    """The parameters of a dataclass whose fields were made by `parameter()`, by name and in
+    order.
+    """
     return _declared(owner)
 
 
@@ -175,15 +198,25 @@ def to_text(value: Any) -> str:
 
 
 def refuse_hostile(name: str, value: str) -> None:
-    """Raise `BadInput` for what no value may hold: what Argo (braces) or Kubernetes (dollars) expands, control characters, too much."""
+    """Raise `BadInput` for what no value may hold: what Argo (braces) or Kubernetes (dollars)
+    expands, control characters, too much.
+    """
     if len(value) > LONGEST_VALUE:
-        raise BadInput(f"parameter {name!r} is {len(value)} characters long; allowed: {LONGEST_VALUE}")
+        raise BadInput(
+            f"parameter {name!r} is {len(value)} characters long; allowed: {LONGEST_VALUE}"
+        )
     if "{" in value or "}" in value:
-        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; braces are not allowed in a value")
+        raise BadInput(
+            f"parameter {name!r} cannot be {shown(value)}; braces are not allowed in a value"
+        )
     if "$(" in value or "$$" in value:
-        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; '$(' and '$$' are not allowed in a value")
+        raise BadInput(
+            f"parameter {name!r} cannot be {shown(value)}; '$(' and '$$' are not allowed in a value"
+        )
     if not value.isprintable():
-        raise BadInput(f"parameter {name!r} cannot be {shown(value)}; control characters and unusual spaces are not allowed in a value")
+        raise BadInput(
+            f"parameter {name!r} cannot be {shown(value)}; control characters and unusual spaces are not allowed in a value"
+        )
 
 
 def _kind(hint: Any) -> type:

@@ -1,4 +1,6 @@
-"""The hyperparameters of PPO, Schulman et al. 2017 (arXiv:1707.06347); the presets give each game its own."""
+"""The hyperparameters of PPO, Schulman et al. 2017 (arXiv:1707.06347); the presets give each game
+its own.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +20,71 @@ class PPO:
     topology: ClassVar[str] = "single"
 
     num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
-    rollout_length: int = parameter(128, low=2, high=65_536, unit="steps", help="of each environment in one epoch")
+    rollout_length: int = parameter(
+        128, low=2, high=65_536, unit="steps", help="of each environment in one epoch"
+    )
     update_epochs: int = parameter(4, low=1, high=100, help="passes over the batch in one epoch")
-    minibatches: int = parameter(4, low=1, high=65_536, help="equal parts of the batch, one update each")
+    minibatches: int = parameter(
+        4, low=1, high=65_536, help="equal parts of the batch, one update each"
+    )
     learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="of Adam")
-    anneal_learning_rate: bool = parameter(True, help="the learning rate falls linearly to 0 over the training")
-    adam_epsilon: float = parameter(1e-5, low=1e-12, high=0.1, help="of Adam, added to the denominator")
-    discount: float = parameter(0.99, low=0, high=1, help="gamma: weight of a reward one step later")
-    gae_lambda: float = parameter(0.95, low=0, high=1, help="lambda of generalised advantage estimation")
-    clip: float = parameter(0.2, low=1e-3, high=1, help="the probability ratio is clipped to 1 - clip ... 1 + clip")
+    anneal_learning_rate: bool = parameter(
+        True, help="the learning rate falls linearly to 0 over the training"
+    )
+    adam_epsilon: float = parameter(
+        1e-5, low=1e-12, high=0.1, help="of Adam, added to the denominator"
+    )
+    discount: float = parameter(
+        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+    )
+    gae_lambda: float = parameter(
+        0.95, low=0, high=1, help="lambda of generalised advantage estimation"
+    )
+    clip: float = parameter(
+        0.2, low=1e-3, high=1, help="the probability ratio is clipped to 1 - clip ... 1 + clip"
+    )
     anneal_clip: bool = parameter(False, help="clip falls linearly to 0 over the training")
     clip_value_loss: bool = parameter(False, help="clip the change of the value estimate as well")
-    entropy_coefficient: float = parameter(0.01, low=0, high=1, help="weight of the entropy bonus in the loss")
-    value_coefficient: float = parameter(0.5, low=0, high=100, help="weight of the value loss, half the mean squared error, in the loss")
-    max_gradient_norm: float = parameter(0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm")
-    normalise_observations: bool = parameter(False, help="by running mean and variance, kept with the agent; not for images")
-    normalise_rewards: bool = parameter(False, help="divide learnt rewards by the running deviation of the discounted return")
-    clip_rewards: bool = parameter(False, help="learn from rewards cut to -1 ... 1; reported returns stay the game's own")
+    entropy_coefficient: float = parameter(
+        0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
+    )
+    value_coefficient: float = parameter(
+        0.5,
+        low=0,
+        high=100,
+        help="weight of the value loss, half the mean squared error, in the loss",
+    )
+    max_gradient_norm: float = parameter(
+        0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+    )
+    normalise_observations: bool = parameter(
+        False, help="by running mean and variance, kept with the agent; not for images"
+    )
+    normalise_rewards: bool = parameter(
+        False, help="divide learnt rewards by the running deviation of the discounted return"
+    )
+    clip_rewards: bool = parameter(
+        False, help="learn from rewards cut to -1 ... 1; reported returns stay the game's own"
+    )
     hidden_sizes: tuple[int, ...] = parameter(
-        (64, 64), low=1, high=8192, help="units of the hidden layers for vector observations; images use the Nature CNN"
+        (64, 64),
+        low=1,
+        high=8192,
+        help="units of the hidden layers for vector observations; images use the Nature CNN",
     )
-    log_std_init: float = parameter(0.0, low=-5, high=2, help="continuous actions: first log standard deviation")
-    episodic_life: bool = parameter(False, help="Atari: a lost life ends the episode in training, never in evaluation")
+    log_std_init: float = parameter(
+        0.0, low=-5, high=2, help="continuous actions: first log standard deviation"
+    )
+    episodic_life: bool = parameter(
+        False, help="Atari: a lost life ends the episode in training, never in evaluation"
+    )
     fire_after_life_loss: bool = parameter(
-        True, help="Atari: where the game has FIRE, it is pressed after a reset and after a lost life, by nobody's choice"
+        True,
+        help="Atari: where the game has FIRE, it is pressed after a reset and after a lost life, by nobody's choice",
     )
-    noop_max: int = parameter(30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset")
+    noop_max: int = parameter(
+        30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset"
+    )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -52,7 +93,9 @@ class PPO:
 
     @property
     def warm_up_steps(self) -> int:
-        """Environment steps of the rollout that is not learnt from: it fills the statistics of observations."""
+        """Environment steps of the rollout that is not learnt from: it fills the statistics of
+        observations.
+        """
         return self.steps_per_epoch if self.normalise_observations else 0
 
     def check(self) -> None:

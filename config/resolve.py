@@ -1,8 +1,9 @@
 """From the texts that a person gave to one complete, checked experiment.
 
-Precedence: dataclass default < `config/algorithms/<algorithm>.yaml` < the algorithm's section in `config/games/<game>.yaml`
-< given. An empty hyperparameter means the preset's value. Everything that needs no file system is checked here, by
-`workflows.submit` before anything is sent and by `prepare` again.
+Precedence: dataclass default < `config/algorithms/<algorithm>.yaml` < the algorithm's section in
+`config/games/<game>.yaml` < given. An empty hyperparameter means the preset's value. Everything
+that needs no file system is checked here, by `workflows.submit` before anything is sent and by
+`prepare` again.
 """
 
 from __future__ import annotations
@@ -26,21 +27,25 @@ from config.ppo import PPO
 from config.strict_yaml import load_mapping
 
 ALGORITHMS: dict[str, type[PPO]] = {"ppo": PPO}
-"""Adding one: its dataclass (with `topology`, `steps_per_epoch` and `check`), `config/algorithms/<name>.yaml`, an entry here."""
+"""Adding one: its dataclass (with `topology`, `steps_per_epoch` and `check`),
+`config/algorithms/<name>.yaml`, an entry here."""
 FOLDER = Path(__file__).parent / "algorithms"
 
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
 LONGEST_TRAINING = 10**11
 """Environment steps; a checkpoint's name has twelve digits."""
 DONE_AGAIN = 50
-"""At most one of so many epochs is done again, by default and if there are twice as many: one interval and the one under way."""
+"""At most one of so many epochs is done again, by default and if there are twice as many: one
+interval and the one under way."""
 LONGEST_INTERVAL_STEPS = 250_000
 """Between two checkpoints by default: in long trainings a preemption costs minutes, not hours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """An experiment with every parameter decided; `experiment.epochs` and `.evaluation_policy` are never None here."""
+    """An experiment with every parameter decided; `experiment.epochs` and `.evaluation_policy` are
+    never None here.
+    """
 
     algorithm: str
     experiment: Experiment
@@ -66,7 +71,9 @@ class Resolved:
 
     @property
     def warm_up_steps(self) -> int:
-        """Steps before the first epoch's own, which fill the statistics of observations; not for images."""
+        """Steps before the first epoch's own, which fill the statistics of observations; not for
+        images.
+        """
         return self.hyperparameters.warm_up_steps
 
     @property
@@ -74,12 +81,16 @@ class Resolved:
         """Epochs from one checkpoint to the next."""
         if self.experiment.checkpoint_interval is not None:
             return self.experiment.checkpoint_interval
-        return max(1, min(self.epochs // DONE_AGAIN - 1, LONGEST_INTERVAL_STEPS // self.steps_per_epoch))
+        return max(
+            1, min(self.epochs // DONE_AGAIN - 1, LONGEST_INTERVAL_STEPS // self.steps_per_epoch)
+        )
 
     @property
     def min_runs(self) -> int:
         """Usable runs without which the experiment has failed."""
-        return self.experiment.runs if self.experiment.min_runs is None else self.experiment.min_runs
+        return (
+            self.experiment.runs if self.experiment.min_runs is None else self.experiment.min_runs
+        )
 
     @property
     def evaluation_policy(self) -> str:
@@ -95,7 +106,11 @@ class Resolved:
 
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""
-        experiment = {name: getattr(self.experiment, name) for name, one in declared(Experiment).items() if one.identity}
+        experiment = {
+            name: getattr(self.experiment, name)
+            for name, one in declared(Experiment).items()
+            if one.identity
+        }
         del experiment["game"]  # several names may mean one game
         experiment["checkpoint_interval"] = self.checkpoint_interval
         return {
@@ -108,7 +123,9 @@ class Resolved:
     @property
     def identity_hash(self) -> str:
         """SHA-256 of the identity as canonical JSON, in hexadecimal."""
-        canonical = json.dumps(self.identity(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        canonical = json.dumps(
+            self.identity(), sort_keys=True, separators=(",", ":"), allow_nan=False
+        )
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
@@ -122,13 +139,17 @@ class Resolved:
 
     @staticmethod
     def from_dict(written: Mapping[str, Any]) -> Resolved:
-        """The experiment that `as_dict` wrote, checked again; raises `BadInput` naming what is missing, unknown or wrong."""
+        """The experiment that `as_dict` wrote, checked again; raises `BadInput` naming what is
+        missing, unknown or wrong.
+        """
         _same_keys("experiment", written, [field.name for field in dataclasses.fields(Resolved)])
         algorithm = written["algorithm"]
         resolved = Resolved(
             algorithm=algorithm,
             experiment=_read(Experiment, "experiment", written["experiment"]),
-            hyperparameters=_read(algorithm_class(algorithm), "hyperparameters", written["hyperparameters"]),
+            hyperparameters=_read(
+                algorithm_class(algorithm), "hyperparameters", written["hyperparameters"]
+            ),
             game=_read_game(written["game"]),
         )
         for name in ("epochs", "evaluation_policy"):
@@ -139,7 +160,9 @@ class Resolved:
 
 
 def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
-    """Decide and check every parameter; raises `BadInput` with one line for the first that is wrong."""
+    """Decide and check every parameter; raises `BadInput` with one line for the first that is
+    wrong.
+    """
     hyperclass = algorithm_class(algorithm)
     shared, own = declared(Experiment), declared(hyperclass)
     for name, value in given.items():
@@ -147,18 +170,29 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
             raise unknown("parameter", name, [*shared, *own])
         if not isinstance(value, str):
             raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
-    experiment = {name: shared[name].parse(value) for name, value in given.items() if name in shared}
+    experiment = {
+        name: shared[name].parse(value) for name, value in given.items() if name in shared
+    }
     game = find_game(experiment.get("game", Experiment.game))
     preset_values = preset_hyperparameters(algorithm, game)
     goal_steps = preset_values.pop("steps")
-    given_values = {name: own[name].parse(value) for name, value in given.items() if name in own and value != ""}
+    given_values = {
+        name: own[name].parse(value) for name, value in given.items() if name in own and value != ""
+    }
     hyperparameters = hyperclass(**(preset_values | given_values))
     if experiment.get("epochs") is None:
         learnt_steps = max(1, goal_steps - hyperparameters.warm_up_steps)
         experiment["epochs"] = -(-learnt_steps // hyperparameters.steps_per_epoch)
-    if experiment.get("evaluation_policy") is None:  # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
+    if (
+        experiment.get("evaluation_policy") is None
+    ):  # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
         experiment["evaluation_policy"] = "sample" if game.kind == "atari" else "greedy"
-    resolved = Resolved(algorithm=algorithm, experiment=Experiment(**experiment), hyperparameters=hyperparameters, game=game)
+    resolved = Resolved(
+        algorithm=algorithm,
+        experiment=Experiment(**experiment),
+        hyperparameters=hyperparameters,
+        game=game,
+    )
     _check(resolved)
     return resolved
 
@@ -171,7 +205,9 @@ def algorithm_class(algorithm: str) -> type[PPO]:
 
 
 def preset_hyperparameters(algorithm: str, game: Game) -> dict[str, Any]:
-    """The algorithm's preset overlaid by the game's, by name, with `steps`, the goal of a training; raises `BadInput`."""
+    """The algorithm's preset overlaid by the game's, by name, with `steps`, the goal of a training;
+    raises `BadInput`.
+    """
     goal = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
     known = {**declared(algorithm_class(algorithm)), "steps": goal}
     values: dict[str, Any] = {}
@@ -194,19 +230,27 @@ def _check(resolved: Resolved) -> None:
     resolved.hyperparameters.check()
     check_outdir_text(experiment.outdir)
     if resolved.min_runs > experiment.runs:
-        raise BadInput(f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}")
+        raise BadInput(
+            f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}"
+        )
     if experiment.video_episodes > experiment.evaluation_episodes:
         given, most = experiment.video_episodes, experiment.evaluation_episodes
         refused = f"parameter 'video_episodes' cannot be {given}"
         raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
     if experiment.device == "cuda" and experiment.gpus == 0:
-        raise BadInput("parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1")
+        raise BadInput(
+            "parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1"
+        )
     for name in ("log_interval", "checkpoint_interval"):
         if (getattr(experiment, name) or 0) > resolved.epochs:
-            raise BadInput(f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}")
+            raise BadInput(
+                f"parameter {name!r} cannot be {getattr(experiment, name)}; allowed: at most epochs, {resolved.epochs}"
+            )
     if resolved.total_steps > LONGEST_TRAINING:
         most = (LONGEST_TRAINING - resolved.warm_up_steps) // resolved.steps_per_epoch
-        raise BadInput(f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps")
+        raise BadInput(
+            f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps"
+        )
     _check_game(resolved)
 
 
@@ -218,21 +262,33 @@ def _check_game(resolved: Resolved) -> None:
             value = getattr(chosen, name)
             if name in ATARI_ONLY and not is_atari and value != one.default:
                 allowed = to_text(one.default)
-                raise BadInput(f"parameter {name!r} cannot be {to_text(value)}: {resolved.game.name} is no Atari game; allowed: {allowed}")
+                raise BadInput(
+                    f"parameter {name!r} cannot be {to_text(value)}: {resolved.game.name} is no Atari game; allowed: {allowed}"
+                )
             if name == "normalise_observations" and is_atari and value:
-                raise BadInput(f"parameter {name!r} cannot be true: {resolved.game.name} shows images; allowed: false")
+                raise BadInput(
+                    f"parameter {name!r} cannot be true: {resolved.game.name} shows images; allowed: false"
+                )
 
 
 def check_outdir_text(outdir: str) -> None:
     """Refuse what no directory of results may be called; raises `BadInput`."""
     refuse_hostile("outdir", outdir)
     parts = outdir.split("/")
-    if ".." in parts or outdir.startswith(("~", "-")) or any(len(part.encode()) > 255 for part in parts):
-        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'")
+    if (
+        ".." in parts
+        or outdir.startswith(("~", "-"))
+        or any(len(part.encode()) > 255 for part in parts)
+    ):
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'"
+        )
 
 
 def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
-    """The absolute directory, symbolic links followed; below `storage_root` unless that is None. Raises `BadInput`."""
+    """The absolute directory, symbolic links followed; below `storage_root` unless that is None.
+    Raises `BadInput`.
+    """
     if outdir == "":
         raise BadInput("empty value for 'outdir'; allowed: a path")
     check_outdir_text(outdir)
@@ -243,12 +299,16 @@ def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
         raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
     _refuse_other_encoding(path)
     if root is not None and (path == root or not path.is_relative_to(root)):
-        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}")
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}"
+        )
     return path
 
 
 def _refuse_other_encoding(path: Path) -> None:
-    """Everything that handles the path must mean the same bytes: programs of other locales, files of UTF-8, Argo."""
+    """Everything that handles the path must mean the same bytes: programs of other locales, files
+    of UTF-8, Argo.
+    """
     encoding = sys.getfilesystemencoding()
     try:
         path.as_posix().encode("ascii" if encoding.lower() not in ("utf-8", "utf8") else "utf-8")
@@ -260,7 +320,9 @@ def _refuse_other_encoding(path: Path) -> None:
 
 
 def _followed(path: str | Path) -> Path:
-    """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads to itself."""
+    """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads
+    to itself.
+    """
     followed = Path(path).resolve()
     for part in (followed, *followed.parents):
         if os.path.islink(part):  # noqa: PTH114 - `Path.is_symlink` raises below a folder that may not be entered
@@ -272,8 +334,8 @@ def _followed(path: str | Path) -> Path:
 class ParameterInfo:
     """One parameter as manifests, `--help`, `--list` and the README show it.
 
-    default: as text; empty where the preset or the rest decides; texts: all that may be given, if they can be listed;
-    section: "experiment" or the algorithm's name.
+    default: as text; empty where the preset or the rest decides; texts: all that may be given, if
+    they can be listed; section: "experiment" or the algorithm's name.
     """
 
     name: str
@@ -287,20 +349,30 @@ class ParameterInfo:
 
 
 def parameters(algorithm: str) -> list[ParameterInfo]:
-    """Every parameter of an algorithm: first the shared ones, then its hyperparameters, whose default is the preset's."""
-    shared = [_info(one, to_text(one.default), "experiment") for one in declared(Experiment).values()]
-    return shared + [_info(one, "", algorithm) for one in declared(algorithm_class(algorithm)).values()]
+    """Every parameter of an algorithm: first the shared ones, then its hyperparameters, whose
+    default is the preset's.
+    """
+    shared = [
+        _info(one, to_text(one.default), "experiment") for one in declared(Experiment).values()
+    ]
+    return shared + [
+        _info(one, "", algorithm) for one in declared(algorithm_class(algorithm)).values()
+    ]
 
 
 def _info(one: Parameter, default: str, section: str) -> ParameterInfo:
     texts = ("", *one.texts) if one.texts and default == "" else one.texts
-    return ParameterInfo(one.name, default, one.help, one.unit, one.allowed, texts, one.identity, section)
+    return ParameterInfo(
+        one.name, default, one.help, one.unit, one.allowed, texts, one.identity, section
+    )
 
 
 def _as_json(section: Any) -> dict[str, Any]:
     """A flat dataclass with lists for tuples."""
     values = dataclasses.asdict(section)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
 
 
 def _same_keys(where: str, written: object, expected: list[str]) -> None:

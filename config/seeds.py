@@ -1,8 +1,9 @@
 """Every random generator of an experiment, from one seed.
 
-`numpy.random.SeedSequence` over (seed, run, purpose, checkpoint): no two of them share a stream, and none depends on how
-often another one was used. Environments are seeded thousands of times a second, where a `SeedSequence` each would cost more than
-the environments: their seeds are one progression without repetitions, whose start and stride a `SeedSequence` gives.
+`numpy.random.SeedSequence` over (seed, run, purpose, checkpoint): no two of them share a stream,
+and none depends on how often another one was used. Environments are seeded thousands of times a
+second, where a `SeedSequence` each would cost more than the environments: their seeds are one
+progression without repetitions, whose start and stride a `SeedSequence` gives.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ BITS_31 = np.int64(2**31 - 1)
 def seed_sequence(seed: int, run: int, purpose: str, checkpoint: int = 0) -> np.random.SeedSequence:
     """The sequence of one purpose ("actions", "environments", …) of one run.
 
-    checkpoint: for what is seeded anew at checkpoints, their number or epoch. The entropy is always seven words of 32 bits:
-    numpy splits larger numbers and pads short lists, so that lists of changing length could collide.
+    checkpoint: for what is seeded anew at checkpoints, their number or epoch. The entropy is always
+    seven words of 32 bits: numpy splits larger numbers and pads short lists, so that lists of
+    changing length could collide.
     """
     for number in (seed, run, checkpoint):
         if not 0 <= number < LARGEST:
@@ -37,11 +39,15 @@ def integer_seed(seed: int, run: int, purpose: str, checkpoint: int = 0) -> int:
     return int(seed_sequence(seed, run, purpose, checkpoint).generate_state(1, np.uint32)[0] >> 1)
 
 
-def environment_seeds(seed: int, run: int, count: int, environments: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """31 bits for the k-th seeding (`numbers` [n], from 0) of these of a run's `count` environments.
+def environment_seeds(
+    seed: int, run: int, count: int, environments: np.ndarray, numbers: np.ndarray
+) -> np.ndarray:
+    """31 bits for the k-th seeding (`numbers` [n], from 0) of these of a run's `count`
+    environments.
 
-    No two are equal in an experiment, up to 2²³ seedings of each run: they count on, over all runs, in steps of an odd number
-    modulo 2³¹. What takes them, hashes them: nearby seeds need not look random.
+    No two are equal in an experiment, up to 2²³ seedings of each run: they count on, over all runs,
+    in steps of an odd number modulo 2³¹. What takes them, hashes them: nearby seeds need not look
+    random.
     """
     start, stride = _progression(seed, run)
     seeds: np.ndarray = (numbers * count + environments) * stride + start & BITS_31
@@ -50,8 +56,12 @@ def environment_seeds(seed: int, run: int, count: int, environments: np.ndarray,
 
 @functools.cache
 def _progression(seed: int, run: int) -> tuple[np.int64, np.int64]:
-    """Of a run's seeds: the first, and the distance of two; the runs of an experiment lie between one another."""
-    start, odd = (seed_sequence(seed, 0, "environments").generate_state(2).astype(np.int64) >> 1) | (0, 1)
+    """Of a run's seeds: the first, and the distance of two; the runs of an experiment lie between
+    one another.
+    """
+    start, odd = (
+        seed_sequence(seed, 0, "environments").generate_state(2).astype(np.int64) >> 1
+    ) | (0, 1)
     return (start + run * odd) & BITS_31, RUNS * odd & BITS_31
 
 
@@ -61,7 +71,9 @@ def uniform(seeds: np.ndarray, count: int) -> np.ndarray:
     SplitMix64 (Steele, Lea and Flood 2014), for all at once: making numpy's generator costs 15 µs.
     """
     draws = np.arange(1, count + 1, dtype=np.uint64)[:, np.newaxis]
-    mixed: np.ndarray = (seeds.astype(np.uint64) * np.uint64(count) + draws) * np.uint64(0x9E3779B97F4A7C15)
+    mixed: np.ndarray = (seeds.astype(np.uint64) * np.uint64(count) + draws) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     mixed = (mixed ^ mixed >> 30) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> 27) * np.uint64(0x94D049BB133111EB)
     numbers: np.ndarray = ((mixed ^ mixed >> 31) >> 11) * 2.0**-53

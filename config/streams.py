@@ -42,7 +42,9 @@ def _open(descriptor: int) -> None:
     try:
         os.fstat(descriptor)
     except OSError:
-        os.open(os.devnull, os.O_RDWR)  # gets the lowest free number: this one, as those below are open
+        os.open(
+            os.devnull, os.O_RDWR
+        )  # gets the lowest free number: this one, as those below are open
 
 
 def _is_own(stream: Any, descriptor: int) -> bool:
@@ -60,4 +62,10 @@ def _text(descriptor: int, before: io.TextIOWrapper | None = None) -> io.TextIOW
     raw = io.BufferedWriter(_Forgiving(descriptor, "w", closefd=False))
     if before is None:
         return io.TextIOWrapper(raw, encoding="utf-8", errors="replace", line_buffering=True)
-    return io.TextIOWrapper(raw, before.encoding, "replace", line_buffering=before.line_buffering, write_through=before.write_through)
+    return io.TextIOWrapper(
+        raw,
+        before.encoding,
+        "replace",
+        line_buffering=before.line_buffering,
+        write_through=before.write_through,
+    )

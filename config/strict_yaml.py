@@ -1,9 +1,11 @@
-"""YAML without surprises: only what JSON can say, nothing that a reader would read differently than the machine.
+"""YAML without surprises: only what JSON can say, nothing that a reader would read differently than
+the machine.
 
-Refused: object tags, anchors and aliases, duplicate keys, keys that are no text, documents that are too large or too deep.
-A plain scalar is null, true, false, a decimal integer or a decimal number exactly when JSON or YAML 1.2's core schema says
-so (`1e-3` is a number); everything else is text: `no`, `010` and `12:30:45` stay what they look like, and the declared type
-of the parameter decides whether that is allowed.
+Refused: object tags, anchors and aliases, duplicate keys, keys that are no text, documents that are
+too large or too deep. A plain scalar is null, true, false, a decimal integer or a decimal number
+exactly when JSON or YAML 1.2's core schema says so (`1e-3` is a number); everything else is text:
+`no`, `010` and `12:30:45` stay what they look like, and the declared type of the parameter decides
+whether that is allowed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ SCALARS = {
     "tag:yaml.org,2002:null": (re.compile(r"^(?:null|~|)$"), ["n", "~", ""]),
     "tag:yaml.org,2002:bool": (re.compile(r"^(?:true|false)$"), ["t", "f"]),
     "tag:yaml.org,2002:int": (re.compile(r"^-?(?:0|[1-9][0-9]*)$"), list("-0123456789")),
-    "tag:yaml.org,2002:float": (re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"), list("-0123456789")),
+    "tag:yaml.org,2002:float": (
+        re.compile(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"),
+        list("-0123456789"),
+    ),
 }
 
 
@@ -63,12 +68,18 @@ class StrictLoader(yaml.SafeLoader):
         """Refuse aliases, anchors, tags and deep nesting before a node exists."""
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise yaml.MarkedYAMLError(problem="anchors and aliases are not allowed", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem="anchors and aliases are not allowed", problem_mark=event.start_mark
+            )
         if getattr(event, "tag", None):
-            raise yaml.MarkedYAMLError(problem=f"tag {event.tag!r} is not allowed", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"tag {event.tag!r} is not allowed", problem_mark=event.start_mark
+            )
         self.depth += 1
         if self.depth > DEEPEST:
-            raise yaml.MarkedYAMLError(problem=f"nested deeper than {DEEPEST}", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"nested deeper than {DEEPEST}", problem_mark=event.start_mark
+            )
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -78,9 +89,13 @@ class StrictLoader(yaml.SafeLoader):
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
-                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} is no text: quote it", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key.value!r} is no text: quote it", problem_mark=key.start_mark
+                )
             if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {key.value!r} stands twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key.value!r} stands twice", problem_mark=key.start_mark
+                )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -92,7 +107,9 @@ class StrictLoader(yaml.SafeLoader):
         """Decimal, with or without an exponent; never infinite."""
         number = float(node.value)
         if abs(number) == float("inf"):
-            raise yaml.MarkedYAMLError(problem=f"{node.value} is too large", problem_mark=node.start_mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"{node.value} is too large", problem_mark=node.start_mark
+            )
         return number
 
 
@@ -111,7 +128,9 @@ class StrictDumper(yaml.SafeDumper):
         return True
 
     def represent_finite(self, number: float) -> yaml.ScalarNode:
-        """A number that `load` reads back as the same; raises `ValueError` for those that no document can hold."""
+        """A number that `load` reads back as the same; raises `ValueError` for those that no
+        document can hold.
+        """
         if not math.isfinite(number):
             raise ValueError(f"{number} cannot be written")
         return self.represent_float(number)
@@ -123,11 +142,17 @@ StrictDumper.add_representer(float, StrictDumper.represent_finite)
 
 
 def dump(document: Any, dumper: type[StrictDumper] = StrictDumper, *, width: int = 120) -> str:
-    """Text that `load` reads back as the same document: strings that look like another type are quoted."""
+    """Text that `load` reads back as the same document: strings that look like another type are
+    quoted.
+    """
     return yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 def _one_line(error: yaml.YAMLError) -> str:
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+    problem = (
+        getattr(error, "problem", None)
+        or getattr(error, "reason", None)
+        or str(error).splitlines()[0]
+    )
     mark = getattr(error, "problem_mark", None)
     return f"line {mark.line + 1}: {problem}" if mark is not None else str(problem)

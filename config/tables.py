@@ -1,4 +1,5 @@
-"""The README's tables of parameters and presets as Markdown: rendered from the declarations, compared by a test.
+"""The README's tables of parameters and presets as Markdown: rendered from the declarations,
+compared by a test.
 
 `python -m config.tables README.md` writes them again, between the page's marks.
 """
@@ -17,7 +18,9 @@ OF_NO_PRESET = Game(name="other", id="Other-v0")
 
 
 def with_tables(page: str) -> str:
-    """The page with fresh tables between its marks, `<!-- parameters -->` … `<!-- /parameters -->` and so on."""
+    """The page with fresh tables between its marks, `<!-- parameters -->` … `<!-- /parameters -->`
+    and so on.
+    """
     for mark, table in (("parameters", parameter_table("ppo")), ("presets", preset_table("ppo"))):
         before, _, rest = page.partition(f"<!-- {mark} -->\n")
         _, end, after = rest.partition(f"<!-- /{mark} -->")
@@ -27,18 +30,27 @@ def with_tables(page: str) -> str:
 
 def parameter_table(algorithm: str) -> str:
     """One row a parameter: name, default, what is allowed, what it does. Ends with a newline."""
-    rows = [(f"`{info.name}`", _default(info), _allowed(info), info.help) for info in parameters(algorithm)]
+    rows = [
+        (f"`{info.name}`", _default(info), _allowed(info), info.help)
+        for info in parameters(algorithm)
+    ]
     return _markdown(("parameter", "default", "allowed", "meaning"), rows)
 
 
 def preset_table(algorithm: str) -> str:
     """One row a hyperparameter that presets decide, one column a game. Ends with a newline."""
     games = [find_game(name) for name in own_presets()]
-    shown = [game for game in games if game.kind != "atari"] + [Game(name="Atari", id="ALE/Pong-v5", kind="atari"), OF_NO_PRESET]
+    shown = [game for game in games if game.kind != "atari"] + [
+        Game(name="Atari", id="ALE/Pong-v5", kind="atari"),
+        OF_NO_PRESET,
+    ]
     presets = [preset_hyperparameters(algorithm, game) for game in shown]
     defaults = {name: one.default for name, one in declared(algorithm_class(algorithm)).items()}
     names = [name for name in ("steps", *defaults) if any(name in values for values in presets)]
-    rows = [(f"`{name}`", *(to_text(values.get(name, defaults.get(name))) for values in presets)) for name in names]
+    rows = [
+        (f"`{name}`", *(to_text(values.get(name, defaults.get(name))) for values in presets))
+        for name in names
+    ]
     return _markdown(("", *(game.name for game in shown)), rows)
 
 
@@ -54,7 +66,9 @@ def _allowed(info: ParameterInfo) -> str:
 
 def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+    return "".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
+    )
 
 
 if __name__ == "__main__":

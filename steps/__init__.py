@@ -3,5 +3,6 @@
 import sys
 from pathlib import Path
 
-# `python -m` looks in the working directory first: a `config.py` that lies there would be taken for ours.
+# `python -m` looks in the working directory first: a `config.py` that lies there would be taken for
+# ours.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -1,8 +1,9 @@
 """The averages over all usable runs: `python -m steps.average --outdir results/cartpole`.
 
-Writes average/train.csv (one row per step of a common grid), average/evaluation.csv (one row per planned run, excluded ones with
-their reason) and average/summary.json. Runs that are unfinished or failed enter no average, and are named everywhere.
-The rules and formulas are those of `steps/statistics`; the same files give the same bytes.
+Writes average/train.csv (one row per step of a common grid), average/evaluation.csv (one row per
+planned run, excluded ones with their reason) and average/summary.json. Runs that are unfinished or
+failed enter no average, and are named everywhere. The rules and formulas are those of
+`steps/statistics`; the same files give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import Cell, format_table
-from steps.directory.usable import Episode, Usable, evaluation_episodes, fingerprint, training_columns, usability
+from steps.directory.usable import (
+    Episode,
+    Usable,
+    evaluation_episodes,
+    fingerprint,
+    training_columns,
+    usability,
+)
 from steps.statistics.curves import Curve, area_under_curve, common_grid, hold, training_curve_of
 from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
 from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, aggregate
@@ -33,7 +41,20 @@ from steps.statistics.scores import mean, standard_deviation
 
 CURVE = ("step", "return_mean")
 FILES = ("train.csv", "evaluation.csv", "summary.json")
-TRAIN = ("step", "frame", "n", "mean", "sd", "low", "high", "iqm", "iqm_low", "iqm_high", "min", "max")
+TRAIN = (
+    "step",
+    "frame",
+    "n",
+    "mean",
+    "sd",
+    "low",
+    "high",
+    "iqm",
+    "iqm_low",
+    "iqm_high",
+    "min",
+    "max",
+)
 EVALUATION = (
     "run", "seed", "status", "reason", "episodes", "return_mean", "return_sd", "return_min", "return_max", "length_mean",
     "train_return_last100", "auc", "step", "frame",
@@ -42,7 +63,9 @@ EVALUATION = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step("average", average, in_run=False, inputs=inputs, complete=_are_written, argv=argv)
+    return run_step(
+        "average", average, in_run=False, inputs=inputs, complete=_are_written, argv=argv
+    )
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
@@ -61,12 +84,20 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 def average(context: StepContext) -> dict[str, Any]:
     """Average the usable runs: training curves on a common grid, evaluations run by run."""
     resolved = context.resolved
-    runs = [read_run(context.directory.run(index), resolved) for index in range(resolved.experiment.runs)]
+    runs = [
+        read_run(context.directory.run(index), resolved)
+        for index in range(resolved.experiment.runs)
+    ]
     training = average_training(runs, resolved)
     content = {
         "train.csv": format_table(TRAIN, training_rows(training, resolved)),
-        "evaluation.csv": format_table(EVALUATION, (evaluation_row(run, training, resolved) for run in runs)),
-        "summary.json": json.dumps(summary(runs, training, context), sort_keys=True, indent=1, allow_nan=False) + "\n",
+        "evaluation.csv": format_table(
+            EVALUATION, (evaluation_row(run, training, resolved) for run in runs)
+        ),
+        "summary.json": json.dumps(
+            summary(runs, training, context), sort_keys=True, indent=1, allow_nan=False
+        )
+        + "\n",
     }
     for name in FILES:
         write_atomically(context.directory.average / name, content[name])
@@ -118,7 +149,9 @@ def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The averaged training. grid: [G], empty when the curves share no step; areas: run -> mean height over the grid's range."""
+    """The averaged training. grid: [G], empty when the curves share no step; areas: run -> mean
+    height over the grid's range.
+    """
 
     curves: Mapping[int, Curve]
     grid: NDArray[np.int64]
@@ -127,14 +160,18 @@ class Training:
 
 
 def average_training(runs: Sequence[RunResult], resolved: Resolved) -> Training:
-    """Average the curves of all usable runs in which an episode ended, at every step of their common grid."""
+    """Average the curves of all usable runs in which an episode ended, at every step of their
+    common grid.
+    """
     curves = {run.index: run.curve for run in runs if run.usable and len(run.curve)}
     grid = common_grid(list(curves.values()))
     if len(grid) == 0:
         return Training(curves=curves, grid=grid, averaged=None, areas={})
     values = np.array([hold(one, grid) for one in curves.values()])
     averaged = aggregate(values, seed=bootstrap_seed(resolved), resamples=CURVE_RESAMPLES)
-    areas = {index: area_under_curve(one, int(grid[0]), int(grid[-1])) for index, one in curves.items()}
+    areas = {
+        index: area_under_curve(one, int(grid[0]), int(grid[-1])) for index, one in curves.items()
+    }
     return Training(curves=curves, grid=grid, averaged=averaged, areas=areas)
 
 
@@ -148,14 +185,28 @@ def training_rows(training: Training, resolved: Resolved) -> Iterable[dict[str, 
     one = training.averaged
     if one is None:
         return
-    named = (one.mean, one.sd, one.low, one.high, one.iqm, one.iqm_low, one.iqm_high, one.minimum, one.maximum)
+    named = (
+        one.mean,
+        one.sd,
+        one.low,
+        one.high,
+        one.iqm,
+        one.iqm_low,
+        one.iqm_high,
+        one.minimum,
+        one.maximum,
+    )
     for at, step in enumerate(training.grid.tolist()):
         values = [None if column is None else float(column[at]) for column in named]
-        yield dict(zip(TRAIN, [step, step * resolved.game.frames_per_step, one.n, *values], strict=True))
+        yield dict(
+            zip(TRAIN, [step, step * resolved.game.frames_per_step, one.n, *values], strict=True)
+        )
 
 
 def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> dict[str, Cell]:
-    """The row of average/evaluation.csv of one planned run: excluded ones keep theirs, with the reason."""
+    """The row of average/evaluation.csv of one planned run: excluded ones keep theirs, with the
+    reason.
+    """
     returns = [one.return_ for one in run.episodes]
     return {
         "run": run.index,
@@ -180,7 +231,11 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
     resolved, experiment = context.resolved, context.resolved.experiment
     scores = [run.score for run in runs if run.is_evaluated]
     skipped = [run for run in runs if run.usable.state == "skipped"]
-    sample = f"runs above the threshold ({len(scores)} of {len(runs)})" if skipped else f"usable runs ({len(scores)} of {len(runs)})"
+    sample = (
+        f"runs above the threshold ({len(scores)} of {len(runs)})"
+        if skipped
+        else f"usable runs ({len(scores)} of {len(runs)})"
+    )
     seed = bootstrap_seed(resolved)
     return {
         "algorithm": resolved.algorithm,
@@ -189,7 +244,11 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
         "min_runs": resolved.min_runs,
         "used": [run.index for run in runs if run.usable],
         "skipped": [{"run": run.index, "reason": run.usable.reason} for run in skipped],
-        "excluded": [{"run": run.index, "state": run.usable.state, "reason": run.usable.reason} for run in runs if not run.usable],
+        "excluded": [
+            {"run": run.index, "state": run.usable.state, "reason": run.usable.reason}
+            for run in runs
+            if not run.usable
+        ],
         "evaluation": {
             "score": "mean return over the episodes of a run's final policy",
             "sample": sample,
@@ -214,7 +273,11 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
             "iqm_interval": "percentile bootstrap of the interquartile mean over whole runs",
             "curves": "pointwise",
         },
-        "bootstrap": {"seed": seed, "resamples_curves": CURVE_RESAMPLES, "resamples_tables": TABLE_RESAMPLES},
+        "bootstrap": {
+            "seed": seed,
+            "resamples_curves": CURVE_RESAMPLES,
+            "resamples_tables": TABLE_RESAMPLES,
+        },
         "seed": experiment.seed,
         "versions": context.record.versions,
     }
@@ -222,7 +285,18 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
 
 def described(values: Sequence[float], seed: int) -> dict[str, Any]:
     """One score per run -> the numbers that their count allows; null for the others."""
-    names = ("mean", "median", "min", "max", "sd", "standard_error", "t_interval", "iqm", "iqm_interval", "remark")
+    names = (
+        "mean",
+        "median",
+        "min",
+        "max",
+        "sd",
+        "standard_error",
+        "t_interval",
+        "iqm",
+        "iqm_interval",
+        "remark",
+    )
     if not values:
         return {"n": 0, **dict.fromkeys(names)}
     one = aggregate(np.array(values, np.float64)[:, None], seed=seed, resamples=TABLE_RESAMPLES)
@@ -230,7 +304,9 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
     def number(column: NDArray[np.float64] | None) -> float | None:
         return None if column is None else float(column[0])
 
-    def pair(low: NDArray[np.float64] | None, high: NDArray[np.float64] | None) -> list[float] | None:
+    def pair(
+        low: NDArray[np.float64] | None, high: NDArray[np.float64] | None
+    ) -> list[float] | None:
         return None if low is None or high is None else [float(low[0]), float(high[0])]
 
     narrow = BOOTSTRAP_FROM <= one.n < WIDE_ENOUGH_FROM
@@ -245,7 +321,11 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
         "t_interval": pair(one.low, one.high),
         "iqm": number(one.iqm),
         "iqm_interval": pair(one.iqm_low, one.iqm_high),
-        "remark": "n = 1, no interval" if one.n == 1 else "bootstrap interval slightly too narrow at this n" if narrow else None,
+        "remark": "n = 1, no interval"
+        if one.n == 1
+        else "bootstrap interval slightly too narrow at this n"
+        if narrow
+        else None,
     }
 
 

@@ -1,8 +1,9 @@
 """The evaluation of one run: `python -m steps.evaluate --outdir results/cartpole --run 0`.
 
 Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes
-evaluation.csv, one row each, and before it the actions of those that are filmed.
-The final policy, and no other: the best of several checkpoints would be chosen by the very numbers that are to judge it.
+evaluation.csv, one row each, and before it the actions of those that are filmed. The final policy,
+and no other: the best of several checkpoints would be chosen by the very numbers that are to judge
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,14 @@ SAY_EVERY = 10
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step("evaluate", evaluate, in_run=True, inputs=final_policy_inputs, complete=_is_written, argv=argv)
+    return run_step(
+        "evaluate",
+        evaluate,
+        in_run=True,
+        inputs=final_policy_inputs,
+        complete=_is_written,
+        argv=argv,
+    )
 
 
 def evaluate(context: StepContext) -> dict[str, Any]:
@@ -42,9 +50,17 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     rows: list[dict[str, Cell]] = []
     filmed: list[np.ndarray] = []
     planned = experiment.evaluation_episodes
-    for one in episodes_of(policy, context.resolved, context.run.index, planned, context.resolved.evaluation_policy == "sample"):
+    for one in episodes_of(
+        policy,
+        context.resolved,
+        context.run.index,
+        planned,
+        context.resolved.evaluation_policy == "sample",
+    ):
         context.check_stop()
-        rows.append({"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length})
+        rows.append(
+            {"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length}
+        )
         if one.episode < experiment.video_episodes:
             filmed.append(one.actions)
         if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
@@ -52,7 +68,12 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     if filmed:
         write_actions(context.run.evaluation_actions, filmed)
     write_atomically(context.run.evaluation_csv, format_table(EVALUATION_COLUMNS, rows))
-    return {"return_mean": _mean(rows), "episodes": len(rows), "policy": context.resolved.evaluation_policy, "step": step}
+    return {
+        "return_mean": _mean(rows),
+        "episodes": len(rows),
+        "policy": context.resolved.evaluation_policy,
+        "step": step,
+    }
 
 
 def _is_written(context: StepContext) -> bool:

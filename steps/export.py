@@ -1,4 +1,5 @@
-"""The trained policy of one run as ONNX: `python -m steps.export --outdir results/cartpole --run 0 --to policy.onnx`.
+"""The trained policy of one run as ONNX: `python -m steps.export --outdir results/cartpole --run 0
+--to policy.onnx`.
 
 No step of the DAG: it writes the one file that it is asked for, and nothing into the experiment's
 directory. `agents.export` says what the graph's inputs and outputs are.
@@ -25,8 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def export(parsed: argparse.Namespace) -> int:
     """Write the final policy of one run as ONNX, with its normalisation of observations inside.
 
-    Input: observation, as the environment gives it. Outputs: action, the most probable one; logits, or
-    mean and log_std of continuous actions; value. Needs the packages onnx and onnxscript.
+    Input: observation, as the environment gives it. Outputs: action, the most probable one; logits,
+    or mean and log_std of continuous actions; value. Needs the packages onnx and onnxscript.
     """
     outdir = check_outdir(parsed.outdir, os.environ.get("STORAGE") or None)
     if not outdir.is_dir():  # before pandas is imported
@@ -41,7 +42,12 @@ def export(parsed: argparse.Namespace) -> int:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--to", default="policy.onnx", metavar="FILE", help="the file to write (default: %(default)s)")
+    parser.add_argument(
+        "--to",
+        default="policy.onnx",
+        metavar="FILE",
+        help="the file to write (default: %(default)s)",
+    )
 
 
 if __name__ == "__main__":

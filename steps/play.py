@@ -2,9 +2,9 @@
 
 Films the first `video_episodes` episodes of the evaluation (same seeds, same actions) as
 videos/episode-0.mp4 …: H.264 in yuv420p with the index first, which every browser plays. A film is
-cut after two minutes, and its status says so; it says, too, if a whole film does not have the return
-and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors without
-blurring.
+cut after two minutes, and its status says so; it says, too, if a whole film does not have the
+return and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors
+without blurring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 LONGEST_S = 120.0
 SMALLEST_SIDE_PIXELS = 320
 QUALITY = "22"
-"""x264's constant rate factor: the edges of pixel art stay sharp, and two minutes of Breakout take few MB."""
+"""x264's constant rate factor: the edges of pixel art stay sharp, and two minutes of Breakout take
+few MB."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,7 +87,10 @@ def video_path(context: StepContext, episode: int) -> Path:
 def _are_written(context: StepContext) -> bool:
     if context.previous is not None and context.previous.state == "skipped":
         return True
-    return all(video_path(context, episode).is_file() for episode in range(context.resolved.experiment.video_episodes))
+    return all(
+        video_path(context, episode).is_file()
+        for episode in range(context.resolved.experiment.video_episodes)
+    )
 
 
 def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[str, Any]:
@@ -101,7 +105,9 @@ def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[s
     temporary = temporary_beside(path)
     try:
         longest = int(LONGEST_S * rate)
-        written = write_video(temporary, _until_stop(context, itertools.islice(frames, longest)), rate)
+        written = write_video(
+            temporary, _until_stop(context, itertools.islice(frames, longest)), rate
+        )
         is_cut = written == longest and next(frames, None) is not None
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -110,7 +116,9 @@ def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[s
     finally:
         temporary.unlink(missing_ok=True)
     difference = None if is_cut else replay.difference(episode.return_, episode.length)
-    print(f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}")
+    print(
+        f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}"
+    )
     if difference:
         print(f"warning: {path.name} is not the evaluated episode: {difference}")
     return {
@@ -131,7 +139,8 @@ def _until_stop(context: StepContext, frames: Iterator[np.ndarray]) -> Iterator[
 def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: float) -> int:
     """Encode frames, uint8 [H, W, 3] of one size, as mp4 whatever the name; returns their number.
 
-    Raises `ExperimentError` unless the file then holds as many frames, decoded: no empty film is ever called done.
+    Raises `ExperimentError` unless the file then holds as many frames, decoded: no empty film is
+    ever called done.
     """
     from moviepy.video.io.ffmpeg_writer import FFMPEG_VideoWriter
 
@@ -140,7 +149,14 @@ def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: flo
         raise ExperimentError("the environment gave no frame to film")
     height, width = first.shape[:2]
     encoding = _encoding(width, height)
-    writer = FFMPEG_VideoWriter(str(path), (width, height), frames_per_second, codec="libx264", preset="veryfast", ffmpeg_params=encoding)
+    writer = FFMPEG_VideoWriter(
+        str(path),
+        (width, height),
+        frames_per_second,
+        codec="libx264",
+        preset="veryfast",
+        ffmpeg_params=encoding,
+    )
     count = 0
     with writer:
         for frame in itertools.chain([first], frames):
@@ -153,12 +169,16 @@ def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: flo
 
 
 def _encoding(width: int, height: int) -> list[str]:
-    """Enlarge by a whole factor with hard edges, pad to even sizes as yuv420p needs, write the index first.
+    """Enlarge by a whole factor with hard edges, pad to even sizes as yuv420p needs, write the
+    index first.
 
-    The format is a filter because moviepy names none for pictures of odd size, and x264 then keeps 4:4:4, which browsers refuse.
+    The format is a filter because moviepy names none for pictures of odd size, and x264 then keeps
+    4:4:4, which browsers refuse.
     """
     factor = max(1, -(-SMALLEST_SIDE_PIXELS // min(width, height)))
-    filters = f"scale=iw*{factor}:ih*{factor}:flags=neighbor,pad=ceil(iw/2)*2:ceil(ih/2)*2,format=yuv420p"
+    filters = (
+        f"scale=iw*{factor}:ih*{factor}:flags=neighbor,pad=ceil(iw/2)*2:ceil(ih/2)*2,format=yuv420p"
+    )
     return ["-vf", filters, "-crf", QUALITY, "-movflags", "+faststart", "-f", "mp4"]
 
 
@@ -180,7 +200,9 @@ def _check_codec() -> None:
     try:
         imageio_ffmpeg.get_ffmpeg_exe()
     except RuntimeError as error:
-        raise BadInput(f"no ffmpeg to write mp4 with ({error}); install imageio-ffmpeg, or set IMAGEIO_FFMPEG_EXE") from error
+        raise BadInput(
+            f"no ffmpeg to write mp4 with ({error}); install imageio-ffmpeg, or set IMAGEIO_FFMPEG_EXE"
+        ) from error
 
 
 if __name__ == "__main__":

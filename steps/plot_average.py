@@ -1,7 +1,8 @@
 """The plots over all runs: `python -m steps.plot_average --outdir results/cartpole`.
 
-Writes average/plots/training, evaluation, losses and resources, as PNG and as SVG. Unfinished and failed runs are drawn as curves
-of their own; without a usable run nothing is drawn, and the status says so.
+Writes average/plots/training, evaluation, losses and resources, as PNG and as SVG. Unfinished and
+failed runs are drawn as curves of their own; without a usable run nothing is drawn, and the status
+says so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from steps.command.main import run_step
 from steps.directory.files import read_bytes
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import read_columns
-from steps.directory.usable import evaluation_episodes, fingerprint, resource_columns, training_columns, usability
+from steps.directory.usable import (
+    evaluation_episodes,
+    fingerprint,
+    resource_columns,
+    training_columns,
+    usability,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,18 +40,31 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step("plot-average", plot_average, in_run=False, inputs=inputs, complete=_are_written, argv=argv)
+    return run_step(
+        "plot-average", plot_average, in_run=False, inputs=inputs, complete=_are_written, argv=argv
+    )
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """The averages, and the runs beneath them."""
-    averages = [context.directory.average / name for name in ("train.csv", "evaluation.csv", "summary.json")]
-    tables = [path for run in _runs(context) for path in (run.train_csv, run.evaluation_csv, run.resources_csv)]
-    return {"identity": context.record.identity_hash, "files": fingerprint(context.directory.root, [*averages, *tables])}
+    averages = [
+        context.directory.average / name for name in ("train.csv", "evaluation.csv", "summary.json")
+    ]
+    tables = [
+        path
+        for run in _runs(context)
+        for path in (run.train_csv, run.evaluation_csv, run.resources_csv)
+    ]
+    return {
+        "identity": context.record.identity_hash,
+        "files": fingerprint(context.directory.root, [*averages, *tables]),
+    }
 
 
 def plot_average(context: StepContext) -> dict[str, Any] | Skipped:
-    """Draw the averaged training curve, the evaluation, the losses and the resources of all runs."""
+    """Draw the averaged training curve, the evaluation, the losses and the resources of all
+    runs.
+    """
     context.require(context.directory.average / "train.csv", "average")
     usable = [run.index for run in _runs(context) if usability(run, context.resolved)]
     if not usable:
@@ -52,7 +72,9 @@ def plot_average(context: StepContext) -> dict[str, Any] | Skipped:
     from steps.figures.style import look, write
 
     with look():
-        figures = {name: figure for name, figure in _figures(context, usable).items() if figure is not None}
+        figures = {
+            name: figure for name, figure in _figures(context, usable).items() if figure is not None
+        }
         for name, figure in figures.items():
             write(figure, _plots(context) / name)
     return {"plots": list(figures)}
@@ -72,17 +94,29 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
         if columns and run.index in usable:
             losses[run.index] = draw.thin_losses(columns)
     measured = {index: resource_columns(context.directory.run(index)) for index in usable}
-    resources = {index: draw.thin_resources(columns) for index, columns in measured.items() if columns}
+    resources = {
+        index: draw.thin_resources(columns) for index, columns in measured.items() if columns
+    }
     return {
-        "training": _training(context, usable, {index: one for index, one in curves.items() if len(one)}),
+        "training": _training(
+            context, usable, {index: one for index, one in curves.items() if len(one)}
+        ),
         "evaluation": _evaluation(context),
-        "losses": draw.losses(_heading(context, "Learning", len(losses)), losses, frames_per_step=frames),
-        "resources": draw.resources(_heading(context, "Speed and resources", len(resources)), resources),
+        "losses": draw.losses(
+            _heading(context, "Learning", len(losses)), losses, frames_per_step=frames
+        ),
+        "resources": draw.resources(
+            _heading(context, "Speed and resources", len(resources)), resources
+        ),
     }
 
 
-def _training(context: StepContext, usable: Sequence[int], curves: Mapping[int, Curve]) -> Figure | None:
-    """The band is that of average/train.csv; the curves of single runs come from their own files."""
+def _training(
+    context: StepContext, usable: Sequence[int], curves: Mapping[int, Curve]
+) -> Figure | None:
+    """The band is that of average/train.csv; the curves of single runs come from their own
+    files.
+    """
     import numpy as np
 
     from steps.figures.average import training_curve
@@ -103,13 +137,21 @@ def _training(context: StepContext, usable: Sequence[int], curves: Mapping[int, 
 
 
 def _aggregate(count: int, columns: Numbers) -> Aggregate:
-    """The averages as they were computed; an empty column was not allowed at this number of runs."""
+    """The averages as they were computed; an empty column was not allowed at this number of
+    runs.
+    """
     import numpy as np
 
     from steps.statistics.rule import Aggregate
 
-    optional = {name: columns[name] for name in ("sd", "low", "high", "iqm", "iqm_low", "iqm_high") if np.isfinite(columns[name]).all()}
-    return Aggregate(n=count, mean=columns["mean"], minimum=columns["min"], maximum=columns["max"], **optional)
+    optional = {
+        name: columns[name]
+        for name in ("sd", "low", "high", "iqm", "iqm_low", "iqm_high")
+        if np.isfinite(columns[name]).all()
+    }
+    return Aggregate(
+        n=count, mean=columns["mean"], minimum=columns["min"], maximum=columns["max"], **optional
+    )
 
 
 def _evaluation(context: StepContext) -> Figure | None:
@@ -121,17 +163,32 @@ def _evaluation(context: StepContext) -> Figure | None:
     scores = json.loads(read_bytes(context.directory.average / "summary.json"))["evaluation"]
     if scores["n"] == 0:
         return None
-    (low, high), (iqm_low, iqm_high) = (scores[name] or (None, None) for name in ("t_interval", "iqm_interval"))
+    (low, high), (iqm_low, iqm_high) = (
+        scores[name] or (None, None) for name in ("t_interval", "iqm_interval")
+    )
     values = {**scores, "low": low, "high": high, "iqm_low": iqm_low, "iqm_high": iqm_high}
     numbers = {
-        name: np.array([values[name]], np.float64) for name in ("mean", "min", "max", "sd", "low", "high", "iqm", "iqm_low", "iqm_high")
+        name: np.array([values[name]], np.float64)
+        for name in ("mean", "min", "max", "sd", "low", "high", "iqm", "iqm_low", "iqm_high")
     }
     states = {run.index: usability(run, context.resolved).state for run in _runs(context)}
-    returns = {index: [one.return_ for one in evaluation_episodes(context.directory.run(index))] for index in states}
+    returns = {
+        index: [one.return_ for one in evaluation_episodes(context.directory.run(index))]
+        for index in states
+    }
     return evaluation(
-        _heading(context, "Evaluation", scores["n"], "runs: those above the threshold" if "skipped" in states.values() else "runs"),
+        _heading(
+            context,
+            "Evaluation",
+            scores["n"],
+            "runs: those above the threshold" if "skipped" in states.values() else "runs",
+        ),
         {index: returns[index] for index, state in states.items() if state == "complete"},
-        {index: "below the threshold" if state == "skipped" else state for index, state in states.items() if state != "complete"},
+        {
+            index: "below the threshold" if state == "skipped" else state
+            for index, state in states.items()
+            if state != "complete"
+        },
         _aggregate(scores["n"], numbers),
         policy=context.resolved.evaluation_policy,
         solved=context.resolved.game.solved,
@@ -144,7 +201,9 @@ def _heading(context: StepContext, title: str, used: int, kind: str = "runs") ->
     from steps.figures.style import experiment_line
 
     sample = f"n = {used} of {context.resolved.experiment.runs} {kind}"
-    return Heading(title=title, subtitle=f"{experiment_line(context.resolved)} in each run", sample=sample)
+    return Heading(
+        title=title, subtitle=f"{experiment_line(context.resolved)} in each run", sample=sample
+    )
 
 
 def _runs(context: StepContext) -> list[RunDirectory]:
@@ -157,7 +216,9 @@ def _plots(context: StepContext) -> Path:
 
 def _are_written(context: StepContext) -> bool:
     names = context.previous.names("plots") if context.previous is not None else []
-    return all((_plots(context) / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg"))
+    return all(
+        (_plots(context) / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg")
+    )
 
 
 if __name__ == "__main__":

@@ -17,12 +17,22 @@ from steps.directory.usable import evaluation_episodes, faulty_return, fingerpri
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step("plot-evaluation", plot_evaluation, in_run=True, inputs=inputs, complete=_is_written, argv=argv)
+    return run_step(
+        "plot-evaluation",
+        plot_evaluation,
+        in_run=True,
+        inputs=inputs,
+        complete=_is_written,
+        argv=argv,
+    )
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """The numbers that are drawn."""
-    return {"identity": context.record.identity_hash, "files": fingerprint(context.directory.root, [context.run.evaluation_csv])}
+    return {
+        "identity": context.record.identity_hash,
+        "files": fingerprint(context.directory.root, [context.run.evaluation_csv]),
+    }
 
 
 def plot_evaluation(context: StepContext) -> dict[str, Any]:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step("plot-training", plot_training, in_run=True, inputs=inputs, complete=_are_written, argv=argv)
+    return run_step(
+        "plot-training", plot_training, in_run=True, inputs=inputs, complete=_are_written, argv=argv
+    )
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
@@ -47,20 +49,40 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
     from steps.figures.style import experiment_line
 
     train = read_status(context.run.status / "train.json")
-    columns = training_columns(context.run, finished=train is not None and train.state == "succeeded")
+    columns = training_columns(
+        context.run, finished=train is not None and train.state == "succeeded"
+    )
     resources = resource_columns(context.run)
-    game, subtitle, title = context.resolved.game, experiment_line(context.resolved), f"Run {context.run.index}"
+    game, subtitle, title = (
+        context.resolved.game,
+        experiment_line(context.resolved),
+        f"Run {context.run.index}",
+    )
     frames = game.frames_per_step
     return {
-        "training": draw.training_curve(columns, title=f"{title}: training", subtitle=subtitle, frames_per_step=frames, solved=game.solved),
-        "losses": draw.losses(columns, title=f"{title}: learning", subtitle=subtitle, frames_per_step=frames),
-        "resources": draw.resources(resources, title=f"{title}: speed and resources", subtitle=subtitle),
+        "training": draw.training_curve(
+            columns,
+            title=f"{title}: training",
+            subtitle=subtitle,
+            frames_per_step=frames,
+            solved=game.solved,
+        ),
+        "losses": draw.losses(
+            columns, title=f"{title}: learning", subtitle=subtitle, frames_per_step=frames
+        ),
+        "resources": draw.resources(
+            resources, title=f"{title}: speed and resources", subtitle=subtitle
+        ),
     }
 
 
 def _are_written(context: StepContext) -> bool:
     names = context.previous.names("plots") if context.previous is not None else []
-    return all((context.run.plots / f"{name}.{kind}").is_file() for name in names for kind in ("png", "svg"))
+    return all(
+        (context.run.plots / f"{name}.{kind}").is_file()
+        for name in names
+        for kind in ("png", "svg")
+    )
 
 
 if __name__ == "__main__":

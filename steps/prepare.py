@@ -1,7 +1,9 @@
-"""The one door of an experiment: `python -m steps.prepare --algorithm ppo -p game=cartpole -p outdir=results/cartpole`.
+"""The one door of an experiment: `python -m steps.prepare --algorithm ppo -p game=cartpole -p
+outdir=results/cartpole`.
 
-Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs the list of runs. Bad input fails here,
-before anything is written and before a GPU pod exists. The same again continues the experiment and changes nothing.
+Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs the list
+of runs. Bad input fails here, before anything is written and before a GPU pod exists. The same
+again continues the experiment and changes nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +29,29 @@ from steps.command.context import StepContext
 from steps.command.main import guarded, refuse_second_process
 from steps.command.stop import StopRequest
 from steps.directory import owner
-from steps.directory.experiment import ExperimentRecord, as_document, continued, read_experiment, write_experiment
+from steps.directory.experiment import (
+    ExperimentRecord,
+    as_document,
+    continued,
+    read_experiment,
+    write_experiment,
+)
 from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
 from steps.directory.status import now, read_status
 from steps.directory.storage import make_and_probe, refuse_links
 
-PACKAGES = ("torch", "numpy", "gymnasium", "ale-py", "safetensors", "matplotlib", "moviepy", "tensorboard")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "gymnasium",
+    "ale-py",
+    "safetensors",
+    "matplotlib",
+    "moviepy",
+    "tensorboard",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,16 +64,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     """Everything that can be wrong is found before the first byte is written."""
-    given = from_argo(arguments.parameters) if arguments.parameters is not None else from_assignments(arguments.p)
+    given = (
+        from_argo(arguments.parameters)
+        if arguments.parameters is not None
+        else from_assignments(arguments.p)
+    )
     resolved = resolve(arguments.algorithm, given)
-    directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, os.environ.get("STORAGE") or None))
+    directory = ExperimentDirectory(
+        check_outdir(resolved.experiment.outdir, os.environ.get("STORAGE") or None)
+    )
     refuse_links(directory)
     submitted = describe(resolved)
     _continued(directory, submitted)
     make_and_probe(directory.root)
     me = owner.from_environment()
     with claimed(directory, me, stop):
-        record = _continued(directory, submitted)  # again: another workflow may have written it since, and has ended
+        record = _continued(
+            directory, submitted
+        )  # again: another workflow may have written it since, and has ended
     context = StepContext(
         task="prepare",
         directory=directory,
@@ -74,8 +99,11 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
 
 
 @contextlib.contextmanager
-def claimed(directory: ExperimentDirectory, me: owner.Owner | None, stop: StopRequest) -> Iterator[None]:
-    """Own the directory from now on, unless what follows is refused; by hand only look that nobody else does.
+def claimed(
+    directory: ExperimentDirectory, me: owner.Owner | None, stop: StopRequest
+) -> Iterator[None]:
+    """Own the directory from now on, unless what follows is refused; by hand only look that nobody
+    else does.
 
     Raises `WrongDirectory`.
     """
@@ -111,14 +139,18 @@ def _content(path: Path) -> bytes | None:
 
 
 def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> ExperimentRecord:
-    """What to write: `submitted`, as the continuation of what the directory holds. Raises `WrongDirectory`."""
+    """What to write: `submitted`, as the continuation of what the directory holds. Raises
+    `WrongDirectory`.
+    """
     if not directory.experiment_yaml.exists():
         return submitted
     return continued(read_experiment(directory), submitted)
 
 
 def describe(resolved: Resolved) -> ExperimentRecord:
-    """The record of an experiment that starts now; asks the game whether it can be played and filmed. Raises `BadInput`."""
+    """The record of an experiment that starts now; asks the game whether it can be played and
+    filmed. Raises `BadInput`.
+    """
     from agents.environments import check_game
     from agents.rendering import renders
 
@@ -137,7 +169,9 @@ def describe(resolved: Resolved) -> ExperimentRecord:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that make the results, read from their metadata without importing them."""
+    """Versions of Python and of the packages that make the results, read from their metadata
+    without importing them.
+    """
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -148,13 +182,18 @@ def versions() -> dict[str, str]:
 
 
 def source() -> dict[str, Any]:
-    """The commit of this code: from the image, else from git; changed: whether files differ from it. Both None if unknown."""
+    """The commit of this code: from the image, else from git; changed: whether files differ from
+    it. Both None if unknown.
+    """
     baked = os.environ.get("EXPERIMENT_SOURCE")
     if baked:
         commit, _, tree = baked.partition("-")  # as `containers/tag` prints it
         return {"commit": commit, "changed": bool(tree)}
     changes = _git("status", "--porcelain", "--untracked-files=no")
-    return {"commit": _git("rev-parse", "HEAD"), "changed": None if changes is None else bool(changes)}
+    return {
+        "commit": _git("rev-parse", "HEAD"),
+        "changed": None if changes is None else bool(changes),
+    }
 
 
 def _git(*arguments: str) -> str | None:
@@ -163,14 +202,21 @@ def _git(*arguments: str) -> str | None:
         return None
     try:
         command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=10
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def _write(context: StepContext, record: ExperimentRecord) -> int:
     previous = context.previous
-    if previous is not None and previous.state == "succeeded" and previous.inputs == context.inputs and _is_written(context, record):
+    if (
+        previous is not None
+        and previous.state == "succeeded"
+        and previous.inputs == context.inputs
+        and _is_written(context, record)
+    ):
         print(f"prepare: succeeded before, {previous.ended}; nothing to do")
         return 0
     refuse_second_process(context)
@@ -185,14 +231,22 @@ def _record(context: StepContext, record: ExperimentRecord) -> dict[str, Any]:
     write_experiment(context.directory, record)
     resolved = record.resolved
     length = f"{resolved.epochs} epochs = {resolved.total_steps} steps each"
-    print(f"{resolved.experiment.runs} runs of {resolved.algorithm} on {resolved.game.name}, {length}")
+    print(
+        f"{resolved.experiment.runs} runs of {resolved.algorithm} on {resolved.game.name}, {length}"
+    )
     if left_out := record.history[0].get("left_out") if record.history else None:
-        print(f"the changes of the {left_out} oldest submissions made room and are not in experiment.yaml any more")
+        print(
+            f"the changes of the {left_out} oldest submissions made room and are not in experiment.yaml any more"
+        )
     for name, (before, after) in (record.history[-1]["changed"] if record.history else {}).items():
         print(f"warning: {name} has changed since an earlier submission: {before!r} -> {after!r}")
     if record.renders:
         print(f"episodes will not be filmed: {record.renders}")
-    return {"runs": resolved.experiment.runs, "epochs": resolved.epochs, "steps": resolved.total_steps}
+    return {
+        "runs": resolved.experiment.runs,
+        "epochs": resolved.epochs,
+        "steps": resolved.total_steps,
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -204,8 +258,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--algorithm", required=True, help=f"one of {', '.join(ALGORITHMS)}")
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--parameters", metavar="JSON", help="all parameters as Argo gives them: {{workflow.parameters.json}}")
-    either.add_argument("-p", metavar="NAME=VALUE", action="append", default=[], help="one parameter, by hand")
+    either.add_argument(
+        "--parameters",
+        metavar="JSON",
+        help="all parameters as Argo gives them: {{workflow.parameters.json}}",
+    )
+    either.add_argument(
+        "-p", metavar="NAME=VALUE", action="append", default=[], help="one parameter, by hand"
+    )
     return parser
 
 

@@ -1,8 +1,9 @@
 """The last step of every experiment: `python -m steps.report --outdir results/cartpole`.
 
-Writes report.html, one page that opens from the file system: results, runs, films, parameters, and what failed. As the exit handler
-of the workflow it runs after success, failures, a stop and a deadline alike: it waits a bounded time for steps that are still saving,
-shows what there is, and ends with 5 if the experiment is incomplete. Then it lets go of the directory.
+Writes report.html, one page that opens from the file system: results, runs, films, parameters, and
+what failed. As the exit handler of the workflow it runs after success, failures, a stop and a
+deadline alike: it waits a bounded time for steps that are still saving, shows what there is, and
+ends with 5 if the experiment is incomplete. Then it lets go of the directory.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from steps.directory.status import read_status
 from steps.page.facts import RUN_TASKS, SHARED_TASKS
 
 WAIT_S = 150.0
-"""Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing is saved any more."""
+"""Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing
+is saved any more."""
 POLL_S = 0.25
 SMALL_FILE_BYTES = 2**20
 NEVER_REPEATED = {0, 2, 3, 4, 5}
@@ -34,14 +36,24 @@ UNKNOWN_STATUS = "unknown: made by hand"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step; the directory is released unless Argo starts the step again, which must find it owned."""
+    """The exit code of the step; the directory is released unless Argo starts the step again, which
+    must find it owned.
+    """
     started: list[StepContext] = []
 
     def inputs(context: StepContext) -> Mapping[str, Any]:
         started.append(context)
         return page_inputs(context)
 
-    code = run_step("report", report, in_run=False, inputs=inputs, complete=_is_written, arguments=_arguments, argv=argv)
+    code = run_step(
+        "report",
+        report,
+        in_run=False,
+        inputs=inputs,
+        complete=_is_written,
+        arguments=_arguments,
+        argv=argv,
+    )
     if code in NEVER_REPEATED:
         for context in started:
             if context.owner_uid is not None:
@@ -50,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _release(path: Path, uid: str) -> None:
-    """The page is made: a file that cannot be read by now only leaves the directory to the lease."""
+    """The page is made: a file that cannot be read by now only leaves the directory to the
+    lease.
+    """
     try:
         owner.release(path, uid)
     except (ExperimentError, OSError) as error:
@@ -65,7 +79,9 @@ def report(context: StepContext) -> dict[str, Any]:
     from steps.page.render import render
     from steps.page.verdict import shortcomings
 
-    facts = read_facts(context.directory, context.record, context.arguments.workflow_status or UNKNOWN_STATUS)
+    facts = read_facts(
+        context.directory, context.record, context.arguments.workflow_status or UNKNOWN_STATUS
+    )
     missing = shortcomings(facts)
     write_if_changed(context.directory.report_html, render(facts, missing))
     print(f"wrote {context.directory.report_html}")
@@ -75,7 +91,9 @@ def report(context: StepContext) -> dict[str, Any]:
 
 
 def page_inputs(context: StepContext) -> Mapping[str, Any]:
-    """What the page shows: the content of small files, the size and time of large ones; nothing of report itself."""
+    """What the page shows: the content of small files, the size and time of large ones; nothing of
+    report itself.
+    """
     whole = hashlib.sha256()
     for path in _shown(context):
         name = path.relative_to(context.directory.root).as_posix()
@@ -101,7 +119,9 @@ def _shown(context: StepContext) -> Iterator[Path]:
         run = directory.run(index)
         folders += [run.root, run.plots, run.videos]
         statuses += [run.status / f"{name}.json" for name in RUN_TASKS]
-    files = (path for folder in folders for path in _inside(folder) if not path.name.startswith("."))
+    files = (
+        path for folder in folders for path in _inside(folder) if not path.name.startswith(".")
+    )
     yield from (path for path in (directory.experiment_yaml, *statuses, *files) if path.is_file())
 
 
@@ -113,9 +133,11 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
-    """Wait until no step says that it is running; of one on this machine it is known whether its process lives.
+    """Wait until no step says that it is running; of one on this machine it is known whether its
+    process lives.
 
-    In a workflow that came to its end by itself no pod is left: what still says so was killed, on another machine.
+    In a workflow that came to its end by itself no pod is left: what still says so was killed, on
+    another machine.
     """
     end = time.monotonic() + (0 if context.arguments.workflow_status == "Succeeded" else wait_s)
     said = ""
@@ -132,9 +154,17 @@ def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
 def _running(context: StepContext) -> list[str]:
     directory, runs = context.directory, range(context.resolved.experiment.runs)
     places = [(name, directory.status / f"{name}.json") for name in SHARED_TASKS]
-    places += [(f"{name} of run {index}", directory.run(index).status / f"{name}.json") for index in runs for name in RUN_TASKS]
+    places += [
+        (f"{name} of run {index}", directory.run(index).status / f"{name}.json")
+        for index in runs
+        for name in RUN_TASKS
+    ]
     found = ((name, read_status(path)) for name, path in places)
-    return [name for name, one in found if one is not None and one.state == "running" and _may_live(one.process)]
+    return [
+        name
+        for name, one in found
+        if one is not None and one.state == "running" and _may_live(one.process)
+    ]
 
 
 def _may_live(process: str) -> bool:
@@ -146,7 +176,12 @@ def _may_live(process: str) -> bool:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workflow-status", default="", metavar="STATUS", help="how the workflow ended before: {{workflow.status}}")
+    parser.add_argument(
+        "--workflow-status",
+        default="",
+        metavar="STATUS",
+        help="how the workflow ended before: {{workflow.status}}",
+    )
 
 
 def _is_written(context: StepContext) -> bool:

@@ -1,7 +1,7 @@
 """Train one run: `python -m steps.train --outdir … --run 0`.
 
-The same command starts, continues after whatever ended the last attempt, and returns at once when the run is trained. Leaves
-checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
+The same command starts, continues after whatever ended the last attempt, and returns at once when
+the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,14 @@ def train(context: StepContext) -> dict[str, Any]:
     """Train one run from its newest checkpoint, or from the start."""
     from steps.training.single import Training
 
-    os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)  # read when torch is imported
+    os.environ["OMP_NUM_THREADS"] = str(
+        context.resolved.experiment.threads
+    )  # read when torch is imported
     context.note(**_left_by_the_last_attempt(context))
     checkpoints.clean(context.run)
-    training = Training(context, checkpoints.load_newest(context.run, context.resolved.identity(), continues=True))
+    training = Training(
+        context, checkpoints.load_newest(context.run, context.resolved.identity(), continues=True)
+    )
     context.require_ours()  # reading may have taken long, and those behind may be a later attempt's
     checkpoints.discard_after(context.run, training.step)
     training.note(began=False)
@@ -46,12 +50,16 @@ def train(context: StepContext) -> dict[str, Any]:
     except Exception as error:
         training.failed(error)
         raise
-    checkpoints.prune(context.run, training.step)  # a kill may have come between the last checkpoint and this
+    checkpoints.prune(
+        context.run, training.step
+    )  # a kill may have come between the last checkpoint and this
     return details
 
 
 def _left_by_the_last_attempt(context: StepContext) -> dict[str, Any]:
-    """Its guard, kept until the checkpoint is read: a kill in between would lose the count of all kills before."""
+    """Its guard, kept until the checkpoint is read: a kill in between would lose the count of all
+    kills before.
+    """
     guard = context.previous.details.get("guard") if context.previous else None
     return {"guard": {**guard, "began": False}} if isinstance(guard, dict) else {}
 
@@ -59,7 +67,11 @@ def _left_by_the_last_attempt(context: StepContext) -> dict[str, Any]:
 def is_trained(context: StepContext) -> bool:
     """Whether what a finished training left is still there and undamaged."""
     step = context.previous.details.get("step") if context.previous else None
-    return isinstance(step, int) and checkpoints.is_intact(context.run.checkpoint(step)) and context.run.train_csv.is_file()
+    return (
+        isinstance(step, int)
+        and checkpoints.is_intact(context.run.checkpoint(step))
+        and context.run.train_csv.is_file()
+    )
 
 
 def evaluate_output(status: Status) -> dict[str, str]:

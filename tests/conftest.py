@@ -1,4 +1,5 @@
-"""For all tests: they begin as in a terminal, also when `nohup` or `&` started them with signals ignored."""
+"""For all tests: they begin as in a terminal, also when `nohup` or `&` started them with signals
+ignored."""
 
 from __future__ import annotations
 

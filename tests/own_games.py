@@ -1,4 +1,5 @@
-"""Small environments with known answers: what a user's own game looks like, `-p game=tests.own_games:ConstantReward`."""
+"""Small environments with known answers: what a user's own game looks like, `-p
+game=tests.own_games:ConstantReward`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ class Bandit(gymnasium.Env[np.ndarray, np.int64]):
         self.observation_space = spaces.Box(-1, 1, (1,), np.float32)
         self.action_space = spaces.Discrete(2)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         return np.zeros(1, np.float32), {}
 
@@ -27,13 +30,16 @@ class Bandit(gymnasium.Env[np.ndarray, np.int64]):
 
 
 class ConstantReward(Bandit):
-    """Reward 1 for ever, cut by a time limit of 10: V is 1 / (1 - discount) if truncation bootstraps. `merged` calls it an end."""
+    """Reward 1 for ever, cut by a time limit of 10: V is 1 / (1 - discount) if truncation
+    bootstraps. `merged` calls it an end."""
 
     def __init__(self, merged: bool = False) -> None:
         super().__init__()
         self.merged, self.steps = merged, 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         self.steps = 0
         return super().reset(seed=seed)
 
@@ -62,11 +68,14 @@ class Broken(ConstantReward):
 
 
 class Forgetful(ConstantReward):
-    """No function of its seed and actions: its observations count the resets of the whole process."""
+    """No function of its seed and actions: its observations count the resets of the whole
+    process."""
 
     resets = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         type(self).resets += 1
         super().reset(seed=seed)
         return np.full(1, np.tanh(self.resets / 100), np.float32), {}
@@ -83,7 +92,9 @@ class Square(gymnasium.Env[np.ndarray, np.ndarray]):
         self.observation_space = spaces.Box(-1, 1, (1,), np.float32)
         self.action_space = spaces.Box(2, 6, (1,), np.float32)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         return np.zeros(1, np.float32), {}
 
@@ -99,7 +110,9 @@ class Picture(gymnasium.Env[np.ndarray, np.int64]):
         self.observation_space = spaces.Box(0, 255, (50, 41, 3), np.uint8)
         self.action_space = spaces.Discrete(3, start=1)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         return self.render(), {}
 

@@ -14,7 +14,8 @@ LIFE = 2.5
 
 
 class Row(NamedTuple):
-    """One step of one environment; next_observation: what it answered. begins: an episode, or a life after a lost one."""
+    """One step of one environment; next_observation: what it answered. begins: an episode, or a
+    life after a lost one."""
 
     observation: np.ndarray
     action: Any
@@ -26,7 +27,8 @@ class Row(NamedTuple):
 
 
 class Recorded(gymnasium.Env[np.ndarray, Any]):
-    """A random walk whose reward depends on the action, with ends, truncations, and lives that the info tells."""
+    """A random walk whose reward depends on the action, with ends, truncations, and lives that the
+    info tells."""
 
     made: ClassVar[list[Recorded]] = []
 
@@ -38,7 +40,9 @@ class Recorded(gymnasium.Env[np.ndarray, Any]):
         self.seen, self.begins, self.lives = np.zeros(3, np.float32), True, 1000
         self.made.append(self)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         self.begins, self.lives = True, 1000
         self.seen = self.np_random.normal(1, 2, 3).astype(np.float32)
@@ -49,7 +53,9 @@ class Recorded(gymnasium.Env[np.ndarray, Any]):
         draw = self.np_random.random()
         terminated, truncated = bool(draw < 0.1), bool(0.1 <= draw < 0.2)
         following = (self.seen + self.np_random.normal(0, 1, 3)).astype(np.float32)
-        self.rows.append(Row(self.seen, copy.copy(action), reward, terminated, truncated, following, self.begins))
+        self.rows.append(
+            Row(self.seen, copy.copy(action), reward, terminated, truncated, following, self.begins)
+        )
         self.seen, self.begins = following, reward > LIFE
         self.lives -= self.begins
         return self.seen, reward, terminated, truncated, {"lives": self.lives}

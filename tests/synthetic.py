@@ -1,4 +1,5 @@
-"""Experiment directories as the steps leave them, without any training: for the tests of what reads them."""
+"""Experiment directories as the steps leave them, without any training: for the tests of what reads
+them."""
 
 from __future__ import annotations
 
@@ -21,10 +22,21 @@ EPOCHS = 196
 
 
 def experiment(
-    root: Path, states: Sequence[str] = ("complete",) * 3, *, renders: str | None = None, prepared: str = "succeeded", **given: Any
+    root: Path,
+    states: Sequence[str] = ("complete",) * 3,
+    *,
+    renders: str | None = None,
+    prepared: str = "succeeded",
+    **given: Any,
 ) -> ExperimentDirectory:
-    """A directory with one run per state: complete, skipped, unfinished, failed, unevaluated or absent."""
-    parameters = {"game": "cartpole", "runs": str(len(states)), "epochs": str(EPOCHS), "evaluation_episodes": "20"}
+    """A directory with one run per state: complete, skipped, unfinished, failed, unevaluated or
+    absent."""
+    parameters = {
+        "game": "cartpole",
+        "runs": str(len(states)),
+        "epochs": str(EPOCHS),
+        "evaluation_episodes": "20",
+    }
     parameters |= {name: str(value) for name, value in given.items()} | {"outdir": str(root)}
     resolved = resolve("ppo", parameters)
     directory = ExperimentDirectory(root)
@@ -58,28 +70,55 @@ def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
     directory.checkpoint(rows * resolved.steps_per_epoch).mkdir(parents=True)
     write_atomically(directory.logs / "train.log", f"epoch {rows} of {resolved.epochs}\n")
     reached = float(np.round(460 + 30 * generator.random(), 3))
-    details = {"training_return": reached, "evaluate": state != "skipped", "step": rows * resolved.steps_per_epoch}
-    details |= {"device": "cpu", "precision": "fp32", "steps_per_second": 2800 + 17.5 * directory.index}
+    details = {
+        "training_return": reached,
+        "evaluate": state != "skipped",
+        "step": rows * resolved.steps_per_epoch,
+    }
+    details |= {
+        "device": "cpu",
+        "precision": "fp32",
+        "steps_per_second": 2800 + 17.5 * directory.index,
+    }
     endings = {
-        "unfinished": {"state": "preempted", "exit_code": 75, "reason": f"preempted at step {rows * resolved.steps_per_epoch}"},
+        "unfinished": {
+            "state": "preempted",
+            "exit_code": 75,
+            "reason": f"preempted at step {rows * resolved.steps_per_epoch}",
+        },
         "failed": {"state": "failed", "exit_code": 3, "reason": "non-finite loss at epoch 58"},
     }
-    status(directory.status / "train.json", **({"details": details, "duration_s": 18.25 + directory.index} | endings.get(state, {})))
+    status(
+        directory.status / "train.json",
+        **({"details": details, "duration_s": 18.25 + directory.index} | endings.get(state, {})),
+    )
     if state == "complete":
-        returns = np.minimum(500, np.round(generator.normal(492, 14, resolved.experiment.evaluation_episodes)))
+        returns = np.minimum(
+            500, np.round(generator.normal(492, 14, resolved.experiment.evaluation_episodes))
+        )
         evaluated(directory, returns.tolist())
 
 
 def evaluated(directory: RunDirectory, returns: Sequence[float]) -> None:
     """An evaluation with these returns."""
     lengths = [int(abs(value)) if math.isfinite(value) else 1 for value in returns]
-    rows = [{"episode": i, "seed": 1000 + i, "return": float(value), "length": lengths[i]} for i, value in enumerate(returns)]
-    write_atomically(directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows))
-    status(directory.status / "evaluate.json", details={"return_mean": math.fsum(returns) / len(returns)}, duration_s=2.5)
+    rows = [
+        {"episode": i, "seed": 1000 + i, "return": float(value), "length": lengths[i]}
+        for i, value in enumerate(returns)
+    ]
+    write_atomically(
+        directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows)
+    )
+    status(
+        directory.status / "evaluate.json",
+        details={"return_mean": math.fsum(returns) / len(returns)},
+        duration_s=2.5,
+    )
 
 
 class Idle:
-    """A policy that always takes action 0: CartPole falls over within a dozen steps, the episodes of two seeds differ."""
+    """A policy that always takes action 0: CartPole falls over within a dozen steps, the episodes
+    of two seeds differ."""
 
     def seed(self, seeds: Sequence[int]) -> None:
         """Nothing is drawn."""
@@ -90,21 +129,39 @@ class Idle:
 
 
 def played(directory: RunDirectory, resolved: Resolved) -> list[Any]:
-    """A real evaluation of a policy that does nothing, with the actions of the episodes that are filmed."""
+    """A real evaluation of a policy that does nothing, with the actions of the episodes that are
+    filmed."""
     from agents.evaluation import evaluate
     from steps.directory.actions import write_actions
 
-    episodes = list(evaluate(Idle(), resolved, directory.index, resolved.experiment.evaluation_episodes, False))
-    rows = [{"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length} for one in episodes]
-    write_actions(directory.evaluation_actions, [one.actions for one in episodes[: resolved.experiment.video_episodes]])
-    write_atomically(directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows))
-    status(directory.status / "evaluate.json", details={"return_mean": math.fsum(one.return_ for one in episodes) / len(episodes)})
+    episodes = list(
+        evaluate(Idle(), resolved, directory.index, resolved.experiment.evaluation_episodes, False)
+    )
+    rows = [
+        {"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length}
+        for one in episodes
+    ]
+    write_actions(
+        directory.evaluation_actions,
+        [one.actions for one in episodes[: resolved.experiment.video_episodes]],
+    )
+    write_atomically(
+        directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows)
+    )
+    status(
+        directory.status / "evaluate.json",
+        details={"return_mean": math.fsum(one.return_ for one in episodes) / len(episodes)},
+    )
     return episodes
 
 
 def status(path: Path, *, state: str = "succeeded", exit_code: int = 0, **fields: Any) -> None:
     """A status file of a task that ended."""
-    written = {"started": "2026-11-21T12:00:01+00:00", "ended": "2026-11-21T12:00:21+00:00", **fields}
+    written = {
+        "started": "2026-11-21T12:00:01+00:00",
+        "ended": "2026-11-21T12:00:21+00:00",
+        **fields,
+    }
     write_status(path, Status(task=path.stem, state=state, exit_code=exit_code, **written))  # type: ignore[arg-type]
 
 
@@ -117,9 +174,22 @@ def training_table(generator: np.random.Generator, rows: int, resolved: Resolved
         centre = 20 + 480 * (1 - math.exp(-step / scale))
         episodes = int(generator.integers(0, 5)) if epoch > 1 else 0
         value = min(500.0, centre * generator.uniform(0.8, 1.1)) if episodes else None
-        fixed = {"epoch": epoch, "step": step, "frame": step * resolved.game.frames_per_step, "episodes": episodes, "return_mean": value}
-        spread = {name: value and value * factor for name, factor in (("return_min", 0.8), ("return_max", 1.1), ("length_mean", 1.0))}
-        return fixed | spread | {name: float(generator.normal() * math.exp(-step / 3e4)) for name in METRICS}
+        fixed = {
+            "epoch": epoch,
+            "step": step,
+            "frame": step * resolved.game.frames_per_step,
+            "episodes": episodes,
+            "return_mean": value,
+        }
+        spread = {
+            name: value and value * factor
+            for name, factor in (("return_min", 0.8), ("return_max", 1.1), ("length_mean", 1.0))
+        }
+        return (
+            fixed
+            | spread
+            | {name: float(generator.normal() * math.exp(-step / 3e4)) for name in METRICS}
+        )
 
     content = [row(epoch) for epoch in range(1, rows + 1)]
     return format_table(list(content[0]), content)
@@ -151,7 +221,8 @@ def frames(count: int = 60, height: int = 120, width: int = 180) -> Iterator[np.
 
 
 def finish(directory: ExperimentDirectory, *, draw: bool = True, films: bool = False) -> None:
-    """Make the averages with the real step; the plots, too, unless not drawn; with films, a real mp4 for each complete run."""
+    """Make the averages with the real step; the plots, too, unless not drawn; with films, a real
+    mp4 for each complete run."""
     from steps import average, plot_average, plot_evaluation, plot_training
 
     outdir = f"--outdir={directory.root}"
@@ -162,8 +233,18 @@ def finish(directory: ExperimentDirectory, *, draw: bool = True, films: bool = F
             continue
         _draw(draw, one.status / "plot-training.json", plot_training.main, outdir, f"--run={index}")
         if one.evaluation_csv.is_file():
-            _draw(draw, one.status / "plot-evaluation.json", plot_evaluation.main, outdir, f"--run={index}")
-            status(one.status / "play.json", duration_s=3.5, details={"videos": [_film(one)] if films else []})
+            _draw(
+                draw,
+                one.status / "plot-evaluation.json",
+                plot_evaluation.main,
+                outdir,
+                f"--run={index}",
+            )
+            status(
+                one.status / "play.json",
+                duration_s=3.5,
+                details={"videos": [_film(one)] if films else []},
+            )
     assert average.main([outdir]) == 0
     _draw(draw, directory.status / "plot-average.json", plot_average.main, outdir)
 

@@ -1,4 +1,6 @@
-"""An experiment on an Argo cluster: submitted and followed; what ends the following stops nothing."""
+"""An experiment on an Argo cluster: submitted and followed; what ends the following stops
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from workflows.request.submission import Submission
 
 POLL_S = 3.0
 ASK_FOR_LINES_S, LINES = 10.0, 20
-"""How often at most a training's last lines are asked for, and how many: it prints one about its progress every 10 s."""
+"""How often at most a training's last lines are asked for, and how many: it prints one about its
+progress every 10 s."""
 
 
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
@@ -37,7 +40,10 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
         raise
     except ExperimentError as error:
         raise ExperimentError(f"{error}; {_perhaps(name)}") from None
-    print(f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}", flush=True)
+    print(
+        f"Submitted {name} to {address.url}, namespace {address.namespace}: {submission}",
+        flush=True,
+    )
     if detach:
         print(f"Follow: {_follow_command(name)}\n{where_to_look(None, outdir)}")
         return SUCCEEDED
@@ -50,14 +56,37 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
     workflow = argo.read(name)
     algorithm, values = _submitted(workflow)
     if algorithm is None or "outdir" not in values:
-        raise BadInput(f"workflow {name!r} in namespace {address.namespace} is no experiment of this program")
+        raise BadInput(
+            f"workflow {name!r} in namespace {address.namespace} is no experiment of this program"
+        )
     print(f"Following {name} on {address.url}, namespace {address.namespace}", flush=True)
-    return _follow(argo, name, workflow, _resolved(algorithm, values), values["outdir"], _seen_here(values["outdir"], storage))
+    return _follow(
+        argo,
+        name,
+        workflow,
+        _resolved(algorithm, values),
+        values["outdir"],
+        _seen_here(values["outdir"], storage),
+    )
 
 
-def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved | None, outdir: str, directory: Path | None) -> int:
+def _follow(
+    argo: ArgoServer,
+    name: str,
+    manifest: Manifest,
+    resolved: Resolved | None,
+    outdir: str,
+    directory: Path | None,
+) -> int:
     printed, layout = _PrintedProgress(argo, name), Layout.of(manifest)
-    view = ProgressView(workflow=name, layout=layout, resolved=resolved, directory=directory, out=sys.stdout, elsewhere=printed.seen.get)
+    view = ProgressView(
+        workflow=name,
+        layout=layout,
+        resolved=resolved,
+        directory=directory,
+        out=sys.stdout,
+        elsewhere=printed.seen.get,
+    )
     argo.say = view.say
     try:
         with view:
@@ -79,7 +108,9 @@ def _follow(argo: ArgoServer, name: str, manifest: Manifest, resolved: Resolved 
 
 
 class _PrintedProgress:
-    """How far the trainings are, by the lines that they print: for a person whose machine does not see the cluster's storage."""
+    """How far the trainings are, by the lines that they print: for a person whose machine does not
+    see the cluster's storage.
+    """
 
     def __init__(self, argo: ArgoServer, name: str) -> None:
         self.seen: dict[int, Progress] = {}
@@ -87,15 +118,32 @@ class _PrintedProgress:
         self._unfinished = set[int]()
 
     def ask(self, tasks: Experiment) -> None:
-        """Ask for the last lines of one training, so that the states stay fresh: of one that has ended meanwhile, once, because its
-        last line is its result; else of the running one that was not asked for longest.
+        """Ask for the last lines of one training, so that the states stay fresh: of one that has
+        ended meanwhile, once, because its last line is its result; else of the running one that was
+        not asked for longest.
         """
-        trainings = {run: task for run, task in tasks.in_order() if task.name == "train" and run is not None}
-        ended = [run for run, task in trainings.items() if task.state == "succeeded" and run in self._unfinished]
-        self._unfinished |= {run for run, task in trainings.items() if task.state in ("waiting", "pending", "running", "retrying")}
+        trainings = {
+            run: task for run, task in tasks.in_order() if task.name == "train" and run is not None
+        }
+        ended = [
+            run
+            for run, task in trainings.items()
+            if task.state == "succeeded" and run in self._unfinished
+        ]
+        self._unfinished |= {
+            run
+            for run, task in trainings.items()
+            if task.state in ("waiting", "pending", "running", "retrying")
+        }
         running = [run for run, task in trainings.items() if task.state == "running"]
-        run = ended[0] if ended else min(running, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
-        if run is not None and (ended or time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S):
+        run = (
+            ended[0]
+            if ended
+            else min(running, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
+        )
+        if run is not None and (
+            ended or time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S
+        ):
             self._asked_s[run] = time.monotonic()
             self._unfinished -= {run} & set(ended)
             lines = map(read_printed, self._argo.last_lines(self._name, trainings[run].pod, LINES))
@@ -105,12 +153,16 @@ class _PrintedProgress:
 def _let_go(name: str, address: Address) -> int:
     """The following has ended before the workflow, which goes on."""
     print(f"No longer following; {name} goes on.")
-    print(f"Follow it again: {_follow_command(name)}\nStop it:         argo stop {name} -n {address.namespace}")
+    print(
+        f"Follow it again: {_follow_command(name)}\nStop it:         argo stop {name} -n {address.namespace}"
+    )
     return INTERRUPTED
 
 
 def _seen_here(outdir: str, storage: Path | None) -> Path | None:
-    """The directory of results on this machine, if the cluster's storage is mounted here: at `--storage`, or at the same path."""
+    """The directory of results on this machine, if the cluster's storage is mounted here: at
+    `--storage`, or at the same path.
+    """
     if storage is not None:
         return place(outdir, storage).directory
     return Path(outdir) if Path(MOUNT).is_dir() else None
@@ -126,14 +178,24 @@ def _is_there(directory: Path | None) -> bool:
 
 def _submitted(workflow: Manifest) -> tuple[str | None, dict[str, str]]:
     """The algorithm (None: no experiment of ours) and the parameters of a workflow."""
-    words = [word for template in workflow["spec"].get("templates", []) for word in template.get("container", {}).get("args", [])]
-    algorithms = [word.removeprefix("--algorithm=") for word in words if word.startswith("--algorithm=")]
+    words = [
+        word
+        for template in workflow["spec"].get("templates", [])
+        for word in template.get("container", {}).get("args", [])
+    ]
+    algorithms = [
+        word.removeprefix("--algorithm=") for word in words if word.startswith("--algorithm=")
+    ]
     parameters = workflow["spec"].get("arguments", {}).get("parameters", [])
-    return next(iter(algorithms), None), {one["name"]: str(one.get("value", "")) for one in parameters}
+    return next(iter(algorithms), None), {
+        one["name"]: str(one.get("value", "")) for one in parameters
+    }
 
 
 def _resolved(algorithm: str, values: dict[str, str]) -> Resolved | None:
-    """The experiment; None if the parameters are bad, which `prepare` says, or those of another version of this program."""
+    """The experiment; None if the parameters are bad, which `prepare` says, or those of another
+    version of this program.
+    """
     try:
         return resolve(algorithm, values)
     except BadInput:

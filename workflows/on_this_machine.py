@@ -25,14 +25,23 @@ Not `OMP_…` and its like: how many threads compute is the parameter `threads`.
 
 
 def run(submission: Submission) -> int:
-    """Run to the end; the exit code. Interrupting it stops the experiment as `argo stop` does: the report is still made."""
+    """Run to the end; the exit code. Interrupting it stops the experiment as `argo stop` does: the
+    report is still made.
+    """
     place, name = submission.place, submission.name
     if place is None:
         raise ValueError("a submission for this machine has a place")
     print(f"Running {submission} on this machine; results in {place.directory}", flush=True)
     started_s = time.monotonic()
-    view = ProgressView(workflow=name, layout=submission.layout, resolved=submission.resolved, directory=place.directory, out=sys.stdout)
-    # What the pods print is kept until the end, for the reasons of failures; what a step logs for good is in the directory.
+    view = ProgressView(
+        workflow=name,
+        layout=submission.layout,
+        resolved=submission.resolved,
+        directory=place.directory,
+        out=sys.stdout,
+    )
+    # What the pods print is kept until the end, for the reasons of failures; what a step logs for
+    # good is in the directory.
     with _temporary_folder(f"{name}-logs-") as logs:
         with view:
             status = local.run(
@@ -47,7 +56,12 @@ def run(submission: Submission) -> int:
                 notice=view.say,
             )
             view.update(status.as_dict())
-        code = end(view.tasks, time.monotonic() - started_s, place.directory, submission.resolved.experiment.outdir)
+        code = end(
+            view.tasks,
+            time.monotonic() - started_s,
+            place.directory,
+            submission.resolved.experiment.outdir,
+        )
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
 
 
@@ -56,4 +70,6 @@ def _temporary_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix=prefix)
     except OSError as error:
-        raise ExperimentError(f"no temporary folder can be made: {error}; TMPDIR may name another place") from None
+        raise ExperimentError(
+            f"no temporary folder can be made: {error}; TMPDIR may name another place"
+        ) from None

@@ -1,10 +1,11 @@
 """`python -m workflows.submit ppo -p game=cartpole -p runs=3`: a whole experiment by one command.
 
-With an Argo Server configured (`ARGO_SERVER`, `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, as the `argo` command reads them) the
-manifest is submitted there and followed; otherwise it runs on this machine. Everything that can be checked is checked before
-anything is sent or written.
+With an Argo Server configured (`ARGO_SERVER`, `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, as the
+`argo` command reads them) the manifest is submitted there and followed; otherwise it runs on this
+machine. Everything that can be checked is checked before anything is sent or written.
 
-Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted, also by a reader of the output that left before the end.
+Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted, also by a reader of the output that
+left before the end.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; only here do exceptions become exit codes."""
-    prepare_streams(forgiving=["stderr"])  # how an experiment ended is to be told: a lost reader of that is an interruption
+    prepare_streams(
+        forgiving=["stderr"]
+    )  # how an experiment ended is to be told: a lost reader of that is an interruption
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no ✔ shows a ?
@@ -67,7 +70,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         # `… --list | head` has seen enough; how an experiment ended, nobody was told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return SUCCEEDED if options.help or options.list or options.manifest or options.dry_run else INTERRUPTED
+        return (
+            SUCCEEDED
+            if options.help or options.list or options.manifest or options.dry_run
+            else INTERRUPTED
+        )
 
 
 def _reader_has_left() -> bool:
@@ -80,7 +87,11 @@ def _reader_has_left() -> bool:
 def _dispatch(options: argparse.Namespace) -> int:
     if options.help:
         print(_parser().format_help())
-        print("\n".join(listing.parameter_table(options.algorithm)) if options.algorithm in ALGORITHMS else EXAMPLES)
+        print(
+            "\n".join(listing.parameter_table(options.algorithm))
+            if options.algorithm in ALGORITHMS
+            else EXAMPLES
+        )
         return SUCCEEDED
     if options.list:
         print(listing.everything([options.algorithm] if options.algorithm else ALGORITHMS))
@@ -90,14 +101,23 @@ def _dispatch(options: argparse.Namespace) -> int:
     _check_together(options, address)
     if options.follow:
         if address is None:
-            raise BadInput("--follow needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE")
+            raise BadInput(
+                "--follow needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
+            )
         return on_cluster.follow(address, _followed(options.follow), options.storage)
     submission = _checked(options, cluster, local=address is None)
     if options.manifest:
         print(to_yaml(submission.manifest, cluster), end="")
         return SUCCEEDED
     if options.dry_run:
-        print(_plan(submission, "this machine" if address is None else f"Argo Server {address.url}, namespace {address.namespace}"))
+        print(
+            _plan(
+                submission,
+                "this machine"
+                if address is None
+                else f"Argo Server {address.url}, namespace {address.namespace}",
+            )
+        )
         return SUCCEEDED
     if address is None:
         return on_this_machine.run(submission)
@@ -105,12 +125,18 @@ def _dispatch(options: argparse.Namespace) -> int:
 
 
 def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> Submission:
-    """The request with every parameter resolved and everything refused that cannot work; nothing is written."""
+    """The request with every parameter resolved and everything refused that cannot work; nothing is
+    written.
+    """
     if not options.algorithm:
         raise BadInput(f"which algorithm? known: {', '.join(ALGORITHMS)}")
     algorithm_class(options.algorithm)
     given = from_assignments(options.p)
-    of_cluster = {"gpu_image": cluster.gpu_image, "cpu_image": cluster.cpu_image, "claim": cluster.claim}
+    of_cluster = {
+        "gpu_image": cluster.gpu_image,
+        "cpu_image": cluster.cpu_image,
+        "claim": cluster.claim,
+    }
     resolved = resolve(options.algorithm, of_cluster | given)
     label = _label(resolved.game.name)
     outdir = given.get("outdir", f"{MOUNT}/{options.algorithm}-{label}")
@@ -119,41 +145,69 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     resolved = resolve(options.algorithm, of_cluster | values)
     if where is not None:
         check_this_machine(where, resolved)
-    name = "" if options.manifest and not options.name else _name(options.name or f"{options.algorithm}-{label}-{secrets.token_hex(3)}")
-    manifest = with_values(rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline)
-    return Submission(name=name, resolved=resolved, given=values if "outdir" in given else given, manifest=manifest, place=where)
+    name = (
+        ""
+        if options.manifest and not options.name
+        else _name(options.name or f"{options.algorithm}-{label}-{secrets.token_hex(3)}")
+    )
+    manifest = with_values(
+        rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
+    )
+    return Submission(
+        name=name,
+        resolved=resolved,
+        given=values if "outdir" in given else given,
+        manifest=manifest,
+        place=where,
+    )
 
 
 def _name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise BadInput(f"--name cannot be {shown(text)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends")
+        raise BadInput(
+            f"--name cannot be {shown(text)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends"
+        )
     return text
 
 
 def _followed(name: str) -> str:
     """Any workflow's name: it becomes a part of an address."""
     if not FOLLOWED.fullmatch(name):
-        raise BadInput(f"--follow cannot be {shown(name)}; allowed: the name of a workflow, up to 253 of a-z, 0-9, '-' and '.'")
+        raise BadInput(
+            f"--follow cannot be {shown(name)}; allowed: the name of a workflow, up to 253 of a-z, 0-9, '-' and '.'"
+        )
     return name
 
 
 def _label(game: str) -> str:
-    """A game's name as a part of a directory's and a workflow's name: `ALE/Pong-v5` -> `ale-pong-v5`."""
+    """A game's name as a part of a directory's and a workflow's name: `ALE/Pong-v5` ->
+    `ale-pong-v5`.
+    """
     return re.sub(r"[^a-z0-9]+", "-", game.lower()).strip("-")[:40].strip("-")
 
 
 def _plan(submission: Submission, where: str) -> str:
-    directory = submission.resolved.experiment.outdir if submission.place is None else str(submission.place.directory)
-    return listing.plan(submission.resolved, submission.given, submission.layout, where=where, directory=directory)
+    directory = (
+        submission.resolved.experiment.outdir
+        if submission.place is None
+        else str(submission.place.directory)
+    )
+    return listing.plan(
+        submission.resolved, submission.given, submission.layout, where=where, directory=directory
+    )
 
 
 def _check_together(options: argparse.Namespace, address: server.Address | None) -> None:
     """Refuse options that exclude each other."""
     if address is None and (options.argo or options.detach):
         option = "--argo" if options.argo else "--detach"
-        raise BadInput(f"{option} needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE")
+        raise BadInput(
+            f"{option} needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
+        )
     if options.follow and (options.algorithm or options.p):
-        raise BadInput("--follow takes the name of a workflow and no algorithm or parameters: they are those of the workflow")
+        raise BadInput(
+            "--follow takes the name of a workflow and no algorithm or parameters: they are those of the workflow"
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -164,7 +218,11 @@ class _Parser(argparse.ArgumentParser):
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options, rest = _parser().parse_known_args(arguments)
     if rest:
-        hint = f"; did you mean -p {rest[0]}?" if "=" in rest[0] and not rest[0].startswith("-") else "; --help lists the options"
+        hint = (
+            f"; did you mean -p {rest[0]}?"
+            if "=" in rest[0] and not rest[0].startswith("-")
+            else "; --help lists the options"
+        )
         raise BadInput(f"unknown argument {shown(rest[0])}{hint}")
     return options
 
@@ -178,27 +236,68 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("algorithm", nargs="?", help=f"what to train with: {', '.join(ALGORITHMS)}")
-    add("-p", metavar="NAME=VALUE", action="append", default=[], help="a parameter; as often as needed")
+    add(
+        "-p",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a parameter; as often as needed",
+    )
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="run on this machine, whatever ARGO_SERVER says")
-    where.add_argument("--argo", action="store_true", help="submit to the Argo Server of ARGO_SERVER, never run here")
+    where.add_argument(
+        "--local", action="store_true", help="run on this machine, whatever ARGO_SERVER says"
+    )
+    where.add_argument(
+        "--argo",
+        action="store_true",
+        help="submit to the Argo Server of ARGO_SERVER, never run here",
+    )
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--dry-run", action="store_true", help="show what would run, with every resolved parameter")
-    instead.add_argument("--manifest", action="store_true", help="print the workflow as YAML, for `argo submit`")
-    instead.add_argument("--list", action="store_true", help="show algorithms, games and parameters")
-    instead.add_argument("--follow", metavar="NAME", help="follow a workflow on the Argo Server again")
-    instead.add_argument("--detach", action="store_true", help="submit to the Argo Server and do not follow")
+    instead.add_argument(
+        "--dry-run", action="store_true", help="show what would run, with every resolved parameter"
+    )
+    instead.add_argument(
+        "--manifest", action="store_true", help="print the workflow as YAML, for `argo submit`"
+    )
+    instead.add_argument(
+        "--list", action="store_true", help="show algorithms, games and parameters"
+    )
+    instead.add_argument(
+        "--follow", metavar="NAME", help="follow a workflow on the Argo Server again"
+    )
+    instead.add_argument(
+        "--detach", action="store_true", help="submit to the Argo Server and do not follow"
+    )
     add("--name", help="name of the workflow; default: made from algorithm and game")
-    add("--deadline", metavar="SECONDS", type=_deadline, help="stop after so many seconds; the report is still made")
-    add("--cluster", metavar="FILE", type=Path, help="settings of your own cluster, over those of config/cluster.yaml")
-    add("--storage", metavar="DIR", type=Path, help=f"the folder that pods see as {MOUNT}; default here: storage/")
-    add("-h", "--help", action="store_true", help="show this; with an algorithm, its parameters too")
+    add(
+        "--deadline",
+        metavar="SECONDS",
+        type=_deadline,
+        help="stop after so many seconds; the report is still made",
+    )
+    add(
+        "--cluster",
+        metavar="FILE",
+        type=Path,
+        help="settings of your own cluster, over those of config/cluster.yaml",
+    )
+    add(
+        "--storage",
+        metavar="DIR",
+        type=Path,
+        help=f"the folder that pods see as {MOUNT}; default here: storage/",
+    )
+    add(
+        "-h", "--help", action="store_true", help="show this; with an algorithm, its parameters too"
+    )
     return parser
 
 
 def _deadline(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text) or int(text) > LONGEST_DEADLINE_S:
-        raise argparse.ArgumentTypeError(f"cannot be {shown(text)}; allowed: an integer from 1 to {LONGEST_DEADLINE_S} (seconds)")
+        raise argparse.ArgumentTypeError(
+            f"cannot be {shown(text)}; allowed: an integer from 1 to {LONGEST_DEADLINE_S} (seconds)"
+        )
     return int(text)
 
 

@@ -1,4 +1,6 @@
-"""One attempt of a step: its log, its status file, the lease, and the translation of exceptions into exit codes."""
+"""One attempt of a step: its log, its status file, the lease, and the translation of exceptions
+into exit codes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from config.errors import BadInput, ExperimentError, Preempted, WrongDirectory, on_one_line, printable
+from config.errors import (
+    BadInput,
+    ExperimentError,
+    Preempted,
+    WrongDirectory,
+    on_one_line,
+    printable,
+)
 from steps.command.context import Skipped, StepContext
 from steps.command.log import Log, append_line
 from steps.command.stop import GRACE_S
@@ -35,7 +44,9 @@ class Outcome:
 
 
 class Attempt:
-    """Runs a step once; whatever happens is in its log and its status file, and in the exit code."""
+    """Runs a step once; whatever happens is in its log and its status file, and in the exit
+    code.
+    """
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
@@ -54,7 +65,8 @@ class Attempt:
         context.attempt, context.note = self._status.attempt, self.note
 
     def note(self, **details: Any) -> None:
-        """Remember details, in the status file at once: what a killed attempt leaves behind, and what every end reports.
+        """Remember details, in the status file at once: what a killed attempt leaves behind, and
+        what every end reports.
 
         Raises `WrongDirectory` where that file is no longer ours to write.
         """
@@ -64,7 +76,9 @@ class Attempt:
         status.write_status(self._context.status_path, self._status)
 
     def run(self, work: Callable[[], Answer]) -> Status:
-        """Do the work; never raises an `Exception`: the status says what happened. Raises `BadInput` before it starts."""
+        """Do the work; never raises an `Exception`: the status says what happened. Raises
+        `BadInput` before it starts.
+        """
         self._open()
         outcome = self._outcome(work)
         self._ending.acquire()  # for good: there is one end, and nothing is kept after it
@@ -88,7 +102,9 @@ class Attempt:
             if isinstance(error, OSError):
                 raise unwritable(self._context.status_path, error) or error from error
             raise
-        print(f"--- {self._context.title}, attempt {self._status.attempt}, {self._status.started}, {self._status.process}")
+        print(
+            f"--- {self._context.title}, attempt {self._status.attempt}, {self._status.started}, {self._status.process}"
+        )
         threading.Thread(target=self._keep, name="keeper", daemon=True).start()
 
     def _outcome(self, work: Callable[[], Answer]) -> Outcome:
@@ -109,10 +125,16 @@ class Attempt:
     def _failure(self, error: ExperimentError) -> Outcome:
         if error.__cause__ is not None and not isinstance(error, BadInput):
             print_traceback(error)
-        return Outcome("preempted" if isinstance(error, Preempted) else "failed", error.exit_code, one_line(error))
+        return Outcome(
+            "preempted" if isinstance(error, Preempted) else "failed",
+            error.exit_code,
+            one_line(error),
+        )
 
     def _displaced(self) -> ExperimentError | None:
-        """Why this attempt may write no more, whoever noticed it first: the keeper, the work, or nobody before this."""
+        """Why this attempt may write no more, whoever noticed it first: the keeper, the work, or
+        nobody before this.
+        """
         if isinstance(self._context.stop.cause, WrongDirectory):
             return self._context.stop.cause
         try:
@@ -124,7 +146,9 @@ class Attempt:
         return None
 
     def _close(self, outcome: Outcome) -> Status:
-        """Write the status and say the reason on stderr; not a byte where another workflow or attempt writes now."""
+        """Write the status and say the reason on stderr; not a byte where another workflow or
+        attempt writes now.
+        """
         context = self._context
         displaced = self._displaced()
         if displaced is not None:
@@ -145,17 +169,24 @@ class Attempt:
         except (OSError, ExperimentError) as error:
             reason = f"cannot write {context.status_path}: {one_line(error)}"
             ended = replace(
-                ended, state="failed", exit_code=ended.exit_code or 1, reason=f"{ended.reason}; {reason}" if ended.reason else reason
+                ended,
+                state="failed",
+                exit_code=ended.exit_code or 1,
+                reason=f"{ended.reason}; {reason}" if ended.reason else reason,
             )
         self._log.close()
-        line = f"{context.title}: {ended.state}" + (f": {ended.reason}" if ended.reason else f" in {ended.duration_s} s")
+        line = f"{context.title}: {ended.state}" + (
+            f": {ended.reason}" if ended.reason else f" in {ended.duration_s} s"
+        )
         if displaced is None:
             append_line(context.log_path, line)
         print(line, file=sys.stderr if ended.exit_code else sys.stdout, flush=True)
         return ended
 
     def _keep(self) -> None:
-        """Beside the work: keep the lease alive, and end a step that does not look at the stop request."""
+        """Beside the work: keep the lease alive, and end a step that does not look at the stop
+        request.
+        """
         stop = self._context.stop
         next_beat = time.monotonic()
         while not self._ending.locked():
@@ -163,12 +194,16 @@ class Attempt:
                 next_beat = time.monotonic() + self._beat()
             if stop.overdue and self._ending.acquire(blocking=False):
                 outcome = self._failure(stop.error())
-                reason = f"{outcome.reason} (ended in the middle: it did not look within {GRACE_S:g} s)"
+                reason = (
+                    f"{outcome.reason} (ended in the middle: it did not look within {GRACE_S:g} s)"
+                )
                 os._exit(self._close(replace(outcome, reason=reason)).exit_code or 1)
             time.sleep(POLL_S)
 
     def _beat(self) -> float:
-        """Renew the lease, and stop if it is another's to write here; returns the seconds until the next time."""
+        """Renew the lease, and stop if it is another's to write here; returns the seconds until the
+        next time.
+        """
         uid, path = self._context.owner_uid, self._context.directory.owner_json
         lease_s = owner.LEASE_S
         try:

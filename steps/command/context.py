@@ -33,9 +33,10 @@ class Skipped:
 class StepContext:
     """One start of one step.
 
-    run_index: None outside of the runs; owner_uid: the workflow, None by hand; previous: how the last attempt ended, if there
-    was one; inputs: what the result depends on, as the step declared it. From the start of the attempt on: attempt, its number
-    from 1, and note, which writes details into the status file at once.
+    run_index: None outside of the runs; owner_uid: the workflow, None by hand; previous: how the
+    last attempt ended, if there was one; inputs: what the result depends on, as the step declared
+    it. From the start of the attempt on: attempt, its number from 1, and note, which writes details
+    into the status file at once.
     """
 
     task: str
@@ -82,7 +83,9 @@ class StepContext:
         return Fence(self._own.status / f".{self.task}.attempt")
 
     def require_ours(self) -> None:
-        """Raise `WrongDirectory` if another workflow, or a later attempt of this step, writes here now."""
+        """Raise `WrongDirectory` if another workflow, or a later attempt of this step, writes here
+        now.
+        """
         if self.owner_uid is not None:
             owner.check(self.directory.owner_json, self.owner_uid)
         self.fence.check()
@@ -93,7 +96,9 @@ class StepContext:
         return self.task if self.run_index is None else f"{self.task} of run {self.run_index}"
 
     def stop_requested(self) -> bool:
-        """Whether SIGTERM came, or another workflow has taken the directory: end soon, by `check_stop`."""
+        """Whether SIGTERM came, or another workflow has taken the directory: end soon, by
+        `check_stop`.
+        """
         return self.stop.requested
 
     def check_stop(self) -> None:
@@ -103,11 +108,13 @@ class StepContext:
     def require(self, path: Path, made_by: str) -> Path:
         """A file of an earlier step; raises `BadInput` naming it and the step that makes it.
 
-        When that step says that it has succeeded, this machine's view of the storage may lag behind (NFS): looked at again for
-        up to `LAG_S`.
+        When that step says that it has succeeded, this machine's view of the storage may lag behind
+        (NFS): looked at again for up to `LAG_S`.
         """
         status = read_status(self._own.status / f"{made_by}.json")
-        end = time.monotonic() + (LAG_S if status is not None and status.state == "succeeded" else 0.0)
+        end = time.monotonic() + (
+            LAG_S if status is not None and status.state == "succeeded" else 0.0
+        )
         while True:
             try:
                 with path.open("rb"):

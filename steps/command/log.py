@@ -1,8 +1,10 @@
-"""`logs/<task>.log`: everything that the process and its C libraries and children print, on the disk before anywhere else.
+"""`logs/<task>.log`: everything that the process and its C libraries and children print, on the
+disk before anywhere else.
 
-The descriptors 1 and 2 become the log file itself, and a thread copies what arrives there to the original standard output, which
-the pod shows. So a print never waits for a thread, and a SIGKILL loses nothing of the log. A reader there that has left, or that
-stands still, keeps nothing from ending: it misses the rest. (`config.streams` sees to it that 1 and 2 are open at all.)
+The descriptors 1 and 2 become the log file itself, and a thread copies what arrives there to the
+original standard output, which the pod shows. So a print never waits for a thread, and a SIGKILL
+loses nothing of the log. A reader there that has left, or that stands still, keeps nothing from
+ending: it misses the rest. (`config.streams` sees to it that 1 and 2 are open at all.)
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class Log:
         self._thread.start()
 
     def close(self) -> None:
-        """Print to the original descriptors again; waits a bounded time until they have everything, and gives them up after it."""
+        """Print to the original descriptors again; waits a bounded time until they have everything,
+        and gives them up after it.
+        """
         _flush()
         self._ended.set()
         self._thread.join(DRAIN_S)
@@ -70,7 +74,9 @@ class Log:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a closed log; a full disk is no reason to hide the line from the terminal, so errors are ignored."""
+    """Add one line to a closed log; a full disk is no reason to hide the line from the terminal, so
+    errors are ignored.
+    """
     with contextlib.suppress(OSError), path.open("a") as file:
         file.write(line + "\n")
 

@@ -35,19 +35,24 @@ def run_step(
 ) -> int:
     """Run one step and return its exit code.
 
-    task: its name in the DAG. step: does the work and returns details for the status file, `Skipped`, or raises. inputs: what
-    the result depends on, small and as JSON; a repeat with equal inputs after a success, and with `complete` (are the
-    products there?), returns 0 at once and changes no file; without `inputs` the step always runs. outputs: Argo's output
-    parameters, from the status of a success, new or old. arguments: adds options of this step alone.
+    task: its name in the DAG. step: does the work and returns details for the status file,
+    `Skipped`, or raises. inputs: what the result depends on, small and as JSON; a repeat with equal
+    inputs after a success, and with `complete` (are the products there?), returns 0 at once and
+    changes no file; without `inputs` the step always runs. outputs: Argo's output parameters, from
+    the status of a success, new or old. arguments: adds options of this step alone.
     """
     stop = StopRequest()
     stop.install()
     parsed = step_parser(task, step, in_run, arguments).parse_args(argv)
-    return guarded(task, lambda: _run(_context(task, parsed, stop), step, inputs, complete, outputs))
+    return guarded(
+        task, lambda: _run(_context(task, parsed, stop), step, inputs, complete, outputs)
+    )
 
 
 def guarded(task: str, work: Callable[[], int]) -> int:
-    """The exit code of `work`; an exception becomes its code and one line on stderr, an unknown one also its traceback."""
+    """The exit code of `work`; an exception becomes its code and one line on stderr, an unknown one
+    also its traceback.
+    """
     prepare_streams()
     _let_nobody_else_write()
     try:
@@ -61,13 +66,18 @@ def guarded(task: str, work: Callable[[], int]) -> int:
 
 
 def _let_nobody_else_write() -> None:
-    """Argo's emissary starts every command with umask 0, and then all files on the shared storage could be written by everybody."""
+    """Argo's emissary starts every command with umask 0, and then all files on the shared storage
+    could be written by everybody.
+    """
     if umask := os.umask(0o022):
         os.umask(umask)
 
 
 def step_parser(
-    task: str, step: Callable[..., Any], in_run: bool, arguments: Callable[[argparse.ArgumentParser], None]
+    task: str,
+    step: Callable[..., Any],
+    in_run: bool,
+    arguments: Callable[[argparse.ArgumentParser], None],
 ) -> argparse.ArgumentParser:
     """What a step is given on its command line; its docstring is the help."""
     module = task.replace("-", "_")
@@ -77,7 +87,9 @@ def step_parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--outdir", required=True, help="directory of the experiment, as prepare made it")
+    parser.add_argument(
+        "--outdir", required=True, help="directory of the experiment, as prepare made it"
+    )
     if in_run:
         parser.add_argument("--run", required=True, type=int, help="index of the run, from 0")
     arguments(parser)
@@ -85,7 +97,9 @@ def step_parser(
 
 
 def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepContext:
-    """The checked context of a step; raises `BadInput` or `WrongDirectory` before anything is written."""
+    """The checked context of a step; raises `BadInput` or `WrongDirectory` before anything is
+    written.
+    """
     directory = ExperimentDirectory(check_outdir(parsed.outdir, os.environ.get("STORAGE") or None))
     if not directory.root.is_dir():
         raise BadInput(f"no directory {directory.root}: prepare makes it")
@@ -100,8 +114,13 @@ def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepCo
         arguments=parsed,
         stop=stop,
     )
-    if context.run_index is not None and not 0 <= context.run_index < context.resolved.experiment.runs:
-        raise BadInput(f"no run {context.run_index}: the experiment has the runs 0 to {context.resolved.experiment.runs - 1}")
+    if (
+        context.run_index is not None
+        and not 0 <= context.run_index < context.resolved.experiment.runs
+    ):
+        raise BadInput(
+            f"no run {context.run_index}: the experiment has the runs 0 to {context.resolved.experiment.runs - 1}"
+        )
     context.previous = read_status(context.status_path)
     return context
 
@@ -127,7 +146,9 @@ def _run(
 
 
 def refuse_second_process(context: StepContext) -> None:
-    """Raise `WrongDirectory` if another process of this machine is doing this very step: one writer per file."""
+    """Raise `WrongDirectory` if another process of this machine is doing this very step: one writer
+    per file.
+    """
     previous = context.previous
     if previous is None or previous.state != "running" or previous.process == processes.identity():
         return
@@ -136,4 +157,8 @@ def refuse_second_process(context: StepContext) -> None:
 
 
 def _is_finished(previous: Status, context: StepContext) -> bool:
-    return previous.state in {"succeeded", "skipped"} and previous.inputs is not None and previous.inputs == context.inputs
+    return (
+        previous.state in {"succeeded", "skipped"}
+        and previous.inputs is not None
+        and previous.inputs == context.inputs
+    )

@@ -1,8 +1,8 @@
 """Being asked to stop: a flag, and nothing else happens in the signal handler.
 
-Argo sends SIGTERM to the whole process group, several times, 1–3 s apart: a handler that saves or raises would be interrupted
-by the next one. The step looks at the flag; `Attempt` ends a step that does not look for `GRACE_S`, which loses nothing, because
-every file survives a kill at any moment.
+Argo sends SIGTERM to the whole process group, several times, 1–3 s apart: a handler that saves or
+raises would be interrupted by the next one. The step looks at the flag; `Attempt` ends a step that
+does not look for `GRACE_S`, which loses nothing, because every file survives a kill at any moment.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested_at: float | None = None
         self.cause: ExperimentError | None = None
-        self.describe: Callable[[], str] = lambda: "preempted, the next attempt starts this step again"
+        self.describe: Callable[[], str] = lambda: (
+            "preempted, the next attempt starts this step again"
+        )
 
     def install(self) -> None:
         """Catch the signals from now on; call it before anything slow is imported.
 
-        Python gives handlers back while it shuts down, and the third SIGTERM then turned an exit 75 into a death by signal (seen):
-        so the signals are ignored from the beginning of the shutdown. An interrupt that is ignored already stays ignored: that is
-        how a shell starts what shall go on in the background.
+        Python gives handlers back while it shuts down, and the third SIGTERM then turned an exit 75
+        into a death by signal (seen): so the signals are ignored from the beginning of the
+        shutdown. An interrupt that is ignored already stays ignored: that is how a shell starts
+        what shall go on in the background.
         """
         signal.signal(signal.SIGTERM, self._on_signal)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -59,7 +62,9 @@ class StopRequest:
             raise self.error()
 
     def error(self) -> ExperimentError:
-        """What to raise for a stop: `Preempted`, as the step describes it, unless there is another cause."""
+        """What to raise for a stop: `Preempted`, as the step describes it, unless there is another
+        cause.
+        """
         return self.cause or Preempted(self.describe())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

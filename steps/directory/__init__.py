@@ -1,1 +1,3 @@
-"""The output directory: its layout, whole files, tables, checkpoints, ownership and status. Imports no torch."""
+"""The output directory: its layout, whole files, tables, checkpoints, ownership and status. Imports
+no torch.
+"""

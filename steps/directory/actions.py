@@ -1,7 +1,7 @@
 """The actions of the evaluated episodes that are filmed, exactly as the environment got them.
 
-evaluation-actions.safetensors holds one array for each episode, `episode-0` [length] or [length, A],
-and the checksum of all. It is written before evaluation.csv: whoever sees the table finds the
+evaluation-actions.safetensors holds one array for each episode, `episode-0` [length] or [length,
+A], and the checksum of all. It is written before evaluation.csv: whoever sees the table finds the
 actions of its first episodes.
 """
 

@@ -1,14 +1,16 @@
-"""Checkpoints: a directory that appears at once, complete and with checksums, or not at all. No pickle anywhere.
+"""Checkpoints: a directory that appears at once, complete and with checksums, or not at all. No
+pickle anywhere.
 
     checkpoints/000000012000/
         tensors.safetensors   every array of the state, named by its path in the nested dict
         state.json            the rest of the state, the step, what it belongs to, and the `record` of the step that saved it
         manifest.json         size and SHA-256 of the other two, written last
 
-Two are kept. The loader takes the newest that verifies and says what it skipped. A training that continues verifies the growing
-files beside it, too (`record["files"]`): one that does not begin with what the checkpoint counts on belongs to another attempt, or
-was changed. numpy and safetensors are imported only
-to load and to save, so that other steps can list and verify checkpoints without them.
+Two are kept. The loader takes the newest that verifies and says what it skipped. A training that
+continues verifies the growing files beside it, too (`record["files"]`): one that does not begin
+with what the checkpoint counts on belongs to another attempt, or was changed. numpy and safetensors
+are imported only to load and to save, so that other steps can list and verify checkpoints without
+them.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it (epoch, offsets, device, …)."""
+    """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it
+    (epoch, offsets, device, …).
+    """
 
     path: Path
     step: int
@@ -74,25 +78,45 @@ class Checkpoint:
         return int(self.record["epoch"])
 
 
-def pack(*, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, bytes]:
-    """The files of a checkpoint without the manifest; a copy, so the training may go on while `write` waits for the disk."""
+def pack(
+    *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """The files of a checkpoint without the manifest; a copy, so the training may go on while
+    `write` waits for the disk.
+    """
     import numpy as np
     from safetensors.numpy import save as to_safetensors
 
     tensors: dict[str, Any] = {}
     tree = _without_tensors(state, "", tensors)
-    document = {"format": FORMAT, "step": step, "identity": identity, "record": record, "state": tree}
+    document = {
+        "format": FORMAT,
+        "step": step,
+        "identity": identity,
+        "record": record,
+        "state": tree,
+    }
     return {
-        TENSORS: to_safetensors({name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}),
+        TENSORS: to_safetensors(
+            {
+                name: np.ascontiguousarray(array).reshape(array.shape)
+                for name, array in tensors.items()
+            }
+        ),
         STATE: json.dumps(document).encode(),
     }
 
 
 def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
-    """Make the checkpoint appear, then delete all but it and the one before. Raises `ExperimentError` when the disk is full."""
+    """Make the checkpoint appear, then delete all but it and the one before. Raises
+    `ExperimentError` when the disk is full.
+    """
     final = run.checkpoint(step)
     temporary = temporary_beside(final)
-    manifest = {"format": FORMAT, "files": {name: _sum(content) for name, content in packed.items()}}
+    manifest = {
+        "format": FORMAT,
+        "files": {name: _sum(content) for name, content in packed.items()},
+    }
     contents = {**packed, MANIFEST: json.dumps(manifest, indent=1).encode()}
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     try:
@@ -110,18 +134,29 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
 
 
 def prune(run: RunDirectory, newest: int) -> None:
-    """Keep the checkpoint of step `newest` and the one before it. Newer ones are left: they may be a later attempt's."""
+    """Keep the checkpoint of step `newest` and the one before it. Newer ones are left: they may be
+    a later attempt's.
+    """
     for step in [step for step in run.checkpoint_steps() if step <= newest][:-KEPT]:
         remove(run.checkpoint(step))
 
 
 def discard_after(run: RunDirectory, step: int) -> None:
-    """Remove the checkpoints behind which the loader went back; called by the run's one writer at its start."""
+    """Remove the checkpoints behind which the loader went back; called by the run's one writer at
+    its start.
+    """
     for newer in [present for present in run.checkpoint_steps() if present > step]:
         remove(run.checkpoint(newer))
 
 
-def save(run: RunDirectory, *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]) -> Path:
+def save(
+    run: RunDirectory,
+    *,
+    step: int,
+    state: State,
+    identity: Mapping[str, Any],
+    record: Mapping[str, Any],
+) -> Path:
     """`pack` and `write`."""
     return write(run, step, pack(step=step, state=state, identity=identity, record=record))
 
@@ -135,9 +170,10 @@ def load_newest(
 ) -> Checkpoint | None:
     """The newest checkpoint that verifies; None if the run has none yet.
 
-    identity: what the checkpoint must belong to; continues: a training will go on from it, so that the rows that it counts on
-    must be there. Raises `WrongDirectory` for another identity (with the differences) or a newer format, and `NoUsableState` if
-    there are checkpoints and none can be used.
+    identity: what the checkpoint must belong to; continues: a training will go on from it, so that
+    the rows that it counts on must be there. Raises `WrongDirectory` for another identity (with the
+    differences) or a newer format, and `NoUsableState` if there are checkpoints and none can be
+    used.
     """
     skipped: list[str] = []
     for step in reversed(run.checkpoint_steps()):
@@ -150,30 +186,41 @@ def load_newest(
             skipped.append(f"{path}: {error}")
             continue
         if skipped:
-            say(f"warning: damaged checkpoints skipped ({'; '.join(skipped)}), continuing from {path}")
+            say(
+                f"warning: damaged checkpoints skipped ({'; '.join(skipped)}), continuing from {path}"
+            )
         return checkpoint if identity is None else _of(checkpoint, identity)
     if skipped:
-        raise NoUsableState(f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again")
+        raise NoUsableState(
+            f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again"
+        )
     return None
 
 
 def _verify_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Compare the growing files with what they held when the checkpoint was taken; raises `DamagedError`."""
+    """Compare the growing files with what they held when the checkpoint was taken; raises
+    `DamagedError`.
+    """
     for name, kept in checkpoint.record.get("files", {}).items():
         try:
             found = sum_of_start(run.root / name, kept["bytes"])
         except OSError as error:
             raise DamagedError(f"{name} cannot be read: {error.strerror}") from error
         if found["bytes"] != kept["bytes"]:
-            raise DamagedError(f"{name} has {found['bytes']} bytes, {kept['bytes']} were written before this checkpoint")
+            raise DamagedError(
+                f"{name} has {found['bytes']} bytes, {kept['bytes']} were written before this checkpoint"
+            )
         if found != kept:
-            raise DamagedError(f"{name} does not begin with the {kept['bytes']} bytes that were written before this checkpoint")
+            raise DamagedError(
+                f"{name} does not begin with the {kept['bytes']} bytes that were written before this checkpoint"
+            )
 
 
 def _rename_over(temporary: Path, final: Path) -> None:
     """A directory can be renamed over an empty one only: what stands there is removed first.
 
-    It is a damaged one, behind which the loader went back, or one of another attempt at the very same step.
+    It is a damaged one, behind which the loader went back, or one of another attempt at the very
+    same step.
     """
     try:
         temporary.rename(final)
@@ -185,10 +232,11 @@ def _rename_over(temporary: Path, final: Path) -> None:
 
 
 def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
-    """The checkpoint of the finished training; raises `BadInput` if the training has not reached its last epoch.
+    """The checkpoint of the finished training; raises `BadInput` if the training has not reached
+    its last epoch.
 
-    When the training's status says that it has, another machine's view of the directory may lag behind (NFS): looked at again
-    for up to `LAG_S`.
+    When the training's status says that it has, another machine's view of the directory may lag
+    behind (NFS): looked at again for up to `LAG_S`.
     """
     status = read_status(run.status / "train.json")
     lag_s = LAG_S if status is not None and status.state == "succeeded" else 0.0
@@ -199,18 +247,24 @@ def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
             return checkpoint
         if time.monotonic() >= end:
             reached = 0 if checkpoint is None else checkpoint.epoch
-            raise BadInput(f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it")
+            raise BadInput(
+                f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it"
+            )
         time.sleep(lag_s / 20)
 
 
 def load(path: Path) -> Checkpoint:
-    """Read and verify one checkpoint directory; raises `DamagedError`, and `WrongDirectory` for a newer format."""
+    """Read and verify one checkpoint directory; raises `DamagedError`, and `WrongDirectory` for a
+    newer format.
+    """
     contents = verify(path)
     try:
         document = json.loads(contents[STATE])
         written = document["format"]
         if not isinstance(written, int) or written > FORMAT:
-            raise WrongDirectory(f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one")
+            raise WrongDirectory(
+                f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one"
+            )
         tensors = read_tensors(contents[TENSORS])
         state = _with_tensors(document["state"], tensors)
         if document["step"] != int(path.name):
@@ -218,16 +272,22 @@ def load(path: Path) -> Checkpoint:
         record = {**document["record"], "identity": document["identity"]}
         return Checkpoint(path=path, step=document["step"], state=state, record=record)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedError(f"{STATE} is not what was saved ({type(error).__name__}: {error})") from error
+        raise DamagedError(
+            f"{STATE} is not what was saved ({type(error).__name__}: {error})"
+        ) from error
 
 
 def verify(path: Path) -> dict[str, bytes]:
-    """The contents of a checkpoint's files, sizes and checksums compared with the manifest; raises `DamagedError`."""
+    """The contents of a checkpoint's files, sizes and checksums compared with the manifest; raises
+    `DamagedError`.
+    """
     try:
         names = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}
         unexpected = sorted(names - {TENSORS, STATE, MANIFEST})
         if unexpected:
-            raise DamagedError(f"unexpected file {unexpected[0]}: nothing but {TENSORS}, {STATE} and {MANIFEST} is ever read")
+            raise DamagedError(
+                f"unexpected file {unexpected[0]}: nothing but {TENSORS}, {STATE} and {MANIFEST} is ever read"
+            )
         listed = json.loads(read_bytes(path / MANIFEST, MANIFEST_LIMIT_BYTES))["files"]
         limits = {TENSORS: TENSORS_LIMIT_BYTES, STATE: STATE_LIMIT_BYTES}
         if set(listed) != set(limits):
@@ -251,7 +311,9 @@ def is_intact(path: Path) -> bool:
 
 
 def clean(run: RunDirectory) -> None:
-    """Remove the half-written checkpoints of dead attempts; called by the run's one writer at its start."""
+    """Remove the half-written checkpoints of dead attempts; called by the run's one writer at its
+    start.
+    """
     remove_temporaries(run.checkpoints)
 
 
@@ -263,11 +325,15 @@ def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
 
 
 def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
-    """All files are written before the first fsync, which then waits once for the disk instead of once per file."""
+    """All files are written before the first fsync, which then waits once for the disk instead of
+    once per file.
+    """
     descriptors = []
     try:
         for name, content in contents.items():
-            descriptors.append(os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            descriptors.append(
+                os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            )
             write_all(descriptors[-1], content)
             fault("mid_save", directory / name)
         for descriptor in descriptors:
@@ -290,7 +356,10 @@ def _without_tensors(node: Any, path: str, tensors: dict[str, Any]) -> Any:
         for key in node:
             if not isinstance(key, str) or key == TENSOR_KEY:
                 raise TypeError(f"state has the key {key!r} at {path!r}; keys are text")
-        return {key: _without_tensors(value, f"{path}/{key}" if path else key, tensors) for key, value in node.items()}
+        return {
+            key: _without_tensors(value, f"{path}/{key}" if path else key, tensors)
+            for key, value in node.items()
+        }
     if isinstance(node, np.generic):
         return node.item()
     return node
@@ -305,7 +374,9 @@ def _with_tensors(node: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def read_tensors(content: bytes) -> dict[str, Any]:
-    """Tensors with a header of bounded size: the library checks shapes and offsets against the size of the file."""
+    """Tensors with a header of bounded size: the library checks shapes and offsets against the size
+    of the file.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_safetensors
 

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def difference(there: Mapping[str, Any], here: Mapping[str, Any], *, left: str = "there", right: str = "here") -> str:
+def difference(
+    there: Mapping[str, Any], here: Mapping[str, Any], *, left: str = "there", right: str = "here"
+) -> str:
     """`seed: 0 there, 1 here; …` over nested mappings; empty if nothing differs."""
-    return "; ".join(f"{name}: {_shown(a)} {left}, {_shown(b)} {right}" for name, a, b in changes(there, here))
+    return "; ".join(
+        f"{name}: {_shown(a)} {left}, {_shown(b)} {right}" for name, a, b in changes(there, here)
+    )
 
 
 def changes(there: Any, here: Any, path: str = "") -> list[tuple[str, Any, Any]]:
@@ -18,7 +22,9 @@ def changes(there: Any, here: Any, path: str = "") -> list[tuple[str, Any, Any]]
         return [
             change
             for name in names
-            for change in changes(there.get(name, ...), here.get(name, ...), f"{path}.{name}" if path else str(name))
+            for change in changes(
+                there.get(name, ...), here.get(name, ...), f"{path}.{name}" if path else str(name)
+            )
         ]
     return [] if there == here and type(there) is type(here) else [(path, there, here)]
 

@@ -1,7 +1,8 @@
 """`experiment.yaml`: what the directory belongs to, and with what it was made.
 
-`identity` and `identity_hash` never change. Parameters outside of the identity (`runs`, `min_runs`, images, …), versions, source
-and image may change between submissions: the top level holds the newest, `history` what each submission that changed something found.
+`identity` and `identity_hash` never change. Parameters outside of the identity (`runs`, `min_runs`,
+images, …), versions, source and image may change between submissions: the top level holds the
+newest, `history` what each submission that changed something found.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from steps.directory.layout import ExperimentDirectory
 FORMAT = 1
 RECORD_LIMIT_BYTES = 256 * 1024
 HISTORY_LIMIT_BYTES = 64 * 1024
-"""A submission that changed something takes some 200 bytes: the oldest make room for the newest, so that the file stays readable."""
+"""A submission that changed something takes some 200 bytes: the oldest make room for the newest, so
+that the file stays readable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentRecord:
     """What `prepare` wrote.
 
-    versions: package -> version; source: commit and whether the tree was changed; image: that of the preparing pod; started: ISO
-    8601 in UTC, of the first submission; workflow: its name; renders: why episodes cannot be filmed, None if they can;
-    history: one mapping per submission that changed something, with `time` and `changed` (dotted name -> [before, after]); where
-    older ones had to make room, the first says how many, `left_out`.
+    versions: package -> version; source: commit and whether the tree was changed; image: that of
+    the preparing pod; started: ISO 8601 in UTC, of the first submission; workflow: its name;
+    renders: why episodes cannot be filmed, None if they can; history: one mapping per submission
+    that changed something, with `time` and `changed` (dotted name -> [before, after]); where older
+    ones had to make room, the first says how many, `left_out`.
     """
 
     resolved: Resolved
@@ -47,7 +50,9 @@ class ExperimentRecord:
 
 
 def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
-    """The record; raises `BadInput` naming the step that makes a missing one, `WrongDirectory` for one that cannot be read."""
+    """The record; raises `BadInput` naming the step that makes a missing one, `WrongDirectory` for
+    one that cannot be read.
+    """
     path = directory.experiment_yaml
     try:
         document = load(read_bytes(path, RECORD_LIMIT_BYTES), str(path))
@@ -66,26 +71,44 @@ def write_experiment(directory: ExperimentDirectory, record: ExperimentRecord) -
 
 
 def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentRecord:
-    """The record of a repeated submission: `before` if nothing changed, else `now` with one more entry in its history.
+    """The record of a repeated submission: `before` if nothing changed, else `now` with one more
+    entry in its history.
 
     Raises `WrongDirectory` with every difference if the identity is another one.
     """
     if before.identity_hash != now.identity_hash:
-        differences = difference(before.identity, now.identity, left="in the directory", right="now")
-        raise WrongDirectory(f"the directory belongs to other parameters: {differences or 'identity_hash'}; choose another outdir")
-    changed = {name: [_plain(a), _plain(b)] for name, a, b in changes(_changeable(before), _changeable(now))}
+        differences = difference(
+            before.identity, now.identity, left="in the directory", right="now"
+        )
+        raise WrongDirectory(
+            f"the directory belongs to other parameters: {differences or 'identity_hash'}; choose another outdir"
+        )
+    changed = {
+        name: [_plain(a), _plain(b)]
+        for name, a, b in changes(_changeable(before), _changeable(now))
+    }
     if not changed:
         return before
     entry = {"time": now.started, "workflow": now.workflow, "changed": changed}
     history = _newest((*before.history, entry))
-    fields = {**vars(now), "started": before.started, "workflow": before.workflow, "history": history}
+    fields = {
+        **vars(now),
+        "started": before.started,
+        "workflow": before.workflow,
+        "history": history,
+    }
     return ExperimentRecord(**fields)
 
 
 def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """The newest entries within `HISTORY_LIMIT_BYTES`, the first with the number of those that are left out."""
+    """The newest entries within `HISTORY_LIMIT_BYTES`, the first with the number of those that are
+    left out.
+    """
     size_bytes, first = 0, len(history)
-    while first and (size_bytes := size_bytes + len(json.dumps(history[first - 1]))) <= HISTORY_LIMIT_BYTES:
+    while (
+        first
+        and (size_bytes := size_bytes + len(json.dumps(history[first - 1]))) <= HISTORY_LIMIT_BYTES
+    ):
         first -= 1
     first = min(first, len(history) - 1)
     if first == 0:
@@ -95,9 +118,15 @@ def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
 
 
 def _changeable(record: ExperimentRecord) -> dict[str, Any]:
-    """What another submission may bring; `outdir` may be spelled differently for the same directory."""
+    """What another submission may bring; `outdir` may be spelled differently for the same
+    directory.
+    """
     parameters = record.resolved.as_dict()
-    parameters["experiment"] = {name: value for name, value in parameters["experiment"].items() if name not in {"outdir", "game"}}
+    parameters["experiment"] = {
+        name: value
+        for name, value in parameters["experiment"].items()
+        if name not in {"outdir", "game"}
+    }
     return {
         "parameters": parameters,
         "versions": record.versions,
@@ -128,23 +157,33 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
     if not isinstance(document, Mapping) or not isinstance(document.get("format"), int):
         raise WrongDirectory(f"{source} was not written by prepare")
     if document["format"] > FORMAT:
-        raise WrongDirectory(f"{source} has format {document['format']}, this program reads up to {FORMAT}: use the newer one")
+        raise WrongDirectory(
+            f"{source} has format {document['format']}, this program reads up to {FORMAT}: use the newer one"
+        )
     try:
         fields = {name: document[name] for name in _FIELDS}
         resolved = Resolved.from_dict(_as_today(document["parameters"]))
-        record = ExperimentRecord(resolved=resolved, **{**fields, "history": tuple(fields["history"])})
+        record = ExperimentRecord(
+            resolved=resolved, **{**fields, "history": tuple(fields["history"])}
+        )
     except KeyError as error:
         raise WrongDirectory(f"{source} has no entry {error}") from error
     except (BadInput, TypeError, ValueError) as error:
         raise WrongDirectory(f"{source}: {error}") from error
     if resolved.identity_hash != record.identity_hash:
-        found = difference(record.identity, resolved.identity(), left="in its identity", right="in its parameters")
-        raise WrongDirectory(f"{source} was changed by hand or made by another version: {found or 'identity_hash differs'}")
+        found = difference(
+            record.identity, resolved.identity(), left="in its identity", right="in its parameters"
+        )
+        raise WrongDirectory(
+            f"{source} was changed by hand or made by another version: {found or 'identity_hash differs'}"
+        )
     return record
 
 
 def _as_today(parameters: Any) -> Any:
-    """Older versions took `gpus` up to 64, of which a training used one; it belongs to no identity."""
+    """Older versions took `gpus` up to 64, of which a training used one; it belongs to no
+    identity.
+    """
     try:
         gpus = parameters["experiment"]["gpus"]
     except (KeyError, TypeError):
@@ -158,4 +197,14 @@ def _plain(value: Any) -> Any:
     return None if value is ... else value
 
 
-_FIELDS = ("identity", "identity_hash", "versions", "source", "image", "started", "workflow", "renders", "history")
+_FIELDS = (
+    "identity",
+    "identity_hash",
+    "versions",
+    "source",
+    "image",
+    "started",
+    "workflow",
+    "renders",
+    "history",
+)

@@ -1,10 +1,12 @@
 """Of several attempts of one task, only the one that started last writes.
 
-A workflow owns a directory (`owner.py`), but a lost node or a pod that was deleted by force leaves its process running while Argo
-starts the next attempt elsewhere, with the same workflow. So each attempt writes a name of its own into `status/.<task>.attempt`,
-once, before anything else, and never again: an older attempt that still lives, or wakes up later, finds another name there, writes
-nothing more and ends with 4. It cannot take the file back. What it was writing at that very moment is lost with it, because every
-growing file is a new one for each attempt (`tables.Table`), and a checkpoint that counts on rows of another attempt is none.
+A workflow owns a directory (`owner.py`), but a lost node or a pod that was deleted by force leaves
+its process running while Argo starts the next attempt elsewhere, with the same workflow. So each
+attempt writes a name of its own into `status/.<task>.attempt`, once, before anything else, and
+never again: an older attempt that still lives, or wakes up later, finds another name there, writes
+nothing more and ends with 4. It cannot take the file back. What it was writing at that very moment
+is lost with it, because every growing file is a new one for each attempt (`tables.Table`), and a
+checkpoint that counts on rows of another attempt is none.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Fence:
     def check(self) -> None:
         """Raise `WrongDirectory` if a newer attempt has started, and the usual `OSError`s."""
         if self._newest() != self._name:
-            raise WrongDirectory(f"another attempt of this step has started since and writes here now ({self._path})")
+            raise WrongDirectory(
+                f"another attempt of this step has started since and writes here now ({self._path})"
+            )
 
     def _newest(self) -> bytes | None:
         try:

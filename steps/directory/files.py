@@ -1,8 +1,9 @@
 """Whole files that appear at once or not at all, and reading what another process may be replacing.
 
-The recipe: temporary in the same directory, write, fsync, rename over the name, fsync of the directory. `EXPERIMENT_FAULT`
-kills the process (SIGKILL) at a named point of it, for the tests: `<point>[:<n>[:<part of the path>]]`, at the n-th time that the
-point is met with a path that contains the part. Points: after_temporary, before_rename, after_rename, mid_row, mid_save.
+The recipe: temporary in the same directory, write, fsync, rename over the name, fsync of the
+directory. `EXPERIMENT_FAULT` kills the process (SIGKILL) at a named point of it, for the tests:
+`<point>[:<n>[:<part of the path>]]`, at the n-th time that the point is met with a path that
+contains the part. Points: after_temporary, before_rename, after_rename, mid_row, mid_save.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ _hits = 0
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Replace `path` as a whole: a reader, and whoever comes after a kill, sees the old or the new content.
+    """Replace `path` as a whole: a reader, and whoever comes after a kill, sees the old or the new
+    content.
 
-    Raises `ExperimentError` with the needed and the free bytes when the disk is full; the old content stays.
+    Raises `ExperimentError` with the needed and the free bytes when the disk is full; the old
+    content stays.
     """
     content = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,9 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def write_if_changed(path: Path, content: bytes | str) -> bool:
-    """As `write_atomically`, but a file that already has this content keeps its time of modification; says if it wrote."""
+    """As `write_atomically`, but a file that already has this content keeps its time of
+    modification; says if it wrote.
+    """
     content = content.encode() if isinstance(content, str) else content
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == content:
@@ -58,7 +63,9 @@ def write_if_changed(path: Path, content: bytes | str) -> bool:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name that no other process has: pods of two nodes have equal host names in places, and pid 1 or 7 everywhere."""
+    """A name that no other process has: pods of two nodes have equal host names in places, and pid
+    1 or 7 everywhere.
+    """
     return path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
 
 
@@ -73,7 +80,8 @@ def write_and_sync(path: Path, content: bytes) -> None:
 
 
 def create_once(path: Path, content: bytes) -> bool:
-    """Create a file if there is none, whole; says whether it did. Of many at once, on many machines, one does.
+    """Create a file if there is none, whole; says whether it did. Of many at once, on many
+    machines, one does.
 
     `os.link` fails if the name exists, on NFS too, and the content is never half written.
     """
@@ -91,7 +99,9 @@ def create_once(path: Path, content: bytes) -> bool:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """`os.write` until everything is written: near the end of a disk the first call writes only a part."""
+    """`os.write` until everything is written: near the end of a disk the first call writes only a
+    part.
+    """
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -120,7 +130,9 @@ def full_disk_explained(path: Path, needed_bytes: int) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> BadInput | None:
-    """What to tell a person who may not write `path`: the nearest existing directory, its owner and mode, and our uid."""
+    """What to tell a person who may not write `path`: the nearest existing directory, its owner and
+    mode, and our uid.
+    """
     if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return None
     existing = next(parent for parent in (path, *path.parents) if parent.is_dir())
@@ -137,7 +149,8 @@ def free_bytes(path: Path) -> int:
 
 
 def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
-    """The content of a file, its size checked before it is read; a stale NFS handle is opened again once.
+    """The content of a file, its size checked before it is read; a stale NFS handle is opened again
+    once.
 
     Raises `BadInput` above the limit and the usual `OSError`s.
     """
@@ -150,7 +163,9 @@ def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
 
 
 def _read_once(path: Path, limit_bytes: int) -> bytes:
-    """Python allocates what `read` is asked for, so it is asked for the size and never for the limit, which may be gigabytes."""
+    """Python allocates what `read` is asked for, so it is asked for the size and never for the
+    limit, which may be gigabytes.
+    """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         _refuse_large(path, size, limit_bytes)
@@ -177,7 +192,8 @@ def last_lines(path: Path, largest_bytes: int) -> list[str]:
 
 
 def remove_temporaries(directory: Path, *, of: str = "") -> None:
-    """Remove what dead attempts of the one writer of these files left: `.*.tmp`, files and directories.
+    """Remove what dead attempts of the one writer of these files left: `.*.tmp`, files and
+    directories.
 
     of: how the names of the files begin that were to be written; empty: all of the directory.
     """
@@ -188,7 +204,9 @@ def remove_temporaries(directory: Path, *, of: str = "") -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole directory; leftovers of NFS (`.nfs…`) may keep the directory, which is ignored."""
+    """Remove a file or a whole directory; leftovers of NFS (`.nfs…`) may keep the directory, which
+    is ignored.
+    """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -67,7 +67,9 @@ class RunDirectory:
         return self.root / "status"
 
     def checkpoint_steps(self) -> list[int]:
-        """Steps of the complete checkpoint directories, oldest first; temporaries and leftovers of NFS never count."""
+        """Steps of the complete checkpoint directories, oldest first; temporaries and leftovers of
+        NFS never count.
+        """
         try:
             names = [path.name for path in self.checkpoints.iterdir()]
         except (FileNotFoundError, NotADirectoryError):

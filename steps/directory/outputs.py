@@ -1,4 +1,6 @@
-"""Argo's output parameters: one small file each in the folder that `OUTPUTS` names; by hand there is none."""
+"""Argo's output parameters: one small file each in the folder that `OUTPUTS` names; by hand there
+is none.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
 """Who may write into an output directory: one workflow at a time.
 
-`owner.json` names the workflow. `prepare` claims the directory, `report` releases it, every other step checks that its own
-workflow still stands there before it writes. The lease is the file's time of modification, which running steps touch: an observer
-looks whether it *changes* within `lease_s` on its own monotonic clock; no two machines' clocks are ever compared. On the same
-machine no waiting is needed: the owner's process lives or not. A workflow that is silent for longer, because all of its
-pods wait for a GPU, may be displaced; its steps then exit 4, so no file gets two writers.
+`owner.json` names the workflow. `prepare` claims the directory, `report` releases it, every other
+step checks that its own workflow still stands there before it writes. The lease is the file's time
+of modification, which running steps touch: an observer looks whether it *changes* within `lease_s`
+on its own monotonic clock; no two machines' clocks are ever compared. On the same machine no
+waiting is needed: the owner's process lives or not. A workflow that is silent for longer, because
+all of its pods wait for a GPU, may be displaced; its steps then exit 4, so no file gets two
+writers.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ OWNER_LIMIT_BYTES = 65536
 class Owner:
     """A workflow that may write.
 
-    uid: unique per workflow; workflow: its name; process: the local engine's (`processes.identity`), else None; lease_s: silence after
-    which it may be displaced; released: it ended, and said so.
+    uid: unique per workflow; workflow: its name; process: the local engine's
+    (`processes.identity`), else None; lease_s: silence after which it may be displaced; released:
+    it ended, and said so.
     """
 
     uid: str
@@ -63,25 +66,40 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Owner | Non
 
 
 def read_owner(path: Path) -> Owner | None:
-    """The owner in `owner.json`; None without one. Raises `WrongDirectory` if the file is none of ours."""
+    """The owner in `owner.json`; None without one. Raises `WrongDirectory` if the file is none of
+    ours.
+    """
     try:
         fields = json.loads(read_bytes(path, OWNER_LIMIT_BYTES))
         owner = _checked(Owner(**{name: fields[name] for name in _NAMES if name in fields}))
     except FileNotFoundError:
         return None
     except (BadInput, ValueError, TypeError, RecursionError) as error:
-        raise WrongDirectory(f"{path} cannot be read ({error}); delete it if no workflow writes into this directory") from error
+        raise WrongDirectory(
+            f"{path} cannot be read ({error}); delete it if no workflow writes into this directory"
+        ) from error
     return owner
 
 
 def _checked(owner: Owner) -> Owner:
-    """Raises `ValueError` for a field that is not of its kind; a lease without end would be watched without end."""
-    kinds = {"uid": str, "workflow": str, "host": str, "process": str | None, "lease_s": int | float, "released": bool}
+    """Raises `ValueError` for a field that is not of its kind; a lease without end would be watched
+    without end.
+    """
+    kinds = {
+        "uid": str,
+        "workflow": str,
+        "host": str,
+        "process": str | None,
+        "lease_s": int | float,
+        "released": bool,
+    }
     for name, kind in kinds.items():
         if not isinstance(getattr(owner, name), kind):
             raise ValueError(f"{name} cannot be {shown(getattr(owner, name))}")
     if not 0 < owner.lease_s <= LONGEST_LEASE_S:
-        raise ValueError(f"lease_s cannot be {shown(owner.lease_s)}; allowed: up to {LONGEST_LEASE_S:g} s")
+        raise ValueError(
+            f"lease_s cannot be {shown(owner.lease_s)}; allowed: up to {LONGEST_LEASE_S:g} s"
+        )
     return owner
 
 
@@ -103,36 +121,52 @@ def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: Non
 
 
 def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], None]) -> None:
-    """Replace an owner that has ended; raises `WrongDirectory` for all but one of those who would at the same time.
+    """Replace an owner that has ended; raises `WrongDirectory` for all but one of those who would
+    at the same time.
 
     The one is who creates the successor file, whose name belongs to the owner that ended.
     """
-    successor = path.parent / f".{path.name}.{hashlib.sha256(_dump(ended).encode()).hexdigest()[:16]}.successor"
+    successor = (
+        path.parent
+        / f".{path.name}.{hashlib.sha256(_dump(ended).encode()).hexdigest()[:16]}.successor"
+    )
     other = read_owner(successor)
     if other is not None and other != owner:
-        _refuse_if_alive(successor, other, on_wait)  # else it was killed in the middle of this function
+        _refuse_if_alive(
+            successor, other, on_wait
+        )  # else it was killed in the middle of this function
         successor.unlink(missing_ok=True)
     if not create_once(successor, _dump(owner).encode()) and read_owner(successor) != owner:
-        raise WrongDirectory(f"{path.parent} is being taken over by another workflow at this moment; choose another outdir")
+        raise WrongDirectory(
+            f"{path.parent} is being taken over by another workflow at this moment; choose another outdir"
+        )
     try:
         if (present := read_owner(path)) != ended:
-            raise WrongDirectory(f"{path.parent} was taken over meanwhile, by {present}; choose another outdir")
+            raise WrongDirectory(
+                f"{path.parent} was taken over meanwhile, by {present}; choose another outdir"
+            )
         write_atomically(path, _dump(owner))
     finally:
         successor.unlink(missing_ok=True)
 
 
 def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: None) -> None:
-    """Raise `WrongDirectory` unless workflow `uid` owns the directory or, by hand (None), no living workflow does."""
+    """Raise `WrongDirectory` unless workflow `uid` owns the directory or, by hand (None), no living
+    workflow does.
+    """
     present = read_owner(path)
     if uid is None:
         if present is not None:
             _refuse_if_alive(path, present, on_wait)
         return
     if present is None:
-        raise WrongDirectory(f"{path.parent} has no owner; prepare of this workflow (uid {uid}) has not claimed it")
+        raise WrongDirectory(
+            f"{path.parent} has no owner; prepare of this workflow (uid {uid}) has not claimed it"
+        )
     if present.uid != uid or present.released:
-        raise WrongDirectory(f"{path.parent} belongs to {present}{' no longer' if present.released else ''}, not to workflow uid {uid}")
+        raise WrongDirectory(
+            f"{path.parent} belongs to {present}{' no longer' if present.released else ''}, not to workflow uid {uid}"
+        )
 
 
 def touch(path: Path, uid: str) -> None:
@@ -149,7 +183,9 @@ def release(path: Path, uid: str) -> None:
 
 
 def is_alive(path: Path, owner: Owner, on_wait: Callable[[], None] = lambda: None) -> bool:
-    """Whether the owner still works: by its process on this machine, else by watching its lease, up to `lease_s`."""
+    """Whether the owner still works: by its process on this machine, else by watching its lease, up
+    to `lease_s`.
+    """
     if owner.released:
         return False
     alive = processes.is_alive(owner.process) if owner.process else None
@@ -158,11 +194,15 @@ def is_alive(path: Path, owner: Owner, on_wait: Callable[[], None] = lambda: Non
 
 def _refuse_if_alive(path: Path, present: Owner, on_wait: Callable[[], None]) -> None:
     if is_alive(path, present, on_wait):
-        raise WrongDirectory(f"{path.parent} belongs to {present}, which is still running; wait for its end or choose another outdir")
+        raise WrongDirectory(
+            f"{path.parent} belongs to {present}, which is still running; wait for its end or choose another outdir"
+        )
 
 
 def _lease_moves(path: Path, owner: Owner, on_wait: Callable[[], None]) -> bool:
-    print(f"{path.parent} belongs to {owner}; watching its lease for {owner.lease_s:g} s", flush=True)
+    print(
+        f"{path.parent} belongs to {owner}; watching its lease for {owner.lease_s:g} s", flush=True
+    )
     first = _lease(path)
     end = time.monotonic() + owner.lease_s
     while time.monotonic() < end:

@@ -1,8 +1,9 @@
-"""Which process on which machine: `host:pid:start:world`, so that a dead owner on this machine is known at once.
+"""Which process on which machine: `host:pid:start:world`, so that a dead owner on this machine is
+known at once.
 
-start is field 22 of `/proc/<pid>/stat` (clock ticks since boot): a pid that was given out again is another process. world is the
-boot of the kernel and the PID namespace: a container that shares its host's name counts processes of its own, and of one that it
-cannot see it knows nothing.
+start is field 22 of `/proc/<pid>/stat` (clock ticks since boot): a pid that was given out again is
+another process. world is the boot of the kernel and the PID namespace: a container that shares its
+host's name counts processes of its own, and of one that it cannot see it knows nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def identity(pid: int | None = None) -> str:
 
 
 def is_alive(process: str) -> bool | None:
-    """Whether the process still runs; None if it cannot be seen from here, or if the text is no identity.
+    """Whether the process still runs; None if it cannot be seen from here, or if the text is no
+    identity.
 
     It can be seen from the same host, boot and PID namespace only: of any other, nothing is known.
     """

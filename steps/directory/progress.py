@@ -1,4 +1,6 @@
-"""How far a training is, from the files that it leaves or from what it prints: for the live view and the report."""
+"""How far a training is, from the files that it leaves or from what it prints: for the live view
+and the report.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from steps.directory.tables import last_row
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """step of total_steps; epoch of epochs; return_mean: of the last row that has one, in the game's own reward; the last two
-    are None before they are known.
+    """step of total_steps; epoch of epochs; return_mean: of the last row that has one, in the
+    game's own reward; the last two are None before they are known.
     """
 
     step: int
@@ -36,8 +38,13 @@ PRINTED = re.compile(
 
 
 def printed(progress: Progress) -> str:
-    """The line that a training prints now and then: `epoch 58 of 196, step 14848 of 50176, return 43.2, 5843.1 steps/s`."""
-    parts = [f"epoch {progress.epoch} of {progress.epochs}", f"step {progress.step} of {progress.total_steps}"]
+    """The line that a training prints now and then: `epoch 58 of 196, step 14848 of 50176, return
+    43.2, 5843.1 steps/s`.
+    """
+    parts = [
+        f"epoch {progress.epoch} of {progress.epochs}",
+        f"step {progress.step} of {progress.total_steps}",
+    ]
     if progress.return_mean is not None:
         parts.append(f"return {progress.return_mean:.5g}")
     if progress.steps_per_second is not None:

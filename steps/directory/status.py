@@ -1,4 +1,6 @@
-"""`status/<task>.json`: what ran, how it ended, and why. Rewritten as a whole at the start and at the end of each attempt."""
+"""`status/<task>.json`: what ran, how it ended, and why. Rewritten as a whole at the start and at
+the end of each attempt.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,10 @@ LARGEST_NUMBER = 1e100
 class Status:
     """One task's last attempt.
 
-    started, ended: ISO 8601 in UTC, for people only: no decision compares them with another machine's clock. duration_s: this
-    attempt, from a monotonic clock. process: the writer's (`processes.identity`). inputs: what the result depends on, so that a repeat
-    knows whether it is finished; details: what the task wants to say.
+    started, ended: ISO 8601 in UTC, for people only: no decision compares them with another
+    machine's clock. duration_s: this attempt, from a monotonic clock. process: the writer's
+    (`processes.identity`). inputs: what the result depends on, so that a repeat knows whether it is
+    finished; details: what the task wants to say.
     """
 
     task: str
@@ -53,7 +56,9 @@ class Status:
 
 
 def read_status(path: Path) -> Status | None:
-    """The status in a file; None if there is none or it is not one (a task that left no readable status has not ended)."""
+    """The status in a file; None if there is none or it is not one (a task that left no readable
+    status has not ended).
+    """
     try:
         return _parsed(read_bytes(path, STATUS_LIMIT_BYTES))
     except (OSError, BadInput, ValueError, TypeError, RecursionError):
@@ -72,7 +77,9 @@ def damage(path: Path) -> str | None:
 
 
 def _parsed(content: bytes) -> Status:
-    """Raises `ValueError` for a field that is not of its kind: whoever reads a status may rely on it."""
+    """Raises `ValueError` for a field that is not of its kind: whoever reads a status may rely on
+    it.
+    """
     fields = json.loads(content)
     if not isinstance(fields, dict):
         raise ValueError(f"it is no mapping but a {type(fields).__name__}")
@@ -85,7 +92,12 @@ def _parsed(content: bytes) -> Status:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER and math.isfinite(value)
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < LARGEST_NUMBER
+        and math.isfinite(value)
+    )
 
 
 def _is_text(value: object) -> bool:

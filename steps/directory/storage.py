@@ -1,4 +1,6 @@
-"""Whether a file system can hold an experiment: asked once, before any work, by really doing it. And that it stays below its root."""
+"""Whether a file system can hold an experiment: asked once, before any work, by really doing it.
+And that it stays below its root.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,23 @@ import stat
 from pathlib import Path
 
 from config.errors import BadInput, WrongDirectory
-from steps.directory.files import free_bytes, sync_directory, temporary_beside, unwritable, write_and_sync
+from steps.directory.files import (
+    free_bytes,
+    sync_directory,
+    temporary_beside,
+    unwritable,
+    write_and_sync,
+)
 from steps.directory.layout import ExperimentDirectory
 
 LEAST_FREE_BYTES = 32 * 2**20
-"""An experiment's plots, videos and reports need about that much; trainings say by themselves what they miss."""
+"""An experiment's plots, videos and reports need about that much; trainings say by themselves what
+they miss."""
 
 
 def make_and_probe(directory: Path) -> None:
-    """Create the output directory and try what the other modules rely on; raises `BadInput` naming what is missing.
+    """Create the output directory and try what the other modules rely on; raises `BadInput` naming
+    what is missing.
 
     A directory that was created for the probe is removed again when the probe fails.
     """
@@ -29,18 +39,24 @@ def make_and_probe(directory: Path) -> None:
 
 
 def probe(directory: Path) -> None:
-    """Try to write, to rename over a file and to link in an existing directory; raises `BadInput`."""
+    """Try to write, to rename over a file and to link in an existing directory; raises
+    `BadInput`.
+    """
     one, other = (temporary_beside(directory / name) for name in ("probe-one", "probe-other"))
     try:
         _try_files(directory, one, other)
     except OSError as error:
-        raise unwritable(directory, error) or BadInput(f"cannot write {directory}: {error.strerror}") from error
+        raise unwritable(directory, error) or BadInput(
+            f"cannot write {directory}: {error.strerror}"
+        ) from error
     finally:
         for path in (one, other):
             path.unlink(missing_ok=True)
     free = free_bytes(directory)
     if free < LEAST_FREE_BYTES:
-        raise BadInput(f"no space in {directory}: {free} bytes free, at least {LEAST_FREE_BYTES} needed")
+        raise BadInput(
+            f"no space in {directory}: {free} bytes free, at least {LEAST_FREE_BYTES} needed"
+        )
 
 
 def _try_files(directory: Path, one: Path, other: Path) -> None:
@@ -49,39 +65,66 @@ def _try_files(directory: Path, one: Path, other: Path) -> None:
     try:
         one.replace(other)
     except OSError as error:
-        raise BadInput(f"{directory} lies on a storage that cannot rename a file over another: {error.strerror}") from error
+        raise BadInput(
+            f"{directory} lies on a storage that cannot rename a file over another: {error.strerror}"
+        ) from error
     if other.read_bytes() != b"new" or one.exists():
-        raise BadInput(f"{directory} lies on a storage whose rename is not atomic: the old file was still there")
+        raise BadInput(
+            f"{directory} lies on a storage whose rename is not atomic: the old file was still there"
+        )
     sync_directory(directory)
     try:
         os.link(other, one)
     except OSError as error:
-        raise BadInput(f"{directory} lies on a storage without hard links, which claim a directory: {error.strerror}") from error
+        raise BadInput(
+            f"{directory} lies on a storage without hard links, which claim a directory: {error.strerror}"
+        ) from error
     try:
         os.link(other, one)
     except FileExistsError:
         return
-    raise BadInput(f"{directory} lies on a storage where a link replaces an existing file: two owners could claim it")
+    raise BadInput(
+        f"{directory} lies on a storage where a link replaces an existing file: two owners could claim it"
+    )
 
 
 def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -> None:
-    """Raise `WrongDirectory` where a step would write through a symbolic link, which leads outside of the directory.
+    """Raise `WrongDirectory` where a step would write through a symbolic link, which leads outside
+    of the directory.
 
-    Links to the output directory itself were followed and checked by `check_outdir`. Whole files need no look: a rename replaces
-    a link. run_index: of a step inside a run, None outside.
+    Links to the output directory itself were followed and checked by `check_outdir`. Whole files
+    need no look: a rename replaces a link. run_index: of a step inside a run, None outside.
     """
-    folders = [directory.runs, directory.average, directory.average / "plots", directory.logs, directory.status]
+    folders = [
+        directory.runs,
+        directory.average,
+        directory.average / "plots",
+        directory.logs,
+        directory.status,
+    ]
     files = [directory.owner_json, *directory.logs.glob("*.log")]
     if run_index is not None:
         run = directory.run(run_index)
-        folders += [run.root, run.checkpoints, run.tensorboard, run.videos, run.plots, run.logs, run.status]
+        folders += [
+            run.root,
+            run.checkpoints,
+            run.tensorboard,
+            run.videos,
+            run.plots,
+            run.logs,
+            run.status,
+        ]
         files += [run.train_csv, run.resources_csv, *run.logs.glob("*.log")]
     for path in (*folders, *files):
         mode = _mode(path)
         if mode is not None and stat.S_ISLNK(mode):
-            raise WrongDirectory(f"{path} is a symbolic link, through which nothing is written; remove it or choose another outdir")
+            raise WrongDirectory(
+                f"{path} is a symbolic link, through which nothing is written; remove it or choose another outdir"
+            )
         if mode is not None and stat.S_ISDIR(mode) != (path in folders):
-            raise WrongDirectory(f"{path} is {'no' if path in folders else 'a'} directory; remove it or choose another outdir")
+            raise WrongDirectory(
+                f"{path} is {'no' if path in folders else 'a'} directory; remove it or choose another outdir"
+            )
 
 
 def _mode(path: Path) -> int | None:
@@ -98,5 +141,7 @@ def _make(directory: Path) -> list[Path]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(directory, error) or BadInput(f"cannot create {directory}: {error.strerror}") from error
+        raise unwritable(directory, error) or BadInput(
+            f"cannot create {directory}: {error.strerror}"
+        ) from error
     return missing

@@ -37,17 +37,22 @@ MANY_ROWS_BYTES = 4 * 2**20
 
 
 class Table:
-    """The one writer of a CSV file. Every row reaches the file as one write, so readers see whole lines or a torn last one.
+    """The one writer of a CSV file. Every row reaches the file as one write, so readers see whole
+    lines or a torn last one.
 
-    The file is a new one for each writer, and begins with what is kept of the one that was there: an older attempt that still
-    lives goes on with a file that has no name any more (`fence.py`), and notices that before its next row.
+    The file is a new one for each writer, and begins with what is kept of the one that was there:
+    an older attempt that still lives goes on with a file that has no name any more (`fence.py`),
+    and notices that before its next row.
 
-    offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with the first row. permitted:
-    raises `WrongDirectory` when a newer writer has started; with it a file that an older one, woken up late, has put in the
-    place of ours is replaced by ours again. Raises `NoUsableState` if the file is shorter than the offset.
+    offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with
+    the first row. permitted: raises `WrongDirectory` when a newer writer has started; with it a
+    file that an older one, woken up late, has put in the place of ours is replaced by ours again.
+    Raises `NoUsableState` if the file is shorter than the offset.
     """
 
-    def __init__(self, path: Path, *, offset: int = 0, permitted: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, *, offset: int = 0, permitted: Callable[[], None] | None = None
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.offset = path, offset
         self._permitted = permitted
@@ -57,23 +62,31 @@ class Table:
 
     @property
     def kept(self) -> dict[str, int | str]:
-        """What a checkpoint may count on: the file's bytes up to now, and their SHA-256 (see `checkpoints.load_newest`)."""
+        """What a checkpoint may count on: the file's bytes up to now, and their SHA-256 (see
+        `checkpoints.load_newest`).
+        """
         return {"bytes": self.offset, "sha256": self._sum.hexdigest()}
 
     def append(self, row: Mapping[str, Cell]) -> None:
-        """Add one row; `None` is an empty cell, floats are written by `repr` so that they read back exactly.
+        """Add one row; `None` is an empty cell, floats are written by `repr` so that they read back
+        exactly.
 
-        Raises `WrongDirectory` if another process has written here since, or has put another file in this one's place.
+        Raises `WrongDirectory` if another process has written here since, or has put another file
+        in this one's place.
         """
         if self._columns is None:
             self._columns = tuple(row)
             self._write(format_line(self._columns))
         if tuple(row) != self._columns:
-            raise ValueError(f"{self.path} has the columns {self._columns}, the row has {tuple(row)}")
+            raise ValueError(
+                f"{self.path} has the columns {self._columns}, the row has {tuple(row)}"
+            )
         self._write(format_line(row.values()))
 
     def sync(self) -> None:
-        """Down to the disk, under its name: a checkpoint may then store `kept`. Raises as `append`."""
+        """Down to the disk, under its name: a checkpoint may then store `kept`. Raises as
+        `append`.
+        """
         self._require_ours()
         os.fsync(self._descriptor)
 
@@ -140,14 +153,20 @@ class Table:
         try:
             present = self.path.lstat()
         except FileNotFoundError:
-            raise WrongDirectory(f"{self.path} has been removed while this step was writing it") from None
+            raise WrongDirectory(
+                f"{self.path} has been removed while this step was writing it"
+            ) from None
         if own.st_size != self.offset:
-            raise WrongDirectory(f"{self.path} has {own.st_size} bytes, {self.offset} were left: another process writes to it")
+            raise WrongDirectory(
+                f"{self.path} has {own.st_size} bytes, {self.offset} were left: another process writes to it"
+            )
         if not os.path.samestat(own, present):
             self._take_back()
 
     def _take_back(self) -> None:
-        """Another file stands in our place: a newer attempt's, or that of an older one that stood still in `_new_file`."""
+        """Another file stands in our place: a newer attempt's, or that of an older one that stood
+        still in `_new_file`.
+        """
         if self._permitted is None:
             raise WrongDirectory(f"another attempt has put a new file in the place of {self.path}")
         before, self._descriptor = self._descriptor, self._new_file(self._own_content())
@@ -155,7 +174,9 @@ class Table:
 
 
 def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
-    """What `Table.kept` was when the file had `length` bytes; of a shorter file, all of it. Raises the usual `OSError`s."""
+    """What `Table.kept` was when the file had `length` bytes; of a shorter file, all of it. Raises
+    the usual `OSError`s.
+    """
     whole, left = hashlib.sha256(), length
     with path.open("rb") as file:
         while left and (chunk := file.read(min(left, COPY_BYTES))):
@@ -165,21 +186,29 @@ def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
 
 
 def _open_without_links(path: Path) -> io.BufferedReader:
-    """Open for reading what really stands there; raises `WrongDirectory` for a symbolic link or a missing file."""
+    """Open for reading what really stands there; raises `WrongDirectory` for a symbolic link or a
+    missing file.
+    """
     try:
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise WrongDirectory(f"{path} is a symbolic link: no step writes through one") from error
+            raise WrongDirectory(
+                f"{path} is a symbolic link: no step writes through one"
+            ) from error
         if error.errno == errno.ENOENT:
-            raise NoUsableState(f"{path} is missing; delete {path.parent} to start this run again") from error
+            raise NoUsableState(
+                f"{path} is missing; delete {path.parent} to start this run again"
+            ) from error
         raise
 
 
 def format_line(cells: Iterable[Cell]) -> str:
     """One CSV line."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(["" if cell is None else format_cell(cell) for cell in cells])
+    csv.writer(text, lineterminator="\n").writerow(
+        ["" if cell is None else format_cell(cell) for cell in cells]
+    )
     return text.getvalue()
 
 
@@ -190,11 +219,15 @@ def format_cell(cell: Cell) -> str:
 
 def format_table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> str:
     """A whole CSV file as text, for `write_atomically`."""
-    return format_line(columns) + "".join(format_line([row[column] for column in columns]) for row in rows)
+    return format_line(columns) + "".join(
+        format_line([row[column] for column in columns]) for row in rows
+    )
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The whole lines of a CSV that may still grow. Raises `FileNotFoundError`, and `ValueError` for what is no table."""
+    """The whole lines of a CSV that may still grow. Raises `FileNotFoundError`, and `ValueError`
+    for what is no table.
+    """
     return _rows(_whole_lines(path))
 
 
@@ -204,7 +237,9 @@ def every_column(name: str) -> bool:
 
 
 def read_columns(path: Path, *, wanted: Wanted = every_column) -> dict[str, np.ndarray]:
-    """The columns of a numeric CSV that are wanted as float64 arrays [rows]; an empty cell is NaN. Raises as `read_rows`."""
+    """The columns of a numeric CSV that are wanted as float64 arrays [rows]; an empty cell is NaN.
+    Raises as `read_rows`.
+    """
     content = _whole_lines(path)
     read = _columns_of_many_rows if len(content) >= MANY_ROWS_BYTES else _columns_of_few_rows
     return read(content, wanted)
@@ -226,23 +261,34 @@ def _columns_of_few_rows(content: bytes, wanted: Wanted) -> dict[str, np.ndarray
     import numpy as np
 
     rows = _rows(content)
-    names = [name for name in next(csv.reader([content.partition(b"\n")[0].decode()]), ()) if wanted(name)]
+    names = [
+        name
+        for name in next(csv.reader([content.partition(b"\n")[0].decode()]), ())
+        if wanted(name)
+    ]
     return {name: np.array([_number(row[name]) for row in rows], np.float64) for name in names}
 
 
 def _columns_of_many_rows(content: bytes, wanted: Wanted) -> dict[str, np.ndarray]:
-    """The same by a parser in C: a tenth of the time, after an import that takes longer than a small table."""
+    """The same by a parser in C: a tenth of the time, after an import that takes longer than a
+    small table.
+    """
     import numpy as np
     import pandas as pd
 
-    # Closed, and the columns copied: what pandas holds on to made 433 MB of 335 over a hundred tables.
-    with pd.read_csv(io.BytesIO(content), usecols=wanted, dtype=np.float64, index_col=False, iterator=True) as reader:
+    # Closed, and the columns copied: what pandas holds on to made 433 MB of 335 over a hundred
+    # tables.
+    with pd.read_csv(
+        io.BytesIO(content), usecols=wanted, dtype=np.float64, index_col=False, iterator=True
+    ) as reader:
         table = reader.read()
     return {str(name): table[name].to_numpy(copy=True) for name in table}
 
 
 def last_row(path: Path, *, having: str | None = None) -> dict[str, str] | None:
-    """The last whole row (with a value in column `having`) among the last 64 KiB; None if there is none or no file."""
+    """The last whole row (with a value in column `having`) among the last 64 KiB; None if there is
+    none or no file.
+    """
     try:
         with path.open("rb") as file:
             header = file.readline(TAIL_BYTES)

@@ -1,4 +1,6 @@
-"""What a run left behind, and whether it may enter an average: for average, the plots and the report, with one answer for all."""
+"""What a run left behind, and whether it may enter an average: for average, the plots and the
+report, with one answer for all.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ EVALUATION_COLUMNS = ("episode", "seed", "return", "length")
 
 @dataclass(frozen=True)
 class Usable:
-    """complete: trained and evaluated; skipped: trained, below `evaluate_above`; unfinished and failed runs enter no average.
+    """complete: trained and evaluated; skipped: trained, below `evaluate_above`; unfinished and
+    failed runs enter no average.
 
     reason: one line; None for a complete run.
     """
@@ -59,15 +62,23 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if train.details.get("evaluate") is False:
         threshold, reached = resolved.experiment.evaluate_above, train.number("training_return")
         shown = "unknown" if reached is None else f"{reached:g}"
-        return Usable("skipped", f"not evaluated: training return {shown}, evaluate_above is {threshold}")
+        return Usable(
+            "skipped", f"not evaluated: training return {shown}, evaluate_above is {threshold}"
+        )
     evaluate = read_status(run.status / "evaluate.json")
     if evaluate is None or evaluate.state != "succeeded":
         return _not_ended("evaluate", evaluate, run)
     episodes, planned = evaluation_episodes(run), resolved.experiment.evaluation_episodes
     if len(episodes) != planned:
-        return Usable("failed", f"evaluation.csv has {len(episodes)} of {planned} episodes: evaluate makes it")
+        return Usable(
+            "failed", f"evaluation.csv has {len(episodes)} of {planned} episodes: evaluate makes it"
+        )
     fault = faulty_return(episodes)
-    return Usable("failed", f"evaluation.csv: {fault}: evaluate makes it") if fault else Usable("complete")
+    return (
+        Usable("failed", f"evaluation.csv: {fault}: evaluate makes it")
+        if fault
+        else Usable("complete")
+    )
 
 
 def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, Usable]:
@@ -76,7 +87,9 @@ def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, U
 
 
 def evaluation_episodes(run: RunDirectory) -> list[Episode]:
-    """The whole rows of evaluation.csv; empty without one or if it is none. A return may be absurd, see `faulty_return`."""
+    """The whole rows of evaluation.csv; empty without one or if it is none. A return may be absurd,
+    see `faulty_return`.
+    """
     try:
         return read_episodes(run.evaluation_csv)
     except (*NO_FILE, *NO_TABLE):
@@ -85,23 +98,34 @@ def evaluation_episodes(run: RunDirectory) -> list[Episode]:
 
 def read_episodes(path: Path) -> list[Episode]:
     """The same; raises what `NO_FILE` and `NO_TABLE` hold."""
-    return [Episode(int(row["episode"]), int(row["seed"]), float(row["return"]), int(row["length"])) for row in read_rows(path)]
+    return [
+        Episode(int(row["episode"]), int(row["seed"]), float(row["return"]), int(row["length"]))
+        for row in read_rows(path)
+    ]
 
 
 def faulty_return(episodes: Iterable[Episode]) -> str | None:
-    """What is wrong with a return that no statistics can use: `the return of episode 3 is inf`; None if all are good."""
+    """What is wrong with a return that no statistics can use: `the return of episode 3 is inf`;
+    None if all are good.
+    """
     for one in episodes:
         if not math.isfinite(one.return_):
             return f"the return of episode {one.episode} is {one.return_}, which is not finite"
         if abs(one.return_) > LARGEST_RETURN:
-            return f"the return of episode {one.episode} is {one.return_:g}, beyond {LARGEST_RETURN:g}"
+            return (
+                f"the return of episode {one.episode} is {one.return_:g}, beyond {LARGEST_RETURN:g}"
+            )
     return None
 
 
-def training_columns(run: RunDirectory, *, finished: bool, wanted: Wanted = every_column) -> dict[str, np.ndarray]:
-    """The columns of train.csv that are wanted (with `step`), [rows] each; none without a file or if it is none.
+def training_columns(
+    run: RunDirectory, *, finished: bool, wanted: Wanted = every_column
+) -> dict[str, np.ndarray]:
+    """The columns of train.csv that are wanted (with `step`), [rows] each; none without a file or
+    if it is none.
 
-    Of an unfinished training only what a checkpoint covers: the rows after it will be done again, perhaps by somebody else.
+    Of an unfinished training only what a checkpoint covers: the rows after it will be done again,
+    perhaps by somebody else.
     """
     newest = [0, *run.checkpoint_steps()][-1]
     columns = _columns(run.train_csv, wanted)
@@ -130,7 +154,9 @@ def fingerprint(root: Path, paths: Iterable[Path]) -> dict[str, str | None]:
     for path in paths:
         try:
             with path.open("rb") as file:
-                sums[path.relative_to(root).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+                sums[path.relative_to(root).as_posix()] = hashlib.file_digest(
+                    file, "sha256"
+                ).hexdigest()
         except NO_FILE:
             sums[path.relative_to(root).as_posix()] = None
     return sums
@@ -142,7 +168,10 @@ def _not_ended(task: str, status: Status | None, run: RunDirectory) -> Usable:
     where = f", newest checkpoint at step {reached}" if task == "train" and reached else ""
     if status is None:
         fault = damage(run.status / f"{task}.json")
-        return Usable("unfinished", f"status/{task}.json cannot be read: {fault}" if fault else f"{task} has not started")
+        return Usable(
+            "unfinished",
+            f"status/{task}.json cannot be read: {fault}" if fault else f"{task} has not started",
+        )
     if status.state == "failed":
         return Usable("failed", f"{task}: {status.reason or 'failed'}{where}")
     if status.state == "running":

@@ -4,5 +4,6 @@ style.py      palette, fonts, axes, captions, and files whose bytes depend on th
 run.py        one run: training curve, losses, resources, evaluation
 average.py    all runs: averaged curve, evaluation per run, losses and resources with every run thin
 
-Nothing here imports pyplot or torch: a figure is drawn on Agg, without a display, in a fraction of a second.
+Nothing here imports pyplot or torch: a figure is drawn on Agg, without a display, in a fraction of
+a second.
 """

@@ -1,4 +1,6 @@
-"""The plots over all runs; which of them a number of runs allows is decided in `steps/statistics/rule.py`."""
+"""The plots over all runs; which of them a number of runs allows is decided in
+`steps/statistics/rule.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from config.numbers import number
-from steps.figures.run import NOT_METRICS, RESOURCES, Columns, mark_solved, metric_names, resource_axis, smoothing_caption, window_of
+from steps.figures.run import (
+    NOT_METRICS,
+    RESOURCES,
+    Columns,
+    mark_solved,
+    metric_names,
+    resource_axis,
+    smoothing_caption,
+    window_of,
+)
 from steps.figures.style import (
     ABSENT,
     BLUE,
@@ -55,26 +66,44 @@ def training_curve(
     frames_per_step: int,
     solved: float | None,
 ) -> Figure:
-    """Averaged return with its band; single runs thin beneath it; excluded runs dashed, in no average."""
+    """Averaged return with its band; single runs thin beneath it; excluded runs dashed, in no
+    average.
+    """
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
     _excluded_runs(axes, excluded)
     if 1 < averaged.n < WIDE_ENOUGH_FROM:
         for index, one in enumerate(used.values()):
-            axes.plot(*_points(one), color=BLUE, alpha=0.35, linewidth=0.7, label="single runs" if index == 0 else None)
+            axes.plot(
+                *_points(one),
+                color=BLUE,
+                alpha=0.35,
+                linewidth=0.7,
+                label="single runs" if index == 0 else None,
+            )
     centre, low, high, name, band = shown(averaged)
     if low is not None and high is not None:
-        axes.fill_between(grid, low, high, color=BLUE, alpha=0.17, linewidth=0, label=f"95 % {band}")
+        axes.fill_between(
+            grid, low, high, color=BLUE, alpha=0.17, linewidth=0, label=f"95 % {band}"
+        )
     else:
         axes.plot(grid, centre, color=BLUE, alpha=0.3, linewidth=0.8)
     window = window_of(min(len(one) for one in used.values()))
     label = f"{name}, trailing mean of {window} rows" if window > 1 else name
-    axes.plot(grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=label)
-    clipped = _keep_in_view(axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high)
+    axes.plot(
+        grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=label
+    )
+    clipped = _keep_in_view(
+        axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high
+    )
     mark_solved(axes, solved)
     axes.set_ylabel("return of training episodes")
     steps_axis(axes, frames_per_step)
     legend(axes, centre)
-    grid_caption = f" Averaged on {len(grid)} common steps, up to the end of the shortest run." if averaged.n > 1 else ""
+    grid_caption = (
+        f" Averaged on {len(grid)} common steps, up to the end of the shortest run."
+        if averaged.n > 1
+        else ""
+    )
     arrange(
         figure,
         f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} {smoothing_caption(window, ' in each run')}"
@@ -88,26 +117,51 @@ def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve]) -> None:
         label = f"not averaged: run {', '.join(map(str, excluded))}" if index == 0 else None
         axes.plot(*_points(one), color=ABSENT, linewidth=0.8, linestyle=(0, (4, 1.2)), label=label)
         end = (float(one.steps[-1]), float(one.values[-1]))
-        axes.annotate(f"run {run}", end, xytext=(4, 0), textcoords="offset points", fontsize=7.5, color=GREY, va="center")
+        axes.annotate(
+            f"run {run}",
+            end,
+            xytext=(4, 0),
+            textcoords="offset points",
+            fontsize=7.5,
+            color=GREY,
+            va="center",
+        )
 
 
 def _points(one: Curve) -> tuple[Floats, Floats]:
     return visible(one.steps.astype(np.float64), one.values)
 
 
-def _smoothed_centre(averaged: Aggregate, used: Mapping[int, Curve], grid: NDArray[np.int64], window: int) -> Floats:
-    """Smooth every run by itself and looking back only, then take the centre that the rule gives: never a smoothed band."""
-    smoothed: Floats = np.array([hold(Curve(steps=one.steps, values=trailing_mean(one.values, window)), grid) for one in used.values()])
+def _smoothed_centre(
+    averaged: Aggregate, used: Mapping[int, Curve], grid: NDArray[np.int64], window: int
+) -> Floats:
+    """Smooth every run by itself and looking back only, then take the centre that the rule gives:
+    never a smoothed band.
+    """
+    smoothed: Floats = np.array(
+        [
+            hold(Curve(steps=one.steps, values=trailing_mean(one.values, window)), grid)
+            for one in used.values()
+        ]
+    )
     statistic = mean if averaged.iqm is None else iqm
     return np.array([statistic(column) for column in smoothed.T])
 
 
-def _keep_in_view(axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None) -> str:
-    """Let the returns decide the scale: the t band of two runs is 18 standard errors wide and would press every curve flat."""
+def _keep_in_view(
+    axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None
+) -> str:
+    """Let the returns decide the scale: the t band of two runs is 18 standard errors wide and would
+    press every curve flat.
+    """
     bottom, top = min(float(line.min()) for line in lines), max(float(line.max()) for line in lines)
     margin = 0.12 * (top - bottom) or 1.0
     axes.set_ylim(bottom - margin, top + margin)
-    beyond = low is not None and high is not None and (low.min() < bottom - margin or high.max() > top + margin)
+    beyond = (
+        low is not None
+        and high is not None
+        and (low.min() < bottom - margin or high.max() > top + margin)
+    )
     return " The band goes beyond the axes." if beyond else ""
 
 
@@ -116,8 +170,20 @@ def shown(averaged: Aggregate) -> tuple[Floats, Floats | None, Floats | None, st
     if averaged.n == 1:
         return averaged.mean, None, None, "the only run", ""
     if averaged.iqm is not None:
-        return averaged.iqm, averaged.iqm_low, averaged.iqm_high, f"IQM of {averaged.n} runs", "bootstrap interval"
-    return averaged.mean, averaged.low, averaged.high, f"mean of {averaged.n} runs", "t interval of the mean"
+        return (
+            averaged.iqm,
+            averaged.iqm_low,
+            averaged.iqm_high,
+            f"IQM of {averaged.n} runs",
+            "bootstrap interval",
+        )
+    return (
+        averaged.mean,
+        averaged.low,
+        averaged.high,
+        f"mean of {averaged.n} runs",
+        "t interval of the mean",
+    )
 
 
 def interval_caption(averaged: Aggregate, drawn: str) -> str:
@@ -140,7 +206,8 @@ def evaluation(
     policy: str,
     solved: float | None,
 ) -> Figure:
-    """Each run's episodes pale, its mean strong, and to the right what they amount to, with its interval.
+    """Each run's episodes pale, its mean strong, and to the right what they amount to, with its
+    interval.
 
     missing: why a run has no evaluation; its place stays empty and says so.
     """
@@ -149,20 +216,56 @@ def evaluation(
     for place, run in enumerate(places):
         if run in missing:
             height = axes.get_xaxis_transform()
-            axes.text(place, 0.03, missing[run], rotation=90, color=ABSENT, fontsize=7.5, ha="center", va="bottom", transform=height)
+            axes.text(
+                place,
+                0.03,
+                missing[run],
+                rotation=90,
+                color=ABSENT,
+                fontsize=7.5,
+                ha="center",
+                va="bottom",
+                transform=height,
+            )
             continue
         returns = np.asarray(episodes[run], np.float64)
-        axes.plot(place + _spread(len(returns)), returns, "o", color=BLUE, alpha=0.25, markersize=3.2, markeredgewidth=0)
-        axes.plot(place, returns.mean(), "D", color=BLUE, markersize=6.5, markeredgecolor="white", markeredgewidth=0.8)
+        axes.plot(
+            place + _spread(len(returns)),
+            returns,
+            "o",
+            color=BLUE,
+            alpha=0.25,
+            markersize=3.2,
+            markeredgewidth=0,
+        )
+        axes.plot(
+            place,
+            returns.mean(),
+            "D",
+            color=BLUE,
+            markersize=6.5,
+            markeredgecolor="white",
+            markeredgewidth=0.8,
+        )
     centre, low, high, name, _ = shown(scores)
     at = len(places) + 0.25
     axes.axvspan(at - 0.5, at + 0.5, color=GREY, alpha=0.07, linewidth=0)
     if low is not None and high is not None:
-        axes.errorbar(at, centre[0], [[centre[0] - low[0]], [high[0] - centre[0]]], color=INK, linewidth=1.6, capsize=5)
+        axes.errorbar(
+            at,
+            centre[0],
+            [[centre[0] - low[0]], [high[0] - centre[0]]],
+            color=INK,
+            linewidth=1.6,
+            capsize=5,
+        )
     axes.plot(at, centre[0], "D", color=INK, markersize=7.5)
     every = max(1, len(places) // 24)
     labels = [f"run {run}" if len(places) <= 10 else str(run) for run in places][::every]
-    axes.set_xticks([*range(0, len(places), every), at], [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"])
+    axes.set_xticks(
+        [*range(0, len(places), every), at],
+        [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"],
+    )
     axes.set_xlim(-0.6, at + 0.55)
     axes.set_ylabel("return of an episode")
     if solved is not None:
@@ -177,7 +280,9 @@ def evaluation(
 
 
 def _spread(count: int) -> Floats:
-    """Sideways places of dots that would cover each other: spread evenly by the golden ratio, the same every time."""
+    """Sideways places of dots that would cover each other: spread evenly by the golden ratio, the
+    same every time.
+    """
     return np.asarray((np.arange(count) * 0.6180339887498949) % 1.0 - 0.5, np.float64) * 0.5
 
 
@@ -193,16 +298,24 @@ def thin_losses(columns: Columns) -> Lines:
 
 def thin_resources(columns: Columns) -> Lines:
     """What is drawn of one run's use of the machine."""
-    return _thin(columns, [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()], "wall_s")
+    return _thin(
+        columns,
+        [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()],
+        "wall_s",
+    )
 
 
 def _thin(columns: Columns, names: Sequence[str], against: str) -> Lines:
     finite = {name: np.isfinite(columns[name]) for name in names}
-    return {name: visible(columns[against][kept], columns[name][kept]) for name, kept in finite.items()}
+    return {
+        name: visible(columns[against][kept], columns[name][kept]) for name, kept in finite.items()
+    }
 
 
 def losses(heading: Heading, runs: Mapping[int, Lines], *, frames_per_step: int) -> Figure | None:
-    """What the learners measured about themselves: a panel each, every run thin; None when they measured nothing."""
+    """What the learners measured about themselves: a panel each, every run thin; None when they
+    measured nothing.
+    """
 
     def finish(axes: Axes, label: str) -> None:
         steps_axis(axes, frames_per_step, narrow=True)
@@ -214,8 +327,14 @@ def losses(heading: Heading, runs: Mapping[int, Lines], *, frames_per_step: int)
 
 
 def resources(heading: Heading, runs: Mapping[int, Lines]) -> Figure | None:
-    """Speed and use of the machine over wall time, every run thin; None when nothing was measured."""
-    quantities = {name: described for name, described in RESOURCES.items() if any(name in lines for lines in runs.values())}
+    """Speed and use of the machine over wall time, every run thin; None when nothing was
+    measured.
+    """
+    quantities = {
+        name: described
+        for name, described in RESOURCES.items()
+        if any(name in lines for lines in runs.values())
+    }
     return _thin_runs(heading, runs, quantities, resource_axis)
 
 
@@ -235,10 +354,14 @@ def _thin_runs(
             if name in lines:
                 at, values = lines[name]
                 colour, alpha = (RUN_COLOURS[index], 0.85) if few else (BLUE, 0.35)
-                axes.plot(at, values / unit, color=colour, linewidth=0.9, alpha=alpha, label=f"run {run}")
+                axes.plot(
+                    at, values / unit, color=colour, linewidth=0.9, alpha=alpha, label=f"run {run}"
+                )
         finish(axes, label)
     if few:
         handles, labels = all_axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="upper right", ncols=len(runs), handlelength=1.2, columnspacing=1.0)
+        figure.legend(
+            handles, labels, loc="upper right", ncols=len(runs), handlelength=1.2, columnspacing=1.0
+        )
     arrange(figure, f"{heading.sample}; every run by itself, nothing averaged or smoothed.{remark}")
     return figure

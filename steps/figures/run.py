@@ -31,7 +31,17 @@ from steps.statistics.scores import Floats, mean
 Columns = Mapping[str, Floats]
 """Columns of a CSV file, all of one length [T]; NaN where a field is empty."""
 
-NOT_METRICS = ("epoch", "step", "frame", "episodes", "return_mean", "return_min", "return_max", "length_mean", "valid_rows")
+NOT_METRICS = (
+    "epoch",
+    "step",
+    "frame",
+    "episodes",
+    "return_mean",
+    "return_min",
+    "return_max",
+    "length_mean",
+    "valid_rows",
+)
 RESOURCES = {
     "steps_per_second": ("training speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),
@@ -42,23 +52,38 @@ RESOURCES = {
 
 
 def window_of(rows: int) -> int:
-    """Rows in the trailing mean of a curve of so many rows: one in forty, so that it lags an eightieth of the curve behind.
+    """Rows in the trailing mean of a curve of so many rows: one in forty, so that it lags an
+    eightieth of the curve behind.
 
     Twice as many already put the averaged line visibly below its band where the returns rise.
     """
     return max(1, rows // 40)
 
 
-def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_step: int, solved: float | None) -> Figure | None:
-    """Return against environment steps: every row pale, a trailing mean strong; None before the first episode has ended."""
+def training_curve(
+    columns: Columns, *, title: str, subtitle: str, frames_per_step: int, solved: float | None
+) -> Figure | None:
+    """Return against environment steps: every row pale, a trailing mean strong; None before the
+    first episode has ended.
+    """
     if not np.isfinite(columns.get("return_mean", np.empty(0))).any():
         return None
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     rows = np.isfinite(columns["return_mean"])
     steps, returns = columns["step"][rows], columns["return_mean"][rows]
     window = window_of(len(returns))
-    axes.plot(*visible(steps, returns), color=BLUE, alpha=0.3, linewidth=0.8, label="mean of the episodes of one row")
-    axes.plot(*visible(steps, trailing_mean(returns, window)), color=BLUE, label=f"trailing mean of {window} rows" if window > 1 else None)
+    axes.plot(
+        *visible(steps, returns),
+        color=BLUE,
+        alpha=0.3,
+        linewidth=0.8,
+        label="mean of the episodes of one row",
+    )
+    axes.plot(
+        *visible(steps, trailing_mean(returns, window)),
+        color=BLUE,
+        label=f"trailing mean of {window} rows" if window > 1 else None,
+    )
     mark_solved(axes, solved)
     axes.set_ylabel("return of training episodes")
     steps_axis(axes, frames_per_step)
@@ -73,16 +98,29 @@ def training_curve(columns: Columns, *, title: str, subtitle: str, frames_per_st
 
 def smoothing_caption(window: int, where: str = "") -> str:
     """One sentence that names the smoothing."""
-    return f"Smoothing: the strong line only, a trailing mean of {window} rows{where}." if window > 1 else "Smoothing: none."
+    return (
+        f"Smoothing: the strong line only, a trailing mean of {window} rows{where}."
+        if window > 1
+        else "Smoothing: none."
+    )
 
 
 def mark_solved(axes: Axes, solved: float | None) -> None:
-    """A dashed line at the return that counts as solved, where the game has one and the curve comes near it."""
+    """A dashed line at the return that counts as solved, where the game has one and the curve comes
+    near it.
+    """
     low, high = axes.get_ylim()
     near = 0.25 * (high - low)
     if solved is not None and low - near < solved < high + near:
         axes.set_ylim(min(low, solved - near / 4), max(high, solved + near / 4))
-        axes.axhline(solved, color=GREEN, linewidth=1.0, linestyle=(0, (5, 3)), zorder=1, label=f"solved: {number(solved)}")
+        axes.axhline(
+            solved,
+            color=GREEN,
+            linewidth=1.0,
+            linestyle=(0, (5, 3)),
+            zorder=1,
+            label=f"solved: {number(solved)}",
+        )
 
 
 def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int) -> Figure | None:
@@ -100,18 +138,25 @@ def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int)
         steps_axis(axes, frames_per_step, narrow=True)
         small_multiple(axes, name.replace("_", " "))
     arrange(
-        figure, f"One run; every row of train.csv.{steps_caption(frames_per_step)} {smoothing_caption(window_of(len(columns['step'])))}"
+        figure,
+        f"One run; every row of train.csv.{steps_caption(frames_per_step)} {smoothing_caption(window_of(len(columns['step'])))}",
     )
     return figure
 
 
 def metric_names(columns: Columns) -> list[str]:
     """The columns of train.csv that the algorithm added and that hold a number."""
-    return [name for name, values in columns.items() if name not in NOT_METRICS and np.isfinite(values).any()]
+    return [
+        name
+        for name, values in columns.items()
+        if name not in NOT_METRICS and np.isfinite(values).any()
+    ]
 
 
 def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
-    """Speed and use of the machine over wall time, a panel each for what was measured; None when nothing was."""
+    """Speed and use of the machine over wall time, a panel each for what was measured; None when
+    nothing was.
+    """
     names = [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()]
     if not names:
         return None
@@ -133,8 +178,12 @@ def resource_axis(axes: Axes, label: str) -> None:
     small_multiple(axes, label)
 
 
-def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: str, solved: float | None) -> Figure:
-    """How the returns of the evaluation's episodes are spread: a histogram over a mark for each episode."""
+def evaluation(
+    returns: Sequence[float], *, title: str, subtitle: str, policy: str, solved: float | None
+) -> Figure:
+    """How the returns of the evaluation's episodes are spread: a histogram over a mark for each
+    episode.
+    """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     values = np.asarray(returns, np.float64)
     centre = mean(returns)
@@ -142,11 +191,24 @@ def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: s
     axes.stairs(counts, edges, fill=True, color=BLUE, alpha=0.28)
     axes.stairs(counts, edges, color=BLUE, linewidth=1.2)
     axes.plot(
-        values, np.full(len(values), -0.035), "|", color=BLUE, markersize=9, alpha=0.7, transform=axes.get_xaxis_transform(), clip_on=False
+        values,
+        np.full(len(values), -0.035),
+        "|",
+        color=BLUE,
+        markersize=9,
+        alpha=0.7,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
     )
     axes.axvline(centre, color=INK, linewidth=1.6, label=f"mean {number(centre)}")
     if solved is not None and edges[0] <= solved <= edges[-1]:
-        axes.axvline(solved, color=GREEN, linewidth=1.0, linestyle=(0, (5, 3)), label=f"solved: {number(solved)}")
+        axes.axvline(
+            solved,
+            color=GREEN,
+            linewidth=1.0,
+            linestyle=(0, (5, 3)),
+            label=f"solved: {number(solved)}",
+        )
     axes.set_xlabel("return of an episode")
     axes.set_ylabel("episodes")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
@@ -154,7 +216,13 @@ def evaluation(returns: Sequence[float], *, title: str, subtitle: str, policy: s
     if len(counts) == 1:
         axes.set_xlim(edges[0] - 4, edges[-1] + 4)
     axes.spines["bottom"].set_color(GREY)
-    figure.legend(*axes.get_legend_handles_labels(), loc="upper right", ncols=2, handlelength=1.2, columnspacing=1.2)
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        loc="upper right",
+        ncols=2,
+        handlelength=1.2,
+        columnspacing=1.2,
+    )
     arrange(
         figure,
         f"n = {len(values)} fresh, seeded episodes of the final policy ({policy}) of one run; marks: single episodes.",

@@ -1,7 +1,8 @@
 """The look shared by all plots, and how they are written.
 
-Colours are those of Okabe & Ito (2008), which people with any kind of colour blindness can tell apart. INK and GREY have values that
-occur nowhere else, so that the report can exchange them on a dark page.
+Colours are those of Okabe & Ito (2008), which people with any kind of colour blindness can tell
+apart. INK and GREY have values that occur nowhere else, so that the report can exchange them on a
+dark page.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from steps.directory.files import write_atomically
 from steps.statistics.scores import Floats
 
 INK, GREY, RULE = "#1c2733", "#5f6b7a", "#d5dbe3"
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+)
 RUN_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 ABSENT = "#8a94a3"
 
@@ -86,7 +94,9 @@ SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Every figure is made and written inside of this: the settings of the machine it happens on do not show."""
+    """Every figure is made and written inside of this: the settings of the machine it happens on do
+    not show.
+    """
     with mpl.rc_context(SETTINGS):
         yield
 
@@ -99,7 +109,9 @@ def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]
     FigureCanvasAgg(figure)
     figure.text(0.012, 1 - 0.10 / height, title, size=11, weight="bold", va="top")
     figure.text(0.012, 1 - 0.32 / height, subtitle, size=8.5, color=GREY, va="top")
-    all_axes = [figure.add_subplot(-(-count // columns), columns, index + 1) for index in range(count)]
+    all_axes = [
+        figure.add_subplot(-(-count // columns), columns, index + 1) for index in range(count)
+    ]
     for axes in all_axes:
         _place_labels(figure, axes)
     return figure, all_axes
@@ -111,17 +123,25 @@ def columns_of(count: int) -> int:
 
 
 def _place_labels(figure: Figure, axes: Axes) -> None:
-    """Fixed places for the names of the axes: looking for free ones measures every tick label, a sixth of the time of a figure."""
+    """Fixed places for the names of the axes: looking for free ones measures every tick label, a
+    sixth of the time of a figure.
+    """
     below = ScaledTranslation(0, -LABEL_BELOW_IN, figure.dpi_scale_trans)
     axes.xaxis.set_label_coords(0.5, 0, transform=axes.transAxes + below)
-    axes.yaxis.set_label_coords(0.038, 0.5, transform=blended_transform_factory(figure.transFigure, axes.transAxes))
+    axes.yaxis.set_label_coords(
+        0.038, 0.5, transform=blended_transform_factory(figure.transFigure, axes.transAxes)
+    )
 
 
 def arrange(figure: Figure, *caption: str) -> None:
-    """Leave room for the titles above and for the caption, whose paragraphs stand grey under the axes."""
+    """Leave room for the titles above and for the caption, whose paragraphs stand grey under the
+    axes.
+    """
     lines = [line for paragraph in caption for line in textwrap.wrap(paragraph, CAPTION_CHARACTERS)]
     height = figure.get_figheight()
-    figure.text(0.012, 0.07 / height, "\n".join(lines), size=7.5, color=GREY, va="bottom", linespacing=1.4)
+    figure.text(
+        0.012, 0.07 / height, "\n".join(lines), size=7.5, color=GREY, va="bottom", linespacing=1.4
+    )
     columns = columns_of(len(figure.axes))
     top_in, bottom_in = (0.62 if columns == 1 else 0.85), 0.62 + 0.155 * len(lines)
     figure.subplots_adjust(
@@ -135,8 +155,13 @@ def arrange(figure: Figure, *caption: str) -> None:
 
 
 def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> None:
-    """Label the x axis with environment steps, and say what a step is where it is more than a frame; a narrow panel's caption does."""
-    axes.set_xlabel("environment steps" + (f" (of {frames_per_step} frames each)" if frames_per_step > 1 and not narrow else ""))
+    """Label the x axis with environment steps, and say what a step is where it is more than a
+    frame; a narrow panel's caption does.
+    """
+    axes.set_xlabel(
+        "environment steps"
+        + (f" (of {frames_per_step} frames each)" if frames_per_step > 1 and not narrow else "")
+    )
     axes.xaxis.set_major_locator(MaxNLocator(3 if narrow else 7, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
@@ -147,8 +172,8 @@ def steps_caption(frames_per_step: int) -> str:
 
 
 def legend(axes: Axes, values: Floats) -> None:
-    """Where a curve leaves room: below its end if it rose, above if it fell. (`loc="best"` weighs every point: slow, and not the
-    same from one figure to the next.)
+    """Where a curve leaves room: below its end if it rose, above if it fell. (`loc="best"` weighs
+    every point: slow, and not the same from one figure to the next.)
     """
     half = len(values) // 2
     rose = half == 0 or values[half:].mean() >= values[:half].mean()
@@ -156,7 +181,9 @@ def legend(axes: Axes, values: Floats) -> None:
 
 
 def small_multiple(axes: Axes, title: str) -> None:
-    """One panel of several that share their x axis, which is written under the last of each column only."""
+    """One panel of several that share their x axis, which is written under the last of each column
+    only.
+    """
     everything = axes.get_figure(root=True).axes  # type: ignore[union-attr]
     last = axes in everything[-columns_of(len(everything)) :]
     axes.set_title(title)
@@ -168,28 +195,39 @@ def small_multiple(axes: Axes, title: str) -> None:
 
 def experiment_line(resolved: Resolved) -> str:
     """What was trained and for how long, under the title of every plot."""
-    return (
-        f"{resolved.algorithm.upper()} on {resolved.game.id}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
-    )
+    return f"{resolved.algorithm.upper()} on {resolved.game.id}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
 
 
 def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """At most MOST_POINTS points of a long line: the lowest and the highest of each stretch, so that no peak is lost."""
+    """At most MOST_POINTS points of a long line: the lowest and the highest of each stretch, so
+    that no peak is lost.
+    """
     if len(values) <= MOST_POINTS:
         return steps, values
     edges = np.linspace(0, len(values), MOST_POINTS // 2 + 1).astype(int)
     starts, ends = edges[:-1, None], edges[1:, None]
-    # [stretches, points]: the last point of a short stretch stands twice, which changes neither extreme.
+    # [stretches, points]: the last point of a short stretch stands twice, which changes neither
+    # extreme.
     stretches = np.minimum(starts + np.arange((ends - starts).max()), ends - 1)
-    lowest, highest = (starts[:, 0] + extreme(values[stretches], axis=1) for extreme in (np.argmin, np.argmax))
+    lowest, highest = (
+        starts[:, 0] + extreme(values[stretches], axis=1) for extreme in (np.argmin, np.argmax)
+    )
     chosen = np.unique(np.concatenate([lowest, highest]))
     return steps[chosen], values[chosen]
 
 
 def write(figure: Figure, stem: Path) -> None:
-    """`stem`.png for screens and `stem`.svg for papers; the same numbers give the same bytes: no date, no random ids."""
+    """`stem`.png for screens and `stem`.svg for papers; the same numbers give the same bytes: no
+    date, no random ids.
+    """
     raster, vector = io.BytesIO(), io.BytesIO()
-    figure.savefig(raster, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None}, pil_kwargs={"compress_level": PNG_COMPRESSION})
+    figure.savefig(
+        raster,
+        format="png",
+        dpi=DOTS_PER_INCH,
+        metadata={"Software": None},
+        pil_kwargs={"compress_level": PNG_COMPRESSION},
+    )
     figure.savefig(vector, format="svg", metadata={"Date": None, "Creator": None})
     stem.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(stem.with_name(stem.name + ".png"), raster.getvalue())

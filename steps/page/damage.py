@@ -1,4 +1,6 @@
-"""Which files of an experiment are there and cannot be read: the page says so, and is made without them."""
+"""Which files of an experiment are there and cannot be read: the page says so, and is made without
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,33 @@ LONGEST_REASON = 200
 Read = Callable[[Path], object]
 
 
-def damaged_files(directory: ExperimentDirectory, runs: int, run_tasks: tuple[str, ...], shared_tasks: tuple[str, ...]) -> Iterator[str]:
+def damaged_files(
+    directory: ExperimentDirectory,
+    runs: int,
+    run_tasks: tuple[str, ...],
+    shared_tasks: tuple[str, ...],
+) -> Iterator[str]:
     """`runs/0/status/train.json: details cannot be []`, one line for each file."""
     statuses = [directory.status / f"{task}.json" for task in shared_tasks]
-    statuses += [directory.run(index).status / f"{task}.json" for index in range(runs) for task in run_tasks]
-    tables: list[tuple[Path, Read]] = [(directory.average / "summary.json", lambda path: parsed(read_bytes(path)))]
+    statuses += [
+        directory.run(index).status / f"{task}.json" for index in range(runs) for task in run_tasks
+    ]
+    tables: list[tuple[Path, Read]] = [
+        (directory.average / "summary.json", lambda path: parsed(read_bytes(path)))
+    ]
     for index in range(runs):
         run = directory.run(index)
-        tables += [(run.train_csv, _ends_in_numbers), (run.evaluation_csv, read_episodes), (run.resources_csv, _ends_in_numbers)]
-    faults = [(path, status_damage(path)) for path in statuses] + [(path, _damage(path, read)) for path, read in tables]
-    yield from (f"{path.relative_to(directory.root).as_posix()}: {fault}" for path, fault in faults if fault)
+        tables += [
+            (run.train_csv, _ends_in_numbers),
+            (run.evaluation_csv, read_episodes),
+            (run.resources_csv, _ends_in_numbers),
+        ]
+    faults = [(path, status_damage(path)) for path in statuses] + [
+        (path, _damage(path, read)) for path, read in tables
+    ]
+    yield from (
+        f"{path.relative_to(directory.root).as_posix()}: {fault}" for path, fault in faults if fault
+    )
 
 
 def _ends_in_numbers(path: Path) -> None:

@@ -1,4 +1,6 @@
-"""What an experiment's directory says, read once and as plain values. Needs neither numpy nor a plot library."""
+"""What an experiment's directory says, read once and as plain values. Needs neither numpy nor a
+plot library.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,35 @@ from steps.page.summary import parsed
 
 RUN_TASKS = ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 SHARED_TASKS = ("prepare", "average", "plot-average")
-RUN_FILES = ("train.csv", "evaluation.csv", "resources.csv", "checkpoints", "tensorboard", "videos", "plots", "logs", "status")
-SHARED_FILES = ("experiment.yaml", "compute.json", "average/train.csv", "average/evaluation.csv", "average/summary.json", "logs", "status")
+RUN_FILES = (
+    "train.csv",
+    "evaluation.csv",
+    "resources.csv",
+    "checkpoints",
+    "tensorboard",
+    "videos",
+    "plots",
+    "logs",
+    "status",
+)
+SHARED_FILES = (
+    "experiment.yaml",
+    "compute.json",
+    "average/train.csv",
+    "average/evaluation.csv",
+    "average/summary.json",
+    "logs",
+    "status",
+)
 TAIL_LINES, TAIL_BYTES = 14, 8192
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One step of the pipeline and how it ended; status is None before its first start. log: relative link, empty without one."""
+    """One step of the pipeline and how it ended; status is None before its first start. log:
+    relative link, empty without one.
+    """
 
     name: str
     run: int | None
@@ -64,7 +86,9 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One planned run. fraction: of its training, by epochs; training_return: mean of its last 100 training episodes."""
+    """One planned run. fraction: of its training, by epochs; training_return: mean of its last 100
+    training episodes.
+    """
 
     index: int
     directory: RunDirectory
@@ -86,10 +110,16 @@ class Run:
     @property
     def spread(self) -> float | None:
         """Standard deviation over the episodes."""
-        return statistics.stdev(one.return_ for one in self.episodes) if len(self.episodes) > 1 else None
+        return (
+            statistics.stdev(one.return_ for one in self.episodes)
+            if len(self.episodes) > 1
+            else None
+        )
 
     def film_note(self, name: str) -> str:
-        """What play said about a film: its length, whether it was cut, whether it is the evaluated episode."""
+        """What play said about a film: its length, whether it was cut, whether it is the evaluated
+        episode.
+        """
         status = self.tasks["play"].status
         noted = status.details.get("videos", []) if status else []
         for one in noted if isinstance(noted, list) else []:
@@ -140,13 +170,17 @@ class Facts:
         ]
 
 
-def read_facts(directory: ExperimentDirectory, record: ExperimentRecord, workflow_status: str) -> Facts:
+def read_facts(
+    directory: ExperimentDirectory, record: ExperimentRecord, workflow_status: str
+) -> Facts:
     """Read the directory; a missing or damaged file is a fact, not an error."""
     resolved = record.resolved
     return Facts(
         directory=directory,
         record=record,
-        runs=tuple(_read_run(directory.run(index), resolved) for index in range(resolved.experiment.runs)),
+        runs=tuple(
+            _read_run(directory.run(index), resolved) for index in range(resolved.experiment.runs)
+        ),
         tasks={name: _task(name, None, directory) for name in SHARED_TASKS},
         summary=_summary(directory),
         files=tuple(name for name in SHARED_FILES if (directory.root / name).exists()),
@@ -162,14 +196,28 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
     except BadInput:
         preset = None
     sections: dict[str, list[Setting]] = {}
-    for title, attribute in (("Experiment", "experiment"), (resolved.algorithm.upper(), "hyperparameters")):
+    for title, attribute in (
+        ("Experiment", "experiment"),
+        (resolved.algorithm.upper(), "hyperparameters"),
+    ):
         values = getattr(resolved, attribute)
         rows = []
         for name, one in declared(type(values)).items():
             value = to_text(getattr(values, name))
-            default = value if preset is None else to_text(getattr(getattr(preset, attribute), name))
+            default = (
+                value if preset is None else to_text(getattr(getattr(preset, attribute), name))
+            )
             is_changed = value != default and name not in {"game", "outdir"}
-            rows.append(Setting(name=name, value=value, unit=one.unit, help=one.help, preset=default, is_changed=is_changed))
+            rows.append(
+                Setting(
+                    name=name,
+                    value=value,
+                    unit=one.unit,
+                    help=one.help,
+                    preset=default,
+                    is_changed=is_changed,
+                )
+            )
         sections[title] = rows
     return sections
 
@@ -189,7 +237,9 @@ def derived(resolved: Resolved) -> dict[str, str]:
 
 
 def computed(directory: ExperimentDirectory) -> dict[str, str]:
-    """What the trainings computed on and in, and why; nothing before the first of them has started."""
+    """What the trainings computed on and in, and why; nothing before the first of them has
+    started.
+    """
     try:
         compute = read_compute(directory.compute_json)
     except (OSError, WrongDirectory):
@@ -221,21 +271,36 @@ def _progress(run: RunDirectory, resolved: Resolved) -> Progress:
     try:
         return read_progress(run, resolved)
     except (OSError, ValueError, TypeError):
-        return Progress(step=0, total_steps=resolved.total_steps, epoch=0, epochs=resolved.epochs, return_mean=None, steps_per_second=None)
+        return Progress(
+            step=0,
+            total_steps=resolved.total_steps,
+            epoch=0,
+            epochs=resolved.epochs,
+            return_mean=None,
+            steps_per_second=None,
+        )
 
 
 def _machine(train: Status) -> str:
     """`cpu fp32, 2 800 steps/s`."""
     speed = train.number("steps_per_second")
     shown = "" if speed is None else f"{number(round(speed))} steps/s"
-    kind = " ".join(value for name in ("device", "precision") if isinstance(value := train.details.get(name), str))
+    kind = " ".join(
+        value
+        for name in ("device", "precision")
+        if isinstance(value := train.details.get(name), str)
+    )
     return ", ".join(part for part in (kind, shown) if part)
 
 
 def _films(folder: Path) -> tuple[str, ...]:
     """File names of the films, episode 10 after episode 2; temporaries and empty files are none."""
     try:
-        names = [path.name for path in folder.iterdir() if re.fullmatch(r"episode-[0-9]{1,6}\.mp4", path.name) and path.stat().st_size]
+        names = [
+            path.name
+            for path in folder.iterdir()
+            if re.fullmatch(r"episode-[0-9]{1,6}\.mp4", path.name) and path.stat().st_size
+        ]
     except OSError:
         return ()
     return tuple(sorted(names, key=lambda name: (len(name), name)))
@@ -246,7 +311,13 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"
     tail = _tail(log) if status is not None and status.state not in {"succeeded", "skipped"} else ""
-    return Task(name=name, run=run, status=status, log=f"{prefix}logs/{name}.log" if log.is_file() else "", tail=tail)
+    return Task(
+        name=name,
+        run=run,
+        status=status,
+        log=f"{prefix}logs/{name}.log" if log.is_file() else "",
+        tail=tail,
+    )
 
 
 def _tail(path: Path) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INLINE_BUDGET_BYTES = 24 * 2**20
-"""Of plots in one page; what goes beyond is linked by its relative path, which opens from a file just as well."""
+"""Of plots in one page; what goes beyond is linked by its relative path, which opens from a file
+just as well."""
 
 DARK = {
     "fill: #1c2733": "fill:#e6ebf1",
@@ -20,12 +21,15 @@ DARK = {
     "fill: #0072b2": "fill:#56b4e9",
     "stroke: #0072b2": "stroke:#56b4e9",
 }
-"""The colours of `steps/figures/style.py` as written by matplotlib -> those on a dark page. Both blues are Okabe and Ito's."""
+"""The colours of `steps/figures/style.py` as written by matplotlib -> those on a dark page. Both
+blues are Okabe and Ito's."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot: what the page shows, and relative links to its files (empty where there is none)."""
+    """One plot: what the page shows, and relative links to its files (empty where there is
+    none).
+    """
 
     name: str
     source: str
@@ -42,11 +46,20 @@ class Plots:
     def get(self, folder: str, name: str) -> Plot | None:
         """The plot `folder`/plots/`name`, None if it was not made."""
         stem = f"{folder}/plots/{name}"
-        links = {kind: f"{stem}.{kind}" for kind in ("png", "svg") if (self._root / f"{stem}.{kind}").is_file()}
+        links = {
+            kind: f"{stem}.{kind}"
+            for kind in ("png", "svg")
+            if (self._root / f"{stem}.{kind}").is_file()
+        }
         if not links:
             return None
         source = self._inline(links["svg"]) if "svg" in links else ""
-        return Plot(name, source or links.get("svg") or links["png"], links.get("png", ""), links.get("svg", ""))
+        return Plot(
+            name,
+            source or links.get("svg") or links["png"],
+            links.get("png", ""),
+            links.get("svg", ""),
+        )
 
     def _inline(self, link: str) -> str:
         try:
@@ -61,6 +74,8 @@ class Plots:
 
 
 def on_dark_pages(svg: str) -> str:
-    """The drawing with its colours exchanged where the reader's system is dark; the file on the disk stays as it is."""
+    """The drawing with its colours exchanged where the reader's system is dark; the file on the
+    disk stays as it is.
+    """
     rules = "".join(f'[style*="{before}"]{{{after}!important}}' for before, after in DARK.items())
     return svg.replace("</style>", f"@media (prefers-color-scheme: dark){{{rules}}}</style>", 1)

@@ -1,4 +1,6 @@
-"""Facts to HTML. Everything that comes from outside is escaped, and the page's own policy forbids the network."""
+"""Facts to HTML. Everything that comes from outside is escaped, and the page's own policy forbids
+the network.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,22 @@ def render(facts: Facts, missing: list[str]) -> str:
     style, script = (FOLDER / "report.css").read_text(), (FOLDER / "report.js").read_text()
     plots = Plots(facts.directory.root)
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "duration": duration}
     return environment.get_template("report.html").render(
         facts=facts,
         missing=missing,
         headline=headline(facts),
-        problems=[task for task in facts.all_tasks if task.state not in {"succeeded", "skipped", "not started"}],
+        problems=[
+            task
+            for task in facts.all_tasks
+            if task.state not in {"succeeded", "skipped", "not started"}
+        ],
         skipped=[task for task in facts.all_tasks if task.state == "skipped"],
         averages={name: plot for name in AVERAGE_PLOTS if (plot := plots.get("average", name))},
         plots={run.index: _plots(plots, run) for run in facts.runs},
@@ -60,7 +70,10 @@ def _longest(facts: Facts) -> Mapping[str, float]:
         name: [run.tasks[name].status.duration_s for run in facts.runs if run.tasks[name].status]  # type: ignore[union-attr]
         for name in RUN_TASKS
     }
-    return {name: max((value for value in values if value), default=1.0) for name, values in durations.items()}
+    return {
+        name: max((value for value in values if value), default=1.0)
+        for name, values in durations.items()
+    }
 
 
 def _trusted(own: str) -> Any:
@@ -71,7 +84,9 @@ def _trusted(own: str) -> Any:
 
 
 def _policy(script: str) -> str:
-    """A content security policy: this very script, inline style, plots and films of this directory, and nothing else."""
+    """A content security policy: this very script, inline style, plots and films of this directory,
+    and nothing else.
+    """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = "'self' file:"
     return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data: {own}; media-src {own}"

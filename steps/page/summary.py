@@ -25,7 +25,12 @@ def parsed(content: bytes) -> Mapping[str, Any]:
     count = scores.get("n")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise ValueError(f"evaluation.n cannot be {shown(count)}")
-    needed = {"mean": count >= 1, "t_interval": count >= 2, "iqm": False, "iqm_interval": scores.get("iqm") is not None}
+    needed = {
+        "mean": count >= 1,
+        "t_interval": count >= 2,
+        "iqm": False,
+        "iqm_interval": scores.get("iqm") is not None,
+    }
     for name, is_needed in needed.items():
         good = _is_interval if name in INTERVALS else _is_number
         if not good(scores.get(name)) and (is_needed or scores.get(name) is not None):
@@ -34,7 +39,12 @@ def parsed(content: bytes) -> Mapping[str, Any]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300 and math.isfinite(value)
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300
+        and math.isfinite(value)
+    )
 
 
 def _is_interval(value: object) -> bool:

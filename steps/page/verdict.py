@@ -15,7 +15,9 @@ SHARED_PRODUCTS = ("average", "plot-average")
 
 @dataclass(frozen=True)
 class Headline:
-    """value: the number, empty where none may be claimed; name: what it is; interval and note: how sure, and of what sample."""
+    """value: the number, empty where none may be claimed; name: what it is; interval and note: how
+    sure, and of what sample.
+    """
 
     value: str
     name: str
@@ -35,14 +37,20 @@ def shortcomings(facts: Facts) -> list[str]:
         missing.append(f"{len(usable)} of {len(facts.runs)} runs usable, at least {needed} needed")
     missing += _missing_of_runs(usable)
     if usable:
-        missing += [f"{name}: {_why(facts.tasks[name])}" for name in SHARED_PRODUCTS if not facts.tasks[name].is_done]
+        missing += [
+            f"{name}: {_why(facts.tasks[name])}"
+            for name in SHARED_PRODUCTS
+            if not facts.tasks[name].is_done
+        ]
         if not missing and not _is_current(facts):
             missing.append("the averages are older than the runs")
     return missing
 
 
 def _missing_of_runs(usable: list[Run]) -> list[str]:
-    """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that miss the same for the same reason."""
+    """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that miss the same for the
+    same reason.
+    """
     runs: dict[tuple[str, str], list[int]] = {}
     for run in usable:
         expected = ("plot-training",) if run.usable.state == "skipped" else PRODUCTS
@@ -81,7 +89,9 @@ def _why(task: Task) -> str:
 
 def _is_current(facts: Facts) -> bool:
     """Whether the averages were made from just the runs that are usable now."""
-    return facts.summary is not None and facts.summary.get("used") == [run.index for run in facts.runs if run.usable]
+    return facts.summary is not None and facts.summary.get("used") == [
+        run.index for run in facts.runs if run.usable
+    ]
 
 
 def headline(facts: Facts) -> Headline:
@@ -92,22 +102,36 @@ def headline(facts: Facts) -> Headline:
     if not usable:
         return Headline("", "no usable run", "", "nothing is averaged and nothing is claimed")
     if not _is_current(facts):
-        return Headline("", "not averaged", "", f"{len(usable)} of {len(facts.runs)} runs usable; average has not run over them")
+        return Headline(
+            "",
+            "not averaged",
+            "",
+            f"{len(usable)} of {len(facts.runs)} runs usable; average has not run over them",
+        )
     skipped = [run for run in usable if run.usable.state == "skipped"]
     count = scores.get("n") or 0
     if not count:
-        return Headline("", "no run evaluated", "", f"no training return reached evaluate_above = {experiment.evaluate_above}")
+        return Headline(
+            "",
+            "no run evaluated",
+            "",
+            f"no training return reached evaluate_above = {experiment.evaluate_above}",
+        )
     kind = "runs above the threshold" if skipped else "runs"
     episodes = f"{experiment.evaluation_episodes} fresh episodes each, {facts.resolved.evaluation_policy} policy"
     note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
     if count == 1:
-        return Headline(number(scores["mean"]), "return of the final policy", "n = 1, no interval", note)
+        return Headline(
+            number(scores["mean"]), "return of the final policy", "n = 1, no interval", note
+        )
     mean = f"95 % t interval of the mean {_interval(scores['t_interval'])}"
     if scores.get("iqm") is None:
         return Headline(number(scores["mean"]), "mean return of the final policies", mean, note)
     remark = f" ({scores['remark']})" if scores.get("remark") else ""
     interval = f"95 % bootstrap interval {_interval(scores['iqm_interval'])}{remark}; mean {number(scores['mean'])}, {mean}"
-    return Headline(number(scores["iqm"]), "interquartile mean return of the final policies", interval, note)
+    return Headline(
+        number(scores["iqm"]), "interquartile mean return of the final policies", interval, note
+    )
 
 
 def _interval(ends: list[float]) -> str:

@@ -1,4 +1,6 @@
-"""The policy that a training ended with, as evaluate and play use it; torch is imported only when it is loaded."""
+"""The policy that a training ended with, as evaluate and play use it; torch is imported only when
+it is loaded.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def final_policy(context: StepContext) -> tuple[Policy, int]:
 
 
 def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[Policy, int]:
-    """The policy at the end of a training, on the CPU, and its environment step; raises `BadInput` before that end."""
+    """The policy at the end of a training, on the CPU, and its environment step; raises `BadInput`
+    before that end.
+    """
     checkpoint = checkpoints.load_final(run, resolved)
     import torch
 
@@ -32,7 +36,12 @@ def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[Policy, int]:
 
 
 def final_policy_inputs(context: StepContext) -> Mapping[str, Any]:
-    """What everything made with that policy depends on: the parameters and the newest checkpoint."""
+    """What everything made with that policy depends on: the parameters and the newest
+    checkpoint.
+    """
     newest = [0, *context.run.checkpoint_steps()][-1]
     manifest = context.run.checkpoint(newest) / checkpoints.MANIFEST
-    return {"identity": context.record.identity_hash, "checkpoint": fingerprint(context.directory.root, [manifest])}
+    return {
+        "identity": context.record.identity_hash,
+        "checkpoint": fingerprint(context.directory.root, [manifest]),
+    }

@@ -117,7 +117,9 @@ class Run:
 
     @property
     def training(self) -> pd.DataFrame:
-        """The rows of `Results.training` that are this run's, read anew; raises `BadInput` without any."""
+        """The rows of `Results.training` that are this run's, read anew; raises `BadInput` without
+        any.
+        """
         frame = training_frame(self.directory, self.usable)
         return _required(frame, self.directory.train_csv, "train")
 

@@ -1,4 +1,6 @@
-"""Tables of runs as pandas frames with types: what is counted is an integer, what is measured a float."""
+"""Tables of runs as pandas frames with types: what is counted is an integer, what is measured a
+float.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,21 @@ from steps.directory.usable import (
 from steps.statistics.scores import mean, standard_deviation
 
 COUNTED = ("epoch", "step", "frame", "episodes")
-MEASURED = ("training_return", "return_mean", "return_sd", "return_min", "return_max", "length_mean")
+MEASURED = (
+    "training_return",
+    "return_mean",
+    "return_sd",
+    "return_min",
+    "return_max",
+    "length_mean",
+)
 Columns = dict[str, np.ndarray]
 
 
 def training_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
-    """The whole lines of a train.csv; None without the file. Raises `WrongDirectory` if it is no table."""
+    """The whole lines of a train.csv; None without the file. Raises `WrongDirectory` if it is no
+    table.
+    """
     return _frame(run, usable, run.train_csv, _training_columns)
 
 
@@ -70,7 +81,9 @@ def summary_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     return frame
 
 
-def _frame(run: RunDirectory, usable: Usable, path: Path, read: Callable[[Path], Columns]) -> pd.DataFrame | None:
+def _frame(
+    run: RunDirectory, usable: Usable, path: Path, read: Callable[[Path], Columns]
+) -> pd.DataFrame | None:
     try:
         columns = read(path)
     except FileNotFoundError:
@@ -88,7 +101,10 @@ def _training_columns(path: Path) -> Columns:
     columns = read_columns(path)
     if "step" not in columns:
         raise ValueError("it has no column 'step'")
-    return {name: _counted(name, values) if name in COUNTED else values for name, values in columns.items()}
+    return {
+        name: _counted(name, values) if name in COUNTED else values
+        for name, values in columns.items()
+    }
 
 
 def _evaluation_columns(path: Path) -> Columns:

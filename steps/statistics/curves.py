@@ -27,7 +27,9 @@ class Curve:
 
 
 def curve(steps: Sequence[float] | Floats, values: Sequence[float] | Floats) -> Curve:
-    """Keep the rows that hold a value: a row in which no episode ended has none, and is no zero; nor is an infinite one."""
+    """Keep the rows that hold a value: a row in which no episode ended has none, and is no zero;
+    nor is an infinite one.
+    """
     heights = np.asarray(values, np.float64)
     kept = np.abs(heights) <= LARGEST_RETURN  # false for NaN, too
     return Curve(steps=np.asarray(steps)[kept].astype(np.int64), values=heights[kept])
@@ -41,13 +43,17 @@ def training_curve_of(columns: Mapping[str, Floats]) -> Curve:
 
 
 def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[np.int64]:
-    """Steps from the largest first to the smallest last of all curves -> [≤ points]; empty when they share no range.
+    """Steps from the largest first to the smallest last of all curves -> [≤ points]; empty when
+    they share no range.
 
     Beyond the shortest run the set of runs would change, and with it the mean.
     """
     if not curves or any(len(one) == 0 for one in curves):
         return np.empty(0, np.int64)
-    first, last = max(int(one.steps[0]) for one in curves), min(int(one.steps[-1]) for one in curves)
+    first, last = (
+        max(int(one.steps[0]) for one in curves),
+        min(int(one.steps[-1]) for one in curves),
+    )
     if first > last:
         return np.empty(0, np.int64)
     return np.unique(np.linspace(first, last, points).round().astype(np.int64))
@@ -56,8 +62,8 @@ def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[n
 def hold(one: Curve, grid: NDArray[np.int64]) -> Floats:
     """The last value at or before each grid step [G] -> [G]; NaN outside of the run's own range.
 
-    A step function: a line between two episodes invents values and looks into the future, and an end value that is carried on
-    past the end makes a short run look like a long one.
+    A step function: a line between two episodes invents values and looks into the future, and an
+    end value that is carried on past the end makes a short run look like a long one.
     """
     held = np.full(len(grid), np.nan)
     if len(one) == 0:
@@ -68,7 +74,8 @@ def hold(one: Curve, grid: NDArray[np.int64]) -> Floats:
 
 
 def area_under_curve(one: Curve, first: int, last: int) -> float:
-    """Trapezoids of the run's own points over [first, last], divided by its length: the mean height of the curve.
+    """Trapezoids of the run's own points over [first, last], divided by its length: the mean height
+    of the curve.
 
     Both ends must lie in the run's range; a range of one step has the height there.
     """
@@ -81,7 +88,9 @@ def area_under_curve(one: Curve, first: int, last: int) -> float:
 
 
 def trailing_mean(values: Floats, window: int) -> Floats:
-    """Mean of the last `window` values that there are [T] -> [T]: no edge effects; it lags (window − 1) / 2 values behind."""
+    """Mean of the last `window` values that there are [T] -> [T]: no edge effects; it lags (window
+    − 1) / 2 values behind.
+    """
     sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(ends - window, 0)

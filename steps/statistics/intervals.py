@@ -18,7 +18,9 @@ TABLE_RESAMPLES = 20_000
 
 
 def t_interval(values: Sequence[float] | Floats) -> tuple[float, float]:
-    """Student's interval of the mean; values: [N], N ≥ 2. Equal values give an interval of width 0, which is right."""
+    """Student's interval of the mean; values: [N], N ≥ 2. Equal values give an interval of width 0,
+    which is right.
+    """
     half = t_quantile(len(values) - 1) * standard_deviation(values) / math.sqrt(len(values))
     return mean(values) - half, mean(values) + half
 
@@ -26,13 +28,17 @@ def t_interval(values: Sequence[float] | Floats) -> tuple[float, float]:
 @cache
 def t_quantile(freedom: int) -> float:
     """97.5 % quantile of Student's t with `freedom` degrees."""
-    from scipy.special import stdtrit  # here: it takes 0.15 s of a core, and only `average` needs it
+    from scipy.special import (
+        stdtrit,
+    )  # here: it takes 0.15 s of a core, and only `average` needs it
 
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
 
 def resample_counts(runs: int, resamples: int, seed: int) -> NDArray[np.int64]:
-    """How often each run is drawn in each resample of whole runs, with replacement -> [resamples, runs]."""
+    """How often each run is drawn in each resample of whole runs, with replacement -> [resamples,
+    runs].
+    """
     drawn = np.random.default_rng(seed).integers(runs, size=(resamples, runs))
     counts = np.zeros((resamples, runs), np.int64)
     np.add.at(counts, (np.arange(resamples)[:, None], drawn), 1)
@@ -40,19 +46,26 @@ def resample_counts(runs: int, resamples: int, seed: int) -> NDArray[np.int64]:
 
 
 def bootstrap_iqm_interval(values: Floats, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Percentile interval of the interquartile mean; values: [N, G] per run and grid point, counts: [B, N] -> two [G].
+    """Percentile interval of the interquartile mean; values: [N, G] per run and grid point, counts:
+    [B, N] -> two [G].
 
-    The same resamples of whole runs serve all grid points. The rows are put into an order of their own first, so that the order
-    in which the runs arrive cannot change the answer. Pointwise: nothing is said about the whole curve at once.
+    The same resamples of whole runs serve all grid points. The rows are put into an order of their
+    own first, so that the order in which the runs arrive cannot change the answer. Pointwise:
+    nothing is said about the whole curve at once.
     """
     values = values[np.lexsort(values.T[::-1])]
-    columns = [np.quantile(_resampled_iqm(column, counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2]) for column in values.T]
+    columns = [
+        np.quantile(_resampled_iqm(column, counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        for column in values.T
+    ]
     low, high = np.array(columns, np.float64).reshape(-1, 2).T
     return low, high
 
 
 def _resampled_iqm(values: Floats, counts: NDArray[np.int64]) -> Floats:
-    """The interquartile mean of every resample [B] without building it: repeated values share one interval of ranks."""
+    """The interquartile mean of every resample [B] without building it: repeated values share one
+    interval of ranks.
+    """
     order = np.argsort(values, kind="stable")
     drawn = counts[:, order]
     upper = drawn.cumsum(axis=1)

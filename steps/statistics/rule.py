@@ -41,14 +41,19 @@ class Aggregate:
 def aggregate(values: Floats, *, seed: int, resamples: int) -> Aggregate:
     """values: [N, G], N ≥ 1, finite: one row per run. seed: of the bootstrap's generator.
 
-    Of two calls with one seed the shorter uses the first resamples of the longer: curves and tables tell one story.
+    Of two calls with one seed the shorter uses the first resamples of the longer: curves and tables
+    tell one story.
     """
     count = len(values)
     columns = list(values.T)
     optional: dict[str, Floats] = {}
     if count >= INTERVAL_FROM:
         intervals = np.array([t_interval(column) for column in columns], np.float64).reshape(-1, 2)
-        optional |= {"sd": _each(standard_deviation, columns), "low": intervals[:, 0], "high": intervals[:, 1]}
+        optional |= {
+            "sd": _each(standard_deviation, columns),
+            "low": intervals[:, 0],
+            "high": intervals[:, 1],
+        }
     if count >= BOOTSTRAP_FROM:
         low, high = bootstrap_iqm_interval(values, resample_counts(count, resamples, seed))
         optional |= {"iqm": _each(iqm, columns), "iqm_low": low, "iqm_high": high}

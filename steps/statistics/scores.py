@@ -1,4 +1,6 @@
-"""Point estimates over runs and episodes; every sum is exact (`math.fsum`), so the order of the runs cannot matter."""
+"""Point estimates over runs and episodes; every sum is exact (`math.fsum`), so the order of the
+runs cannot matter.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,9 @@ def standard_deviation(values: Sequence[float] | Floats) -> float:
 def iqm_weights(count: int) -> Floats:
     """Weights [count] of the sorted values in the interquartile mean; they sum to count / 2.
 
-    A value at the edge of the middle half counts with the fraction of it that lies inside, which is exact for every count.
-    `scipy.stats.trim_mean(.25)` floors the cut instead and keeps 60 % of five runs, and all of three.
+    A value at the edge of the middle half counts with the fraction of it that lies inside, which is
+    exact for every count. `scipy.stats.trim_mean(.25)` floors the cut instead and keeps 60 % of
+    five runs, and all of three.
     """
     upper = np.arange(1, count + 1, dtype=np.float64)
     inside: Floats = np.minimum(upper, 0.75 * count) - np.maximum(upper - 1, 0.25 * count)
@@ -37,30 +40,48 @@ def iqm_weights(count: int) -> Floats:
 
 
 def iqm(values: Sequence[float] | Floats) -> float:
-    """Interquartile mean, the mean of the middle half (Agarwal et al. 2021, arXiv:2108.13264); values: [N], N ≥ 1."""
+    """Interquartile mean, the mean of the middle half (Agarwal et al. 2021, arXiv:2108.13264);
+    values: [N], N ≥ 1.
+    """
     weights = iqm_weights(len(values))
     return math.fsum(weights * np.sort(np.asarray(values, np.float64))) / math.fsum(weights)
 
 
 def optimality_gap(scores: Sequence[float] | Floats, *, target: float = 1.0) -> float:
-    """How far normalised scores [K] stay below `target` on average; what exceeds it does not help. Lower is better."""
+    """How far normalised scores [K] stay below `target` on average; what exceeds it does not help.
+    Lower is better.
+    """
     return target - mean([min(score, target) for score in scores])
 
 
-def performance_profile(scores: Sequence[float] | Floats, thresholds: Sequence[float] | Floats) -> Floats:
-    """Share of scores [K] strictly above each threshold [T] -> [T]; its area over [0, 1] is the mean of the clipped scores."""
+def performance_profile(
+    scores: Sequence[float] | Floats, thresholds: Sequence[float] | Floats
+) -> Floats:
+    """Share of scores [K] strictly above each threshold [T] -> [T]; its area over [0, 1] is the
+    mean of the clipped scores.
+    """
     ordered = np.sort(np.asarray(scores, np.float64))
-    return 1.0 - np.searchsorted(ordered, np.asarray(thresholds, np.float64), side="right") / len(ordered)
+    return 1.0 - np.searchsorted(ordered, np.asarray(thresholds, np.float64), side="right") / len(
+        ordered
+    )
 
 
-def probability_of_improvement(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats) -> float:
-    """Chance that a run of ours beats one of theirs, ties one half: Mann–Whitney U / (N·N′). ours: [N], theirs: [N′]."""
+def probability_of_improvement(
+    ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats
+) -> float:
+    """Chance that a run of ours beats one of theirs, ties one half: Mann–Whitney U / (N·N′). ours:
+    [N], theirs: [N′].
+    """
     signs = np.sign(np.asarray(ours, np.float64)[:, None] - np.asarray(theirs, np.float64)[None, :])
     return 0.5 + float(signs.sum()) / (2 * signs.size)
 
 
-def wilson_interval(successes: float, trials: int, *, z: float = 1.959963984540054) -> tuple[float, float]:
-    """95 % interval of a proportion that is also right near 0 and 1 (Wilson 1927); a draw is half a success."""
+def wilson_interval(
+    successes: float, trials: int, *, z: float = 1.959963984540054
+) -> tuple[float, float]:
+    """95 % interval of a proportion that is also right near 0 and 1 (Wilson 1927); a draw is half a
+    success.
+    """
     share, scale = successes / trials, z * z / trials
     centre = share + scale / 2
     half = z * math.sqrt(share * (1 - share) / trials + scale / (4 * trials))

@@ -1,6 +1,7 @@
 """TensorBoard event files, written row by row without TensorFlow and without a thread.
 
-One file per attempt. A session start tells TensorBoard to drop what killed attempts wrote from that step on.
+One file per attempt. A session start tells TensorBoard to drop what killed attempts wrote from that
+step on.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 class EventFile:
-    """The event file of one attempt. purge_step: the first step that earlier attempts may have written in vain."""
+    """The event file of one attempt. purge_step: the first step that earlier attempts may have
+    written in vain.
+    """
 
     def __init__(self, directory: Path, *, purge_step: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-        name = next(name for name in (f"{first}.{number}" for number in itertools.count()) if not (directory / name).exists())
+        name = next(
+            name
+            for name in (f"{first}.{number}" for number in itertools.count())
+            if not (directory / name).exists()
+        )
         self._file = (directory / name).open("xb")
         self._records = RecordWriter(self._file)
         self._write(Event(file_version="brain.Event:2"))
@@ -31,7 +38,12 @@ class EventFile:
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """One event with all values of a row; they reach the file at the next `flush`."""
-        summary = Summary(value=[Summary.Value(tag=f"train/{name}", simple_value=value) for name, value in values.items()])
+        summary = Summary(
+            value=[
+                Summary.Value(tag=f"train/{name}", simple_value=value)
+                for name, value in values.items()
+            ]
+        )
         self._write(Event(step=step, summary=summary))
 
     def flush(self) -> None:

@@ -1,10 +1,11 @@
-"""The guard against attempts that never get further: the same step reached again without a newer checkpoint ends with exit 3.
+"""The guard against attempts that never get further: the same step reached again without a newer
+checkpoint ends with exit 3.
 
-An exception at the same step twice is a fact. A killed attempt says nothing about why: a node that vanished, memory that
-ran out. So it takes `KILLS` of them in a row that died at the same row of `train.csv`, or as many in a row that died before the
-training had begun: an environment may kill the process while it is made.
-A preemption (SIGTERM, exit 75) never counts, a newer checkpoint or another workflow starts anew, and so does a repeat after exit 3,
-because a person asked for it.
+An exception at the same step twice is a fact. A killed attempt says nothing about why: a node that
+vanished, memory that ran out. So it takes `KILLS` of them in a row that died at the same row of
+`train.csv`, or as many in a row that died before the training had begun: an environment may kill
+the process while it is made. A preemption (SIGTERM, exit 75) never counts, a newer checkpoint or
+another workflow starts anew, and so does a repeat after exit 3, because a person asked for it.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from config.errors import ExperimentError, NoProgress
 from steps.directory.status import Status
 
 KILLS = 10
-"""Five were too few: on a slow machine, five random kills in a row hit a training before its first row (seen)."""
+"""Five were too few: on a slow machine, five random kills in a row hit a training before its first
+row (seen)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
     """What the attempts from one checkpoint have come to; kept in the status file.
 
-    checkpoint: the step that they start from; owner: the workflow; began: whether the present one has begun to train; failed_at:
-    the step where one raised an exception; killed_at, kills: the last row of those that were killed, and how many in a row;
-    unbegun: how many in a row were killed before they had begun.
+    checkpoint: the step that they start from; owner: the workflow; began: whether the present one
+    has begun to train; failed_at: the step where one raised an exception; killed_at, kills: the
+    last row of those that were killed, and how many in a row; unbegun: how many in a row were
+    killed before they had begun.
     """
 
     checkpoint: int
@@ -37,30 +40,45 @@ class Guard:
     unbegun: int = 0
 
 
-def after(previous: Status | None, *, checkpoint: int, owner: str | None, reached: int, memory: str) -> Guard:
+def after(
+    previous: Status | None, *, checkpoint: int, owner: str | None, reached: int, memory: str
+) -> Guard:
     """The guard of the attempt that starts now.
 
-    reached: the step of the last row that the previous attempt wrote; memory: a remark about its memory. Raises `NoProgress`.
+    reached: the step of the last row that the previous attempt wrote; memory: a remark about its
+    memory. Raises `NoProgress`.
     """
     fresh = Guard(checkpoint=checkpoint, owner=owner)
     before = _read(previous)
-    if previous is None or before is None or before.checkpoint != checkpoint or before.owner != owner or previous.exit_code == 3:
+    if (
+        previous is None
+        or before is None
+        or before.checkpoint != checkpoint
+        or before.owner != owner
+        or previous.exit_code == 3
+    ):
         return fresh
     if previous.state != "running":
         return replace(before, began=False)
     if not before.began:
         unbegun = before.unbegun + 1
         if unbegun >= KILLS:
-            raise NoProgress(f"no progress: killed {unbegun} times while the training was being made, from step {checkpoint}; {memory}")
+            raise NoProgress(
+                f"no progress: killed {unbegun} times while the training was being made, from step {checkpoint}; {memory}"
+            )
         return replace(before, unbegun=unbegun)
     kills = before.kills + 1 if before.killed_at == reached else 1
     if kills >= KILLS:
-        raise NoProgress(f"no progress: killed {kills} times at step {reached}, continuing from step {checkpoint}; {memory}")
+        raise NoProgress(
+            f"no progress: killed {kills} times at step {reached}, continuing from step {checkpoint}; {memory}"
+        )
     return replace(before, began=False, killed_at=reached, kills=kills, unbegun=0)
 
 
 def failed(guard: Guard, step: int, error: Exception) -> Guard:
-    """The guard after an exception at a step; raises `NoProgress` if the last attempt ended there, too."""
+    """The guard after an exception at a step; raises `NoProgress` if the last attempt ended there,
+    too.
+    """
     if isinstance(error, ExperimentError) and error.exit_code != 1:
         return guard
     if guard.failed_at == step:

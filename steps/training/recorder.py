@@ -1,4 +1,6 @@
-"""From the progress of a training to `train.csv` and TensorBoard: one row per log interval, nothing that depends on the clock."""
+"""From the progress of a training to `train.csv` and TensorBoard: one row per log interval, nothing
+that depends on the clock.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ NOT_PLOTTED = ("epoch", "step", "frame")
 
 @dataclass
 class Interval:
-    """What happened since the last row: ended episodes, and the sums of the metrics over the epochs."""
+    """What happened since the last row: ended episodes, and the sums of the metrics over the
+    epochs.
+    """
 
     epochs: int = 0
     returns: list[float] = field(default_factory=list)
@@ -31,10 +35,14 @@ class Interval:
         self.epochs += 1
         self.returns += progress.returns
         self.lengths += progress.lengths
-        self.sums = {name: self.sums.get(name, 0.0) + value for name, value in progress.metrics.items()}
+        self.sums = {
+            name: self.sums.get(name, 0.0) + value for name, value in progress.metrics.items()
+        }
 
     def row(self, progress: Progress) -> dict[str, Cell]:
-        """The row that ends with this epoch; returns and lengths are empty when no episode ended."""
+        """The row that ends with this epoch; returns and lengths are empty when no episode
+        ended.
+        """
         returns, lengths = self.returns, self.lengths
         return {
             "epoch": progress.epoch,
@@ -52,7 +60,8 @@ class Interval:
 class Recorder:
     """The one writer of a run's `train.csv`.
 
-    saved: what `state` gave to the checkpoint that the training continues from; permitted: as for `Table`.
+    saved: what `state` gave to the checkpoint that the training continues from; permitted: as for
+    `Table`.
     """
 
     def __init__(
@@ -65,19 +74,33 @@ class Recorder:
         permitted: Callable[[], None] | None = None,
     ) -> None:
         self._resolved = resolved
-        self.table = Table(run.train_csv, offset=0 if saved is None else saved["offset"], permitted=permitted)
+        self.table = Table(
+            run.train_csv, offset=0 if saved is None else saved["offset"], permitted=permitted
+        )
         self._events = EventFile(run.tensorboard, purge_step=0 if saved is None else step + 1)
-        self._recent: deque[float] = deque(() if saved is None else saved["recent"], maxlen=RECENT_EPISODES)
+        self._recent: deque[float] = deque(
+            () if saved is None else saved["recent"], maxlen=RECENT_EPISODES
+        )
         self._interval = Interval() if saved is None else Interval(**saved["interval"])
 
     def add(self, progress: Progress) -> None:
         """Count an epoch, and write a row where the log interval ends."""
         self._interval.add(progress)
         self._recent.extend(progress.returns)
-        if progress.epoch % self._resolved.experiment.log_interval == 0 or progress.epoch == self._resolved.epochs:
+        if (
+            progress.epoch % self._resolved.experiment.log_interval == 0
+            or progress.epoch == self._resolved.epochs
+        ):
             row = self._interval.row(progress)
             self.table.append(row)
-            self._events.add(progress.step, {name: float(v) for name, v in row.items() if v is not None and name not in NOT_PLOTTED})
+            self._events.add(
+                progress.step,
+                {
+                    name: float(v)
+                    for name, v in row.items()
+                    if v is not None and name not in NOT_PLOTTED
+                },
+            )
             self._interval = Interval()
 
     @property
@@ -88,7 +111,11 @@ class Recorder:
     def state(self) -> dict[str, Any]:
         """For the checkpoint: JSON."""
         self._events.flush()
-        return {"offset": self.table.offset, "recent": list(self._recent), "interval": asdict(self._interval)}
+        return {
+            "offset": self.table.offset,
+            "recent": list(self._recent),
+            "interval": asdict(self._interval),
+        }
 
     def close(self) -> None:
         """Close both files."""

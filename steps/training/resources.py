@@ -1,4 +1,6 @@
-"""`resources.csv`: speed, CPU, memory and GPU over time, sampled by a thread; the one file of a training that depends on the clock."""
+"""`resources.csv`: speed, CPU, memory and GPU over time, sampled by a thread; the one file of a
+training that depends on the clock.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Gpu = Callable[[], tuple[float | None, int | None]]
 
 
 class ResourceSampler:
-    """The one writer of a run's `resources.csv`. offset, wall_s: from the checkpoint that the training continues from."""
+    """The one writer of a run's `resources.csv`. offset, wall_s: from the checkpoint that the
+    training continues from.
+    """
 
     def __init__(
         self,
@@ -67,7 +71,9 @@ class ResourceSampler:
 
     def _sample_for_ever(self) -> None:
         try:
-            while not self._ended.wait(PERIOD_S if time.monotonic() - self._started < 60 else LATER_PERIOD_S):
+            while not self._ended.wait(
+                PERIOD_S if time.monotonic() - self._started < 60 else LATER_PERIOD_S
+            ):
                 self._table.append(self._sample())
             self._table.append(self._sample())
         except Exception as error:
@@ -91,11 +97,18 @@ class ResourceSampler:
 
 def nvidia_smi(uuid: str) -> Gpu:
     """Sample one GPU by its driver's own tool; without the tool both are unknown."""
-    query = ["nvidia-smi", f"--id={uuid}", "--query-gpu=utilization.gpu,memory.used", "--format=csv,noheader,nounits"]
+    query = [
+        "nvidia-smi",
+        f"--id={uuid}",
+        "--query-gpu=utilization.gpu,memory.used",
+        "--format=csv,noheader,nounits",
+    ]
 
     def sample() -> tuple[float | None, int | None]:
         try:
-            answer = subprocess.run(query, capture_output=True, text=True, check=True, timeout=10).stdout
+            answer = subprocess.run(
+                query, capture_output=True, text=True, check=True, timeout=10
+            ).stdout
             percent, mebibytes = answer.split(",")
             return float(percent), int(mebibytes) * 2**20
         except (OSError, subprocess.SubprocessError, ValueError):

@@ -1,7 +1,8 @@
 """Checkpoints beside the training: packed at once, written by a thread that waits for the disk.
 
-An fsync takes 5–15 ms here, as long as an epoch of CartPole. The loop calls `wait` at the end of the next epoch, before it
-writes anything: so at most one checkpoint interval is ever done again, and a full disk stops the training before its next row.
+An fsync takes 5–15 ms here, as long as an epoch of CartPole. The loop calls `wait` at the end of
+the next epoch, before it writes anything: so at most one checkpoint interval is ever done again,
+and a full disk stops the training before its next row.
 """
 
 from __future__ import annotations

@@ -43,24 +43,33 @@ class Training:
         """Leave in the status file what the next attempt must know if this one is killed."""
         self.guard = replace(self.guard, began=began)
         self._context.note(
-            guard=progress_guard.as_details(self.guard), resumed_from=None if self._checkpoint is None else self._checkpoint.step
+            guard=progress_guard.as_details(self.guard),
+            resumed_from=None if self._checkpoint is None else self._checkpoint.step,
         )
 
     def failed(self, error: Exception) -> None:
-        """Remember where an exception came; raises `NoProgress` if the last attempt ended there, too."""
+        """Remember where an exception came; raises `NoProgress` if the last attempt ended there,
+        too.
+        """
         self.guard = progress_guard.failed(self.guard, self.step, error)
-        with contextlib.suppress(OSError, ExperimentError):  # a full disk, which `error` says already
+        with contextlib.suppress(
+            OSError, ExperimentError
+        ):  # a full disk, which `error` says already
             self.note(began=False)
 
     def run(self) -> dict[str, Any]:
         """Train to the end; raises `Preempted` after a SIGTERM, and what the trainer raises."""
-        self._context.stop.describe = lambda: f"preempted at step {self.step}, continues from {self._saved_step}"
+        self._context.stop.describe = lambda: (
+            f"preempted at step {self.step}, continues from {self._saved_step}"
+        )
         trainer = self._make_trainer()
         self._context.check_stop()
         from steps.training.recorder import Recorder
 
         saved, permitted = self._record.get("recorder"), self._context.require_ours
-        recorder = Recorder(self._run, self._resolved, step=self.step, saved=saved, permitted=permitted)
+        recorder = Recorder(
+            self._run, self._resolved, step=self.step, saved=saved, permitted=permitted
+        )
         saver, sampler = Saver(), self._make_sampler()
         self.note(began=True)
         try:
@@ -76,7 +85,14 @@ class Training:
             recorder.close()
             trainer.close()
 
-    def _after_epoch(self, trainer: Trainer, progress: Progress, recorder: Recorder, saver: Saver, sampler: ResourceSampler) -> None:
+    def _after_epoch(
+        self,
+        trainer: Trainer,
+        progress: Progress,
+        recorder: Recorder,
+        saver: Saver,
+        sampler: ResourceSampler,
+    ) -> None:
         self.step = progress.step
         last = progress.epoch >= self._resolved.epochs
         if not last:
@@ -86,7 +102,9 @@ class Training:
         if last or progress.epoch % self._resolved.checkpoint_interval == 0:
             self._save(trainer, recorder, saver, sampler)
 
-    def _save(self, trainer: Trainer, recorder: Recorder, saver: Saver, sampler: ResourceSampler) -> None:
+    def _save(
+        self, trainer: Trainer, recorder: Recorder, saver: Saver, sampler: ResourceSampler
+    ) -> None:
         step = trainer.step
         record = {
             **self._machine,
@@ -96,7 +114,12 @@ class Training:
             "resources_csv": sampler.offset,
             "wall_s": round(sampler.wall_s, 3),
         }
-        packed = checkpoints.pack(step=step, state=trainer.state_dict(), identity=self._context.record.identity, record=record)
+        packed = checkpoints.pack(
+            step=step,
+            state=trainer.state_dict(),
+            identity=self._context.record.identity,
+            record=record,
+        )
 
         def write() -> None:
             self._context.require_ours()
@@ -127,12 +150,16 @@ class Training:
         }
         self._compare_machines()
         index = self._context.run_index or 0
-        trainer = make_trainer(self._resolved, run=index, device=compute.device, precision=compute.precision)
+        trainer = make_trainer(
+            self._resolved, run=index, device=compute.device, precision=compute.precision
+        )
         if self._checkpoint is not None:
             _show_log_of("agents")
             trainer.load_state_dict(self._checkpoint.state, between=self._context.check_stop)
         start = "the start" if self._checkpoint is None else f"step {self._checkpoint.step}"
-        print(f"training {self._resolved.epochs} epochs from {start}: {compute}, {torch.get_num_threads()} threads")
+        print(
+            f"training {self._resolved.epochs} epochs from {start}: {compute}, {torch.get_num_threads()} threads"
+        )
         return trainer
 
     def _compare_machines(self) -> None:
@@ -147,7 +174,11 @@ class Training:
     def _make_sampler(self) -> ResourceSampler:
         import torch
 
-        gpu = nvidia_smi(f"GPU-{torch.cuda.get_device_properties(0).uuid}") if self._machine["device"] == "cuda" else None
+        gpu = (
+            nvidia_smi(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
+            if self._machine["device"] == "cuda"
+            else None
+        )
         return ResourceSampler(
             self._run.resources_csv,
             offset=self._record.get("resources_csv", 0),
@@ -160,7 +191,9 @@ class Training:
     def _details(self, recorder: Recorder, sampler: ResourceSampler) -> dict[str, Any]:
         training_return = recorder.training_return
         threshold = self._resolved.experiment.evaluate_above
-        evaluate = threshold is None or (training_return is not None and training_return >= threshold)
+        evaluate = threshold is None or (
+            training_return is not None and training_return >= threshold
+        )
         wall_s = sampler.wall_s
         return {
             "training_return": training_return,
@@ -182,24 +215,34 @@ class Training:
                 epoch=progress.epoch,
                 epochs=self._resolved.epochs,
                 return_mean=recorder.training_return,
-                steps_per_second=None if before is None else (progress.step - before[1]) / (now_s - before[0]),
+                steps_per_second=None
+                if before is None
+                else (progress.step - before[1]) / (now_s - before[0]),
             )
             print(directory_progress.printed(reached))
 
     def _guard(self) -> Guard:
         reached = int((last_row(self._run.train_csv) or {}).get("step") or 0)
-        used = (last_row(self._run.resources_csv) or {}).get("memory_bytes") or "an unknown number of"
+        used = (last_row(self._run.resources_csv) or {}).get(
+            "memory_bytes"
+        ) or "an unknown number of"
         limit = memory_limit_bytes()
         memory = f"it had used {used} bytes of memory, the limit is {'unknown' if limit is None else f'{limit} bytes'}"
         previous = self._context.previous
         if previous is not None and previous.state == "running":
             print(f"the last attempt was killed at about step {reached}; {memory}")
         return progress_guard.after(
-            previous, checkpoint=self.step, owner=self._context.owner_uid, reached=max(reached, self.step), memory=memory
+            previous,
+            checkpoint=self.step,
+            owner=self._context.owner_uid,
+            reached=max(reached, self.step),
+            memory=memory,
         )
 
 
 def _show_log_of(package: str) -> None:
-    """Print what this package logs, such as how long a replay takes; other packages' warnings only, as ever."""
+    """Print what this package logs, such as how long a replay takes; other packages' warnings only,
+    as ever.
+    """
     logging.getLogger(package).handlers = [logging.StreamHandler(sys.stdout)]
     logging.getLogger(package).setLevel(logging.INFO)

@@ -1,8 +1,9 @@
-"""The steps after training on a large experiment: `python -m tests.benchmarks.many_rows [FOLDER]` (found.md D21).
+"""The steps after training on a large experiment: `python -m tests.benchmarks.many_rows [FOLDER]`
+(found.md D21).
 
-Makes an experiment of 100 finished runs of 100 000 rows each (1.1 GB of CSV) and says how long `average`, `plot-average` and
-`report` take, and reading all of it from Python, and how much memory. Bounds: 12 s and 500 MB for the first two, for reading
-15 s and 2.2 GB: the frame itself has 0.9.
+Makes an experiment of 100 finished runs of 100 000 rows each (1.1 GB of CSV) and says how long
+`average`, `plot-average` and `report` take, and reading all of it from Python, and how much memory.
+Bounds: 12 s and 500 MB for the first two, for reading 15 s and 2.2 GB: the frame itself has 0.9.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ LONGEST_S, LARGEST_BYTES = 12.0, 500e6
 READ = "import sys; from steps.results import Results; r = Results(sys.argv[1]); print(len(r.training), len(r.evaluation), len(r.summary))"
 LONGEST_READ_S, LARGEST_READ_BYTES = 15.0, 2.2e9
 RUNS, ROWS, DIFFERENT = 100, 100_000, 5
-"""Only some runs have rows of their own; the others repeat them, which takes the same time to read."""
+"""Only some runs have rows of their own; the others repeat them, which takes the same time to
+read."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ def make(root: Path, runs: int, rows: int) -> ExperimentDirectory:
     """A directory of finished runs; nothing is drawn yet."""
     directory = synthetic.experiment(root, ("absent",) * runs, epochs=rows)
     resolved = synthetic.resolved_of(directory)
-    tables = [synthetic.training_table(np.random.default_rng(seed), rows, resolved) for seed in range(min(runs, DIFFERENT))]
+    tables = [
+        synthetic.training_table(np.random.default_rng(seed), rows, resolved)
+        for seed in range(min(runs, DIFFERENT))
+    ]
     for index in range(runs):
         _finish(directory.run(index), resolved, tables[index % DIFFERENT])
     return directory
@@ -53,9 +58,19 @@ def make(root: Path, runs: int, rows: int) -> ExperimentDirectory:
 def _finish(run: RunDirectory, resolved: Resolved, table: str) -> None:
     run.root.mkdir(parents=True)
     run.train_csv.write_text(table)
-    run.resources_csv.write_text(synthetic.resources_table(np.random.default_rng(run.index), resolved))
-    synthetic.status(run.status / "train.json", details={"training_return": 480.0, "evaluate": True})
-    synthetic.evaluated(run, [480.0 + run.index % 7 + episode for episode in range(resolved.experiment.evaluation_episodes)])
+    run.resources_csv.write_text(
+        synthetic.resources_table(np.random.default_rng(run.index), resolved)
+    )
+    synthetic.status(
+        run.status / "train.json", details={"training_return": 480.0, "evaluate": True}
+    )
+    synthetic.evaluated(
+        run,
+        [
+            480.0 + run.index % 7 + episode
+            for episode in range(resolved.experiment.evaluation_episodes)
+        ],
+    )
     for name in ("play", "plot-training", "plot-evaluation"):
         synthetic.status(run.status / f"{name}.json", duration_s=1.0)
 
@@ -77,11 +92,16 @@ def _took(step: str, arguments: list[str]) -> Took:
         child.returncode = os.waitstatus_to_exitcode(ended)
     if child.returncode:
         raise SystemExit(f"{step} ended with {child.returncode}")
-    return Took(step, time.monotonic() - started_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return Took(
+        step, time.monotonic() - started_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    )
 
 
 def _said(took: Took) -> Took:
-    print(f"{took.step:<13} {took.seconds:6.1f} s  {took.busy_s:6.1f} s of a core  {took.peak_bytes / 1e6:6.0f} MB", flush=True)
+    print(
+        f"{took.step:<13} {took.seconds:6.1f} s  {took.busy_s:6.1f} s of a core  {took.peak_bytes / 1e6:6.0f} MB",
+        flush=True,
+    )
     return took
 
 
@@ -89,13 +109,19 @@ def main(arguments: Sequence[str]) -> int:
     """1 if a step is beyond its bounds."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(arguments[0] if arguments else folder)
-        directory = make(root, RUNS, ROWS) if not (root / "experiment.yaml").exists() else ExperimentDirectory(root)
+        directory = (
+            make(root, RUNS, ROWS)
+            if not (root / "experiment.yaml").exists()
+            else ExperimentDirectory(root)
+        )
         size = sum(path.stat().st_size for path in root.rglob("*.csv"))
         print(f"{RUNS} runs of {ROWS:,} rows, {size / 1e9:.2f} GB of CSV", flush=True)
         beyond = False
         for step in STEPS:
             took = _said(measure(directory, step))
-            beyond |= step != "report" and (took.seconds > LONGEST_S or took.peak_bytes > LARGEST_BYTES)
+            beyond |= step != "report" and (
+                took.seconds > LONGEST_S or took.peak_bytes > LARGEST_BYTES
+            )
         took = _said(measure_results(directory))
         beyond |= took.seconds > LONGEST_READ_S or took.peak_bytes > LARGEST_READ_BYTES
     return int(beyond)

@@ -1,8 +1,10 @@
 """Our side of the benchmark: training, and what this machine could do at best, each in isolation.
 
-`python -m tests.benchmarks.our_worker SETTINGS.json KIND`, with the protocol of `stable_baselines3_worker.py`. Kinds: `training`
-(steps are those of the agent), `emulator` (environments stepped, nothing else), `inference` (the network on one observation of
-each environment), `learning` (forward, backward and optimiser on the same rows as often as training uses them).
+`python -m tests.benchmarks.our_worker SETTINGS.json KIND`, with the protocol of
+`stable_baselines3_worker.py`. Kinds: `training` (steps are those of the agent), `emulator`
+(environments stepped, nothing else), `inference` (the network on one observation of each
+environment), `learning` (forward, backward and optimiser on the same rows as often as training uses
+them).
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def training(trainer: PPOTrainer) -> Callable[[], int]:
 
 def emulator(trainer: PPOTrainer) -> Callable[[], int]:
     spaces, count = trainer.environments.interface, trainer.environments.count
-    drawn: Iterator[np.ndarray] = itertools.cycle(np.random.default_rng(0).integers(0, spaces.actions, (997, count)))
+    drawn: Iterator[np.ndarray] = itertools.cycle(
+        np.random.default_rng(0).integers(0, spaces.actions, (997, count))
+    )
 
     def step() -> int:
         trainer.environments.step(next(drawn))
@@ -63,7 +67,10 @@ def learning(trainer: PPOTrainer) -> Callable[[], int]:
     encoded = trainer.rollout.encoded[:-1].flatten(0, 1)
     rows = len(encoded) // hyper.minibatches
     policy_shape, parts = (rows, trainer.actions.parameters), torch.split(encoded, rows)
-    by_policy, by_value = torch.ones(policy_shape, device=device) / rows, torch.ones(rows, device=device) / rows
+    by_policy, by_value = (
+        torch.ones(policy_shape, device=device) / rows,
+        torch.ones(rows, device=device) / rows,
+    )
 
     @torch.no_grad()
     def learn() -> int:
@@ -87,7 +94,9 @@ def main() -> None:
     """Serve segments until standard input ends."""
     settings: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     resolved = resolve("ppo", settings["given"])
-    work = KINDS[sys.argv[2]](PPOTrainer(resolved, run=0, device="cpu", precision=settings["precision"]))
+    work = KINDS[sys.argv[2]](
+        PPOTrainer(resolved, run=0, device="cpu", precision=settings["precision"])
+    )
     work()  # warm
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
@@ -95,7 +104,13 @@ def main() -> None:
         while time.perf_counter() - started < float(line):
             steps += work()
         print(
-            json.dumps({"steps": steps, "seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - computed}),
+            json.dumps(
+                {
+                    "steps": steps,
+                    "seconds": time.perf_counter() - started,
+                    "cpu_seconds": time.process_time() - computed,
+                }
+            ),
             flush=True,
         )
 

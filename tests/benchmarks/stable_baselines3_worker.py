@@ -1,7 +1,9 @@
-"""Stable-Baselines3's PPO with the same settings; runs in its own environment, `.venv-benchmark`, and imports nothing of ours.
+"""Stable-Baselines3's PPO with the same settings; runs in its own environment, `.venv-benchmark`,
+and imports nothing of ours.
 
-`python stable_baselines3_worker.py SETTINGS.json`, where the settings are what `throughput.py` wrote. Each line "SECONDS" on
-standard input starts a segment of at least so many seconds; its answer is a line with `environment steps` and `seconds`.
+`python stable_baselines3_worker.py SETTINGS.json`, where the settings are what `throughput.py`
+wrote. Each line "SECONDS" on standard input starts a segment of at least so many seconds; its
+answer is a line with `environment steps` and `seconds`.
 """
 
 from __future__ import annotations
@@ -26,15 +28,27 @@ def make_model(settings: dict[str, Any]) -> Any:
         import gymnasium
 
         gymnasium.register_envs(ale_py)
-        made = {"frameskip": 1, "repeat_action_probability": settings["sticky_actions"], "full_action_space": False}
-        wrapped = {"noop_max": hyper["noop_max"], "terminal_on_life_loss": hyper["episodic_life"], "clip_reward": hyper["clip_rewards"]}
-        environments = make_atari_env(settings["id"], hyper["num_envs"], seed=1, env_kwargs=made, wrapper_kwargs=wrapped)
+        made = {
+            "frameskip": 1,
+            "repeat_action_probability": settings["sticky_actions"],
+            "full_action_space": False,
+        }
+        wrapped = {
+            "noop_max": hyper["noop_max"],
+            "terminal_on_life_loss": hyper["episodic_life"],
+            "clip_reward": hyper["clip_rewards"],
+        }
+        environments = make_atari_env(
+            settings["id"], hyper["num_envs"], seed=1, env_kwargs=made, wrapper_kwargs=wrapped
+        )
         environments = VecFrameStack(environments, n_stack=4)
     else:
         environments = make_vec_env(settings["id"], hyper["num_envs"], seed=1)
         observations, rewards = hyper["normalise_observations"], hyper["normalise_rewards"]
         if observations or rewards:
-            environments = VecNormalize(environments, norm_obs=observations, norm_reward=rewards, gamma=hyper["discount"])
+            environments = VecNormalize(
+                environments, norm_obs=observations, norm_reward=rewards, gamma=hyper["discount"]
+            )
     batch = hyper["num_envs"] * hyper["rollout_length"]
     layers = {} if settings["kind"] == "atari" else {"net_arch": list(hyper["hidden_sizes"])}
     return PPO(
@@ -69,7 +83,13 @@ def main() -> None:
             model.learn(batch, reset_num_timesteps=False)
             steps += model.num_timesteps
         print(
-            json.dumps({"steps": steps, "seconds": time.perf_counter() - started, "cpu_seconds": time.process_time() - computed}),
+            json.dumps(
+                {
+                    "steps": steps,
+                    "seconds": time.perf_counter() - started,
+                    "cpu_seconds": time.process_time() - computed,
+                }
+            ),
             flush=True,
         )
 

@@ -1,13 +1,16 @@
-"""Environment steps per second of training: ours, Stable-Baselines3's, and what this machine could do at best.
+"""Environment steps per second of training: ours, Stable-Baselines3's, and what this machine could
+do at best.
 
-`make benchmark`, or `python -m tests.benchmarks.throughput [--threads 2] [--rounds 5]` with Stable-Baselines3 installed in
-`.venv-benchmark`: `python -m venv .venv-benchmark && .venv-benchmark/bin/python -m pip install 'stable-baselines3[extra]' ale-py`.
+`make benchmark`, or `python -m tests.benchmarks.throughput [--threads 2] [--rounds 5]` with
+Stable-Baselines3 installed in `.venv-benchmark`: `python -m venv .venv-benchmark &&
+.venv-benchmark/bin/python -m pip install 'stable-baselines3[extra]' ale-py`.
 
-All processes stay alive and take turns, one segment each, in every round. A ratio is the median over the rounds of the ratios
-within one round, so a machine that changes its speed changes both sides of it. Everybody has the same number of torch threads.
-The serial limit is 1 / (1/emulator + 1/inference + 1/learning), each in isolation. Ours computes in the precision that a training's
-probe chooses here, which is printed with its figures. Machines differ a lot: only ratios count.
-Exits with 1 when a bound is missed.
+All processes stay alive and take turns, one segment each, in every round. A ratio is the median
+over the rounds of the ratios within one round, so a machine that changes its speed changes both
+sides of it. Everybody has the same number of torch threads. The serial limit is 1 / (1/emulator +
+1/inference + 1/learning), each in isolation. Ours computes in the precision that a training's probe
+chooses here, which is printed with its figures. Machines differ a lot: only ratios count. Exits
+with 1 when a bound is missed.
 """
 
 from __future__ import annotations
@@ -59,7 +62,13 @@ class Worker:
         self._clock = clock
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         self._answer()
 
@@ -68,7 +77,9 @@ class Worker:
         assert self._process.stdin is not None
         print(seconds, file=self._process.stdin, flush=True)
         answer = self._answer()
-        return float(answer["steps"]) / float(answer["seconds" if self._clock == "wall" else "cpu_seconds"])
+        return float(answer["steps"]) / float(
+            answer["seconds" if self._clock == "wall" else "cpu_seconds"]
+        )
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
@@ -76,7 +87,9 @@ class Worker:
             if line.startswith("{"):
                 answer: dict[str, Any] = json.loads(line)
                 return answer
-        raise SystemExit(f"{' '.join(map(str, self._process.args))} ended with exit code {self._process.wait()}")  # type: ignore[arg-type]
+        raise SystemExit(
+            f"{' '.join(map(str, self._process.args))} ended with exit code {self._process.wait()}"
+        )  # type: ignore[arg-type]
 
     def end(self) -> None:
         """Leave nothing running."""
@@ -98,19 +111,36 @@ def measure(game: str, threads: int, rounds: int, clock: str) -> dict[str, list[
         path = Path(folder) / "settings.json"
         path.write_text(json.dumps(settings))
         ours = [sys.executable, "-m", "tests.benchmarks.our_worker", str(path)]
-        reference = [str(REFERENCE_PYTHON), str(Path(__file__).with_name("stable_baselines3_worker.py")), str(path)]
-        commands = {"training": [*ours, "training"], REFERENCE: reference} | {part: [*ours, part] for part in PARTS}
+        reference = [
+            str(REFERENCE_PYTHON),
+            str(Path(__file__).with_name("stable_baselines3_worker.py")),
+            str(path),
+        ]
+        commands = {"training": [*ours, "training"], REFERENCE: reference} | {
+            part: [*ours, part] for part in PARTS
+        }
         workers = {name: Worker(command, threads, clock) for name, command in commands.items()}
         rates: dict[str, list[float]] = {name: [] for name in workers}
         try:
             for number in range(1, rounds + 1):
                 for name, worker in workers.items():
-                    rates[name].append(worker.rate(SEGMENTS_S[game] / (4 if name in ("emulator", "inference") else 1)))
-                print(f"{game}, round {number} of {rounds}: " + ", ".join(f"{name} {values[-1]:.0f}" for name, values in rates.items()))
+                    rates[name].append(
+                        worker.rate(
+                            SEGMENTS_S[game] / (4 if name in ("emulator", "inference") else 1)
+                        )
+                    )
+                print(
+                    f"{game}, round {number} of {rounds}: "
+                    + ", ".join(f"{name} {values[-1]:.0f}" for name, values in rates.items())
+                )
         finally:
             for worker in workers.values():
                 worker.end()
-    return rates | {"serial limit": [1 / sum(1 / rates[part][number] for part in PARTS) for number in range(rounds)]}
+    return rates | {
+        "serial limit": [
+            1 / sum(1 / rates[part][number] for part in PARTS) for number in range(rounds)
+        ]
+    }
 
 
 def decided(resolved: Resolved) -> Decision:
@@ -128,13 +158,17 @@ def figures(decision: Decision) -> str:
     if decision.trials is None:
         return "no probe needed"
     trials = decision.trials
-    fp32, bf16 = (" ".join(f"{1000 * one:.1f}" for one in times) for times in (trials.fp32_s, trials.bf16_s))
+    fp32, bf16 = (
+        " ".join(f"{1000 * one:.1f}" for one in times) for times in (trials.fp32_s, trials.bf16_s)
+    )
     return f"{trials.rows} rows forward and backward: fp32 {fp32} ms, bf16 {bf16} ms"
 
 
 def ratio(numerators: list[float], denominators: list[float]) -> float:
     """The median of the ratios, round by round."""
-    return statistics.median(one / other for one, other in zip(numerators, denominators, strict=True))
+    return statistics.median(
+        one / other for one, other in zip(numerators, denominators, strict=True)
+    )
 
 
 def facts(threads: int) -> str:
@@ -154,27 +188,38 @@ def facts(threads: int) -> str:
 def main() -> int:
     """Measure, print the table, and say with the exit code whether every bound holds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=2, help="torch threads of every process (default 2)")
+    parser.add_argument(
+        "--threads", type=int, default=2, help="torch threads of every process (default 2)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="turns of every process (default 5)")
     parser.add_argument(
-        "--clock", choices=("wall", "cpu"), default="wall", help="cpu: per second of CPU time; for a busy machine, with --threads 1"
+        "--clock",
+        choices=("wall", "cpu"),
+        default="wall",
+        help="cpu: per second of CPU time; for a busy machine, with --threads 1",
     )
     parser.add_argument("--game", choices=sorted(SEGMENTS_S), action="append", help="only this one")
     arguments = parser.parse_args()
     if not REFERENCE_PYTHON.exists():
-        parser.error(f"{REFERENCE_PYTHON.relative_to(ROOT)} is missing: `make benchmark` installs Stable-Baselines3 there")
+        parser.error(
+            f"{REFERENCE_PYTHON.relative_to(ROOT)} is missing: `make benchmark` installs Stable-Baselines3 there"
+        )
     print(facts(arguments.threads))
     missed = 0
     for game in arguments.game or SEGMENTS_S:
         rates = measure(game, arguments.threads, arguments.rounds, arguments.clock)
         print(f"\n{game:24}{'steps/s':>10}{'training is':>16}")
         for name, each in rates.items():
-            print(f"  {name:22}{statistics.median(each):10.0f}{ratio(rates['training'], each):14.2f} x")
+            print(
+                f"  {name:22}{statistics.median(each):10.0f}{ratio(rates['training'], each):14.2f} x"
+            )
         for bound in (one for one in BOUNDS if one.game == game):
             reached = ratio(rates[bound.numerator], rates[bound.denominator])
             holds = reached >= bound.least
             missed += not holds
-            print(f"  {bound.numerator} / {bound.denominator} = {reached:.2f}, at least {bound.least}: {'holds' if holds else 'MISSED'}")
+            print(
+                f"  {bound.numerator} / {bound.denominator} = {reached:.2f}, at least {bound.least}: {'holds' if holds else 'MISSED'}"
+            )
         print()
     return 1 if missed else 0
 

@@ -1,7 +1,7 @@
 """A headless Chromium, driven over its own debugging pipe: no driver, no port, no library.
 
-`--remote-debugging-pipe` reads commands from descriptor 3 and writes answers and events to descriptor 4, as JSON that ends with NUL:
-https://chromedevtools.github.io/devtools-protocol/
+`--remote-debugging-pipe` reads commands from descriptor 3 and writes answers and events to
+descriptor 4, as JSON that ends with NUL: https://chromedevtools.github.io/devtools-protocol/
 """
 
 from __future__ import annotations
@@ -36,23 +36,43 @@ class Chromium:
         assert command is not None
         commands, self._out = os.pipe()
         self._in, answers = os.pipe()
-        wrapped = ["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "bash", command, *FLAGS, *flags]
+        wrapped = [
+            "bash",
+            "-c",
+            f'exec "$@" 3<&{commands} 4>&{answers}',
+            "bash",
+            command,
+            *FLAGS,
+            *flags,
+        ]
         options = [f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
-        quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self._process = subprocess.Popen([*wrapped, *options], pass_fds=(commands, answers), start_new_session=True, **quiet)
+        quiet: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+        }
+        self._process = subprocess.Popen(
+            [*wrapped, *options], pass_fds=(commands, answers), start_new_session=True, **quiet
+        )
         os.close(commands)
         os.close(answers)
         self.events: list[dict[str, Any]] = []
         self._buffer, self._number, self._session = b"", 0, ""
-        target = next(one for one in self.send("Target.getTargets")["targetInfos"] if one["type"] == "page")
-        self._session = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        target = next(
+            one for one in self.send("Target.getTargets")["targetInfos"] if one["type"] == "page"
+        )
+        self._session = self.send(
+            "Target.attachToTarget", targetId=target["targetId"], flatten=True
+        )["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command and its answer."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters} | ({"sessionId": self._session} if self._session else {})
+        message = {"id": self._number, "method": method, "params": parameters} | (
+            {"sessionId": self._session} if self._session else {}
+        )
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._read()
@@ -68,7 +88,13 @@ class Chromium:
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression in the page, promises awaited."""
-        answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True)
+        answer = self.send(
+            "Runtime.evaluate",
+            expression=expression,
+            awaitPromise=True,
+            returnByValue=True,
+            userGesture=True,
+        )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -100,7 +126,9 @@ class Chromium:
         with selectors.DefaultSelector() as selector:
             selector.register(self._in, selectors.EVENT_READ)
             while b"\0" not in self._buffer:
-                assert selector.select(max(0.0, end - time.monotonic())), "the browser does not answer"
+                assert selector.select(max(0.0, end - time.monotonic())), (
+                    "the browser does not answer"
+                )
                 chunk = os.read(self._in, 1 << 20)
                 assert chunk, "the browser has ended"
                 self._buffer += chunk

@@ -1,4 +1,5 @@
-"""The report in a real browser, opened from the file system: nothing goes wrong, nothing leaves the machine, films play."""
+"""The report in a real browser, opened from the file system: nothing goes wrong, nothing leaves the
+machine, films play."""
 
 from __future__ import annotations
 
@@ -10,13 +11,17 @@ from tests.browser.chromium import Chromium, find_chromium
 
 pytestmark = [
     pytest.mark.browser,
-    pytest.mark.skipif(find_chromium() is None, reason="no Chromium here (apt-get install chromium)"),
+    pytest.mark.skipif(
+        find_chromium() is None, reason="no Chromium here (apt-get install chromium)"
+    ),
 ]
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
-    made = synthetic.experiment(tmp_path_factory.mktemp("experiment"), ("complete", "failed", "complete"), min_runs=2)
+    made = synthetic.experiment(
+        tmp_path_factory.mktemp("experiment"), ("complete", "failed", "complete"), min_runs=2
+    )
     synthetic.finish(made, films=True)
     assert report.main([f"--outdir={made.root}", "--workflow-status=Succeeded"]) == 0
     return made
@@ -37,7 +42,9 @@ def test_films_play_in_place(browser):
         film = f"document.querySelectorAll('video')[{index}]"
         browser.evaluate(f"{film}.play()")
         browser.until(f"{film}.currentTime > 0.1")
-        assert browser.evaluate(f"[{film}.videoWidth, {film}.videoHeight, Math.round({film}.duration), {film}.error]") == [
+        assert browser.evaluate(
+            f"[{film}.videoWidth, {film}.videoHeight, Math.round({film}.duration), {film}.error]"
+        ) == [
             540,
             360,
             2,
@@ -50,12 +57,17 @@ def test_every_plot_is_drawn(browser):
     browser.evaluate("document.querySelectorAll('img').forEach((one) => one.loading = 'eager')")
     images = "[...document.querySelectorAll('figure img')]"
     browser.until(f"{images}.every((one) => one.complete)")
-    assert browser.evaluate(f"{images}.map((one) => one.naturalWidth > 300 && one.clientWidth > 300)") == [True] * 12
+    assert (
+        browser.evaluate(f"{images}.map((one) => one.naturalWidth > 300 && one.clientWidth > 300)")
+        == [True] * 12
+    )
 
 
 def test_a_plot_enlarges_and_closes(browser):
     browser.evaluate("document.querySelector('.zoom').click()")
-    assert browser.evaluate("document.getElementById('lightbox').open && document.querySelector('#lightbox img').clientWidth > 600")
+    assert browser.evaluate(
+        "document.getElementById('lightbox').open && document.querySelector('#lightbox img').clientWidth > 600"
+    )
     browser.evaluate("document.querySelector('#lightbox button').click()")
     assert browser.evaluate("document.getElementById('lightbox').open") is False
 
@@ -78,7 +90,9 @@ def test_the_page_fits_a_telephone(browser):
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 def test_words_are_readable_on_their_ground(browser, scheme):
     """WCAG contrast of 4.5 for text."""
-    browser.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+    browser.send(
+        "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+    )
     low = browser.evaluate("""(() => {
       const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
       const linear = (x) => (x /= 255, x <= .03928 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
@@ -105,12 +119,16 @@ def test_nothing_leaves_the_machine_and_nothing_is_complained_about(browser):
 
 
 def test_negative_the_listener_hears_what_the_page_must_not_do(directory, tmp_path):
-    """Without our policy, the same listener sees a request and an error: the test above can fail."""
+    """Without our policy, the same listener sees a request and an error: the test above can
+    fail."""
     page = tmp_path / "bad.html"
     page.write_text("<img src='http://127.0.0.1:9/x.png'><script>console.error('heard')</script>")
     other = Chromium(tmp_path / "profile")
     other.open(page.as_uri())
-    assert any(one["request"]["url"].startswith("http://127.0.0.1:9") for one in other.happened("Network.requestWillBeSent"))
+    assert any(
+        one["request"]["url"].startswith("http://127.0.0.1:9")
+        for one in other.happened("Network.requestWillBeSent")
+    )
     assert len(other.happened("Runtime.consoleAPICalled")) == 1
     other.close()
 
@@ -120,12 +138,15 @@ def test_the_policy_forbids_the_network(directory, tmp_path):
     page = tmp_path / "injected.html"
     page.write_text(
         directory.report_html.read_text().replace(
-            "</main>", "<img src='http://127.0.0.1:9/x.png'><script>document.title = 'taken'</script></main>"
+            "</main>",
+            "<img src='http://127.0.0.1:9/x.png'><script>document.title = 'taken'</script></main>",
         )
     )
     other = Chromium(tmp_path / "profile")
     other.open(page.as_uri())
     complaints = [one["entry"]["text"] for one in other.happened("Log.entryAdded")]
-    assert any("Content Security Policy" in text and "127.0.0.1" in text for text in complaints), complaints
+    assert any("Content Security Policy" in text and "127.0.0.1" in text for text in complaints), (
+        complaints
+    )
     assert other.evaluate("document.title") != "taken"
     other.close()

@@ -1,6 +1,8 @@
-"""More small workflows for both engines: supported fields and combinations that `controller-cases.json` does not have.
+"""More small workflows for both engines: supported fields and combinations that
+`controller-cases.json` does not have.
 
-Each is a function of nothing but its name; what a container writes is a pure function of its arguments, so that outputs can be compared.
+Each is a function of nothing but its name; what a container writes is a pure function of its
+arguments, so that outputs can be compared.
 """
 
 from __future__ import annotations
@@ -16,8 +18,16 @@ JOIN = "x.Succeeded || x.Failed || x.Errored"
 Json = dict[str, Any]
 
 
-def container(name: str, code: str, *args: str, inputs: list[Any] | None = None, output: bool | str = False, **more: Any) -> Json:
-    """A template that runs Python code; inputs are names, or (name, default); `output` declares /outputs/out, as text with that default."""
+def container(
+    name: str,
+    code: str,
+    *args: str,
+    inputs: list[Any] | None = None,
+    output: bool | str = False,
+    **more: Any,
+) -> Json:
+    """A template that runs Python code; inputs are names, or (name, default); `output` declares
+    /outputs/out, as text with that default."""
     template: Json = {
         "name": name,
         "container": {
@@ -31,7 +41,12 @@ def container(name: str, code: str, *args: str, inputs: list[Any] | None = None,
         **more,
     }
     if inputs:
-        template["inputs"] = {"parameters": [{"name": i} if isinstance(i, str) else {"name": i[0], "default": i[1]} for i in inputs]}
+        template["inputs"] = {
+            "parameters": [
+                {"name": i} if isinstance(i, str) else {"name": i[0], "default": i[1]}
+                for i in inputs
+            ]
+        }
     if output:
         source = {"path": "/outputs/out"} | ({"default": output} if isinstance(output, str) else {})
         template["outputs"] = {"parameters": [{"name": "out", "valueFrom": source}]}
@@ -40,7 +55,14 @@ def container(name: str, code: str, *args: str, inputs: list[Any] | None = None,
 
 def echo(name: str = "echo", *, inputs: tuple[Any, ...] = ("v",), **more: Any) -> Json:
     names = [i if isinstance(i, str) else i[0] for i in inputs]
-    return container(name, ECHO, *[f"{{{{inputs.parameters.{n}}}}}" for n in names], inputs=list(inputs), output=True, **more)
+    return container(
+        name,
+        ECHO,
+        *[f"{{{{inputs.parameters.{n}}}}}" for n in names],
+        inputs=list(inputs),
+        output=True,
+        **more,
+    )
 
 
 def leave(name: str = "leave", **more: Any) -> Json:
@@ -52,17 +74,36 @@ def dag(name: str, *tasks: Json, **more: Any) -> Json:
     return {"name": name, "dag": {"tasks": list(tasks)}, **parallelism, **more}
 
 
-def task(name: str, template: str, depends: str | None = None, *, arguments: dict[str, str] | None = None, **more: Any) -> Json:
+def task(
+    name: str,
+    template: str,
+    depends: str | None = None,
+    *,
+    arguments: dict[str, str] | None = None,
+    **more: Any,
+) -> Json:
     built: Json = {"name": name, "template": template, **more}
     if depends:
         built["depends"] = depends
     if arguments:
-        built["arguments"] = {"parameters": [{"name": key, "value": value} for key, value in arguments.items()]}
+        built["arguments"] = {
+            "parameters": [{"name": key, "value": value} for key, value in arguments.items()]
+        }
     return built
 
 
-def workflow(name: str, *templates: Json, parameters: dict[str, Any] | None = None, metadata: Json | None = None, **spec: Any) -> Json:
-    arguments = {"arguments": {"parameters": [{"name": k, "value": v} for k, v in parameters.items()]}} if parameters else {}
+def workflow(
+    name: str,
+    *templates: Json,
+    parameters: dict[str, Any] | None = None,
+    metadata: Json | None = None,
+    **spec: Any,
+) -> Json:
+    arguments = (
+        {"arguments": {"parameters": [{"name": k, "value": v} for k, v in parameters.items()]}}
+        if parameters
+        else {}
+    )
     return {
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
@@ -82,26 +123,61 @@ def inputs_of(*names: str) -> Json:
 
 
 def substitution() -> list[Json]:
-    words = " ".join(f"{{{{workflow.{key}}}}}" for key in ("name", "serviceAccountName", "mainEntrypoint"))
+    words = " ".join(
+        f"{{{{workflow.{key}}}}}" for key in ("name", "serviceAccountName", "mainEntrypoint")
+    )
     return [
-        workflow("globals", dag("main", task("a", "echo", arguments={"v": words})), echo(), serviceAccountName="experiment"),
-        workflow("nopriority", dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})), echo()),
+        workflow(
+            "globals",
+            dag("main", task("a", "echo", arguments={"v": words})),
+            echo(),
+            serviceAccountName="experiment",
+        ),
+        workflow(
+            "nopriority",
+            dag("main", task("a", "echo", arguments={"v": "{{workflow.priority}}"})),
+            echo(),
+        ),
         workflow(
             "labels",
-            dag("main", task("a", "echo", arguments={"v": "{{workflow.labels.team}} {{workflow.annotations.example.org/note}}"})),
+            dag(
+                "main",
+                task(
+                    "a",
+                    "echo",
+                    arguments={
+                        "v": "{{workflow.labels.team}} {{workflow.annotations.example.org/note}}"
+                    },
+                ),
+            ),
             echo(),
             metadata={"labels": {"team": "red"}, "annotations": {"example.org/note": "a b"}},
         ),
-        workflow("onlycontainer", container("main", ECHO, "{{workflow.parameters.p}}", output=True), parameters={"p": "x"}),
+        workflow(
+            "onlycontainer",
+            container("main", ECHO, "{{workflow.parameters.p}}", output=True),
+            parameters={"p": "x"},
+        ),
         workflow(
             "numbers",
-            dag("main", task("a", "echo", arguments={"v": " ".join(f"{{{{workflow.parameters.{k}}}}}" for k in "abcdef")})),
+            dag(
+                "main",
+                task(
+                    "a",
+                    "echo",
+                    arguments={"v": " ".join(f"{{{{workflow.parameters.{k}}}}}" for k in "abcdef")},
+                ),
+            ),
             echo(),
             parameters={"a": 100000.0, "b": 0.10, "c": True, "d": 7, "e": 1e-4, "f": 1e21},
         ),
         workflow(
             "twoinputs",
-            dag("main", task("a", "echo", arguments={"w": "{{workflow.parameters.p}}"}), task("b", "echo", arguments={"v": "", "w": "  "})),
+            dag(
+                "main",
+                task("a", "echo", arguments={"w": "{{workflow.parameters.p}}"}),
+                task("b", "echo", arguments={"v": "", "w": "  "}),
+            ),
             echo(inputs=(("v", "dv"), ("w", "dw"))),
             parameters={"p": 'it\'s "q" {"a": [1]}'},
         ),
@@ -141,10 +217,36 @@ def substitution() -> list[Json]:
             dag(
                 "main",
                 task("p", "echo", arguments={"v": "7"}),
-                task("sum", "echo", "p", arguments={"v": "{{=asInt(tasks.p.outputs.parameters.out) + 1}} {{=tasks['p'].status}}"}),
-                task("if", "echo", "p", arguments={"v": "{{=asInt(tasks.p.outputs.parameters.out) > 5 ? 'big' : 'small'}}"}),
-                task("list", "echo", arguments={"v": "{{=toJson(filter([1,2,3,4], # > 2))}} {{=len('abc')}} {{=2 ** 3}} {{=7 % 3}}"}),
-                task("when", "echo", "p", arguments={"v": "w"}, when="{{=asFloat(tasks.p.outputs.parameters.out) >= 30.0}}"),
+                task(
+                    "sum",
+                    "echo",
+                    "p",
+                    arguments={
+                        "v": "{{=asInt(tasks.p.outputs.parameters.out) + 1}} {{=tasks['p'].status}}"
+                    },
+                ),
+                task(
+                    "if",
+                    "echo",
+                    "p",
+                    arguments={
+                        "v": "{{=asInt(tasks.p.outputs.parameters.out) > 5 ? 'big' : 'small'}}"
+                    },
+                ),
+                task(
+                    "list",
+                    "echo",
+                    arguments={
+                        "v": "{{=toJson(filter([1,2,3,4], # > 2))}} {{=len('abc')}} {{=2 ** 3}} {{=7 % 3}}"
+                    },
+                ),
+                task(
+                    "when",
+                    "echo",
+                    "p",
+                    arguments={"v": "w"},
+                    when="{{=asFloat(tasks.p.outputs.parameters.out) >= 30.0}}",
+                ),
             ),
             echo(),
         ),
@@ -156,10 +258,18 @@ def outputs() -> list[Json]:
         "inner",
         task("e", "echo", arguments={"v": "{{inputs.parameters.v}}"}),
         **inputs_of("v"),
-        outputs={"parameters": [{"name": "res", "valueFrom": {"parameter": "{{tasks.e.outputs.parameters.out}}"}}]},
+        outputs={
+            "parameters": [
+                {"name": "res", "valueFrom": {"parameter": "{{tasks.e.outputs.parameters.out}}"}}
+            ]
+        },
     )
-    two = container("two", "open('/outputs/a','w').write('A\\n');open('/outputs/b','w').write('B\\n\\n')")
-    two["outputs"] = {"parameters": [{"name": n, "valueFrom": {"path": f"/outputs/{n}"}} for n in "ab"]}
+    two = container(
+        "two", "open('/outputs/a','w').write('A\\n');open('/outputs/b','w').write('B\\n\\n')"
+    )
+    two["outputs"] = {
+        "parameters": [{"name": n, "valueFrom": {"path": f"/outputs/{n}"}} for n in "ab"]
+    }
     return [
         workflow(
             "dagoutput",
@@ -176,8 +286,19 @@ def outputs() -> list[Json]:
             dag(
                 "main",
                 task("l", "inner", arguments={"v": "{{item}}"}, withItems=["a", "b"]),
-                task("u", "echo", "l.Succeeded", arguments={"v": "{{tasks.l.outputs.parameters.res}}"}),
-                task("again", "echo", "l.Succeeded", arguments={"v": "{{item.res}}"}, withParam="{{tasks.l.outputs.parameters}}"),
+                task(
+                    "u",
+                    "echo",
+                    "l.Succeeded",
+                    arguments={"v": "{{tasks.l.outputs.parameters.res}}"},
+                ),
+                task(
+                    "again",
+                    "echo",
+                    "l.Succeeded",
+                    arguments={"v": "{{item.res}}"},
+                    withParam="{{tasks.l.outputs.parameters}}",
+                ),
             ),
             inner,
             echo(),
@@ -187,7 +308,14 @@ def outputs() -> list[Json]:
             dag(
                 "main",
                 task("t", "two"),
-                task("u", "echo", "t", arguments={"v": "{{tasks.t.outputs.parameters.a}}{{tasks.t.outputs.parameters.b}}"}),
+                task(
+                    "u",
+                    "echo",
+                    "t",
+                    arguments={
+                        "v": "{{tasks.t.outputs.parameters.a}}{{tasks.t.outputs.parameters.b}}"
+                    },
+                ),
             ),
             two,
             echo(),
@@ -197,13 +325,22 @@ def outputs() -> list[Json]:
             dag(
                 "main",
                 task("runs", "one", arguments={"v": "{{item}}"}, withItems=["true", "false"]),
-                task("x", "echo", "runs.Succeeded || runs.Failed || runs.Errored", arguments={"v": "end"}),
+                task(
+                    "x",
+                    "echo",
+                    "runs.Succeeded || runs.Failed || runs.Errored",
+                    arguments={"v": "end"},
+                ),
             ),
             dag(
                 "one",
                 task("train", "echo", arguments={"v": "{{inputs.parameters.v}}"}),
                 task(
-                    "evaluate", "echo", "train.Succeeded", arguments={"v": "e"}, when='"{{tasks.train.outputs.parameters.out}}" == "true"'
+                    "evaluate",
+                    "echo",
+                    "train.Succeeded",
+                    arguments={"v": "e"},
+                    when='"{{tasks.train.outputs.parameters.out}}" == "true"',
                 ),
                 task("plot", "echo", "evaluate.Succeeded", arguments={"v": "p"}),
                 task("curve", "echo", "train.Succeeded", arguments={"v": "c"}),
@@ -211,7 +348,11 @@ def outputs() -> list[Json]:
             ),
             echo(),
         ),
-        workflow("unreadable", dag("main", task("a", "dir")), container("dir", "import os;os.mkdir('/outputs/out')", output="D")),
+        workflow(
+            "unreadable",
+            dag("main", task("a", "dir")),
+            container("dir", "import os;os.mkdir('/outputs/out')", output="D"),
+        ),
     ]
 
 
@@ -219,20 +360,53 @@ def loops() -> list[Json]:
     return [
         workflow(
             "nestedloops",
-            dag("main", task("o", "row", arguments={"v": "{{item}}"}, withSequence={"count": "{{workflow.parameters.n}}"})),
-            dag("row", task("i", "echo", arguments={"v": "{{inputs.parameters.v}}{{item}}"}, withItems=["a", "b"]), **inputs_of("v")),
+            dag(
+                "main",
+                task(
+                    "o",
+                    "row",
+                    arguments={"v": "{{item}}"},
+                    withSequence={"count": "{{workflow.parameters.n}}"},
+                ),
+            ),
+            dag(
+                "row",
+                task(
+                    "i",
+                    "echo",
+                    arguments={"v": "{{inputs.parameters.v}}{{item}}"},
+                    withItems=["a", "b"],
+                ),
+                **inputs_of("v"),
+            ),
             echo(),
             parameters={"n": "2"},
         ),
         workflow(
             "parammaps",
-            dag("main", task("l", "echo", arguments={"v": "{{item.a}}/{{item.b}}"}, withParam="{{workflow.parameters.list}}")),
+            dag(
+                "main",
+                task(
+                    "l",
+                    "echo",
+                    arguments={"v": "{{item.a}}/{{item.b}}"},
+                    withParam="{{workflow.parameters.list}}",
+                ),
+            ),
             echo(),
             parameters={"list": '[{"b": "x y", "a": 1}, {"a": true, "b": [1, 2]}]'},
         ),
         workflow(
             "badsequence",
-            dag("main", task("l", "echo", arguments={"v": "{{item}}"}, withSequence={"count": "{{workflow.parameters.n}}"})),
+            dag(
+                "main",
+                task(
+                    "l",
+                    "echo",
+                    arguments={"v": "{{item}}"},
+                    withSequence={"count": "{{workflow.parameters.n}}"},
+                ),
+            ),
             echo(),
             parameters={"n": "x"},
         ),
@@ -240,7 +414,12 @@ def loops() -> list[Json]:
             "emptyloop",
             dag(
                 "main",
-                task("l", "echo", arguments={"v": "{{item}}"}, withParam="{{workflow.parameters.list}}"),
+                task(
+                    "l",
+                    "echo",
+                    arguments={"v": "{{item}}"},
+                    withParam="{{workflow.parameters.list}}",
+                ),
                 task("x", "echo", "l", arguments={"v": "bare"}),
                 task("y", "echo", "l.Succeeded || l.Failed || l.Errored", arguments={"v": "no"}),
             ),
@@ -287,7 +466,12 @@ def endings() -> list[Json]:
             "exitretries",
             dag("main", task("a", "echo", arguments={"v": "x"})),
             echo(),
-            container("bye", "import sys;sys.exit(0 if sys.argv[1] == '1' else 1)", "{{retries}}", retryStrategy={"limit": "2"}),
+            container(
+                "bye",
+                "import sys;sys.exit(0 if sys.argv[1] == '1' else 1)",
+                "{{retries}}",
+                retryStrategy={"limit": "2"},
+            ),
             onExit="bye",
         ),
         workflow(
@@ -297,7 +481,11 @@ def endings() -> list[Json]:
             container(
                 "bye",
                 "import sys;sys.exit(5)",
-                retryStrategy={"limit": "2", "retryPolicy": "Always", "expression": "!(asInt(lastRetry.exitCode) in [5])"},
+                retryStrategy={
+                    "limit": "2",
+                    "retryPolicy": "Always",
+                    "expression": "!(asInt(lastRetry.exitCode) in [5])",
+                },
             ),
             onExit="bye",
         ),
@@ -311,8 +499,15 @@ def endings() -> list[Json]:
         ),
         workflow(
             "deadlineexit",
-            dag("main", task("s", "slow"), task("x", "echo", "s.Succeeded || s.Failed || s.Errored", arguments={"v": "no"})),
-            container("slow", "import signal,sys,time;signal.signal(signal.SIGTERM,lambda *_: sys.exit(75));time.sleep(60)"),
+            dag(
+                "main",
+                task("s", "slow"),
+                task("x", "echo", "s.Succeeded || s.Failed || s.Errored", arguments={"v": "no"}),
+            ),
+            container(
+                "slow",
+                "import signal,sys,time;signal.signal(signal.SIGTERM,lambda *_: sys.exit(75));time.sleep(60)",
+            ),
             echo(),
             say,
             onExit="bye",
@@ -339,7 +534,11 @@ def endings() -> list[Json]:
         ),
         workflow(
             "deadactors",
-            dag("main", task("x", "train"), task("next", "echo", "x.Succeeded", arguments={"v": "n"})),
+            dag(
+                "main",
+                task("x", "train"),
+                task("next", "echo", "x.Succeeded", arguments={"v": "n"}),
+            ),
             dag(
                 "train",
                 task("learner", "leave", arguments={"v": "0"}),
@@ -360,7 +559,13 @@ def endings() -> list[Json]:
             dag(
                 "train",
                 task("learner", "leave", arguments={"v": "3"}),
-                task("actors", "leave", arguments={"v": "{{item}}"}, withItems=["0", "0"], continueOn={"failed": True, "error": True}),
+                task(
+                    "actors",
+                    "leave",
+                    arguments={"v": "{{item}}"},
+                    withItems=["0", "0"],
+                    continueOn={"failed": True, "error": True},
+                ),
             ),
             leave(),
             echo(),
@@ -387,7 +592,11 @@ def retries() -> list[Json]:
     def one(name: str, strategy: Json, *args: str, code: str = until, **more: Any) -> Json:
         return workflow(
             name,
-            dag("main", task("x", "r"), task("y", "echo", JOIN, arguments={"v": "{{tasks.x.status}} {{tasks.x.exitCode}}"})),
+            dag(
+                "main",
+                task("x", "r"),
+                task("y", "echo", JOIN, arguments={"v": "{{tasks.x.status}} {{tasks.x.exitCode}}"}),
+            ),
             container("r", code, *args, retryStrategy=strategy, **more),
             echo(),
         )
@@ -397,11 +606,18 @@ def retries() -> list[Json]:
         one("retryonerror", {"limit": "2", "retryPolicy": "OnError"}, "{{retries}}", "1"),
         one("retryonfailure", {"limit": "2", "retryPolicy": "OnFailure"}, "{{retries}}", "1"),
         one("retryerrored", {"limit": "1", "retryPolicy": "OnError"}, code="pass", output=True),
-        one("retryerrorpolicy", {"limit": "1", "retryPolicy": "OnFailure"}, code="pass", output=True),
+        one(
+            "retryerrorpolicy", {"limit": "1", "retryPolicy": "OnFailure"}, code="pass", output=True
+        ),
         one("retryzero", {"limit": "0"}, "{{retries}}", "1"),
         one(
             "retrybackoff",
-            {"limit": "3", "retryPolicy": "Always", "backoff": quick, "expression": "asInt(lastRetry.exitCode) == 1"},
+            {
+                "limit": "3",
+                "retryPolicy": "Always",
+                "backoff": quick,
+                "expression": "asInt(lastRetry.exitCode) == 1",
+            },
             "{{retries}}",
             "2",
         ),
@@ -410,8 +626,18 @@ def retries() -> list[Json]:
             {"limit": "9", "backoff": {"duration": "1", "factor": "2", "maxDuration": "2"}},
             code="import sys,time;time.sleep(3);sys.exit(1)",
         ),
-        one("retrymessage", {"limit": "3", "expression": "retries == '0' || lastRetry.message contains 'nothing'"}, "{{retries}}", "9"),
-        one("retryduration", {"limit": "3", "expression": "asInt(lastRetry.duration) > 3600"}, "{{retries}}", "9"),
+        one(
+            "retrymessage",
+            {"limit": "3", "expression": "retries == '0' || lastRetry.message contains 'nothing'"},
+            "{{retries}}",
+            "9",
+        ),
+        one(
+            "retryduration",
+            {"limit": "3", "expression": "asInt(lastRetry.duration) > 3600"},
+            "{{retries}}",
+            "9",
+        ),
         workflow(
             "retryvalues",
             dag("main", task("a", "r", arguments={"v": "in"})),
@@ -450,8 +676,18 @@ def pods() -> list[Json]:
             dag("main", task("a", "w"), task("b", "w", "a")),
             container("w", counted, "{{workflow.name}}", output=True, mounts=mount),
             parameters={"claim": "storage"},
-            volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "{{workflow.parameters.claim}}"}}],
-            securityContext={"runAsUser": 1000, "runAsNonRoot": True, "runAsGroup": 1000, "fsGroup": 1000},
+            volumes=[
+                {
+                    "name": "data",
+                    "persistentVolumeClaim": {"claimName": "{{workflow.parameters.claim}}"},
+                }
+            ],
+            securityContext={
+                "runAsUser": 1000,
+                "runAsNonRoot": True,
+                "runAsGroup": 1000,
+                "fsGroup": 1000,
+            },
         ),
         workflow(
             "patches",
@@ -460,24 +696,40 @@ def pods() -> list[Json]:
                 "p",
                 "pass",
                 podSpecPatch='{"containers":[{"name":"main","resources":{"limits":{"memory":"{{workflow.parameters.memory}}"}}}]}',
-                resources={"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "32Mi"}},
+                resources={
+                    "requests": {"cpu": "10m", "memory": "16Mi"},
+                    "limits": {"memory": "32Mi"},
+                },
             ),
             parameters={"memory": "128Mi", "grace": "7"},
             podSpecPatch='{"terminationGracePeriodSeconds":{{workflow.parameters.grace}}}',
         ),
-        workflow("signalled", dag("main", task("a", "s")), container("s", "import os,signal;os.kill(os.getpid(),signal.SIGTERM)")),
-        workflow("segfault", dag("main", task("a", "s")), container("s", "import os,signal;os.kill(os.getpid(),signal.SIGSEGV)")),
+        workflow(
+            "signalled",
+            dag("main", task("a", "s")),
+            container("s", "import os,signal;os.kill(os.getpid(),signal.SIGTERM)"),
+        ),
+        workflow(
+            "segfault",
+            dag("main", task("a", "s")),
+            container("s", "import os,signal;os.kill(os.getpid(),signal.SIGSEGV)"),
+        ),
         workflow(
             "timeoutparameter",
             dag("main", task("a", "slow")),
-            container("slow", "import time;time.sleep(60)", timeout="{{workflow.parameters.limit}}"),
+            container(
+                "slow", "import time;time.sleep(60)", timeout="{{workflow.parameters.limit}}"
+            ),
             parameters={"limit": "15s"},
         ),
         workflow(
             "largeargument",
             dag("main", task("a", "size")),
             container(
-                "size", "import os,sys;open(os.environ['OUT'],'w').write(str(len(sys.argv[1])))", "{{workflow.parameters.big}}", output=True
+                "size",
+                "import os,sys;open(os.environ['OUT'],'w').write(str(len(sys.argv[1])))",
+                "{{workflow.parameters.big}}",
+                output=True,
             ),
             parameters={"big": "x" * 60_000},
         ),
@@ -485,14 +737,22 @@ def pods() -> list[Json]:
             "depth",
             dag("main", task("a", "d1")),
             dag("d1", task("b", "d2")),
-            dag("d2", task("c", "leave", arguments={"v": "4"}), task("d", "leave", "c.Failed", arguments={"v": "0"})),
+            dag(
+                "d2",
+                task("c", "leave", arguments={"v": "4"}),
+                task("d", "leave", "c.Failed", arguments={"v": "0"}),
+            ),
             leave(),
         ),
         workflow(
             "depthfails",
             dag("main", task("a", "d1"), task("n", "leave", "a.Failed", arguments={"v": "0"})),
             dag("d1", task("b", "d2")),
-            dag("d2", task("c", "leave", arguments={"v": "4"}), task("d", "leave", "c.Succeeded", arguments={"v": "0"})),
+            dag(
+                "d2",
+                task("c", "leave", arguments={"v": "4"}),
+                task("d", "leave", "c.Succeeded", arguments={"v": "0"}),
+            ),
             leave(),
         ),
     ]

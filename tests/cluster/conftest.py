@@ -17,7 +17,15 @@ from tests.cluster import kubernetes as k
 
 KUBERNETES = k.ROOT / "containers" / "kubernetes"
 ENFORCE = "pod-security.kubernetes.io/enforce"
-IMAGE_FILES = ("pyproject.toml", "constraints.txt", "agents", "config", "steps", "workflows", "containers/Dockerfile")
+IMAGE_FILES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "agents",
+    "config",
+    "steps",
+    "workflows",
+    "containers/Dockerfile",
+)
 
 
 class Images(NamedTuple):
@@ -29,7 +37,8 @@ class Images(NamedTuple):
         return ["-p", f"gpu_image={self.gpu}", "-p", f"cpu_image={self.cpu}"]
 
 
-# What a shell starts in the background ignores SIGINT, and so would every program that the tests interrupt.
+# What a shell starts in the background ignores SIGINT, and so would every program that the tests
+# interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -48,9 +57,15 @@ def namespace() -> str:
     """The namespace with what `containers/kubernetes/` brings, and nothing more."""
     name = os.environ["ARGO_NAMESPACE"]
     patch = f"--patch-file={KUBERNETES / 'controller.yaml'}"
-    k.kubectl("patch", "configmap", "workflow-controller-configmap", "-n", name, "--type=merge", patch)
+    k.kubectl(
+        "patch", "configmap", "workflow-controller-configmap", "-n", name, "--type=merge", patch
+    )
     k.kubectl("apply", "-n", name, "-k", str(KUBERNETES))
-    k.wait_for("the claim", lambda: k.kubectl("get", "pvc", "storage", "-o", "jsonpath={.status.phase}") == "Bound", timeout_s=60)
+    k.wait_for(
+        "the claim",
+        lambda: k.kubectl("get", "pvc", "storage", "-o", "jsonpath={.status.phase}") == "Bound",
+        timeout_s=60,
+    )
     return name
 
 
@@ -63,25 +78,35 @@ def restricted(namespace: str) -> Iterator[str]:
 
 @pytest.fixture
 def privileged(namespace: str) -> Iterator[str]:
-    """The namespace without enforcement: the small workflows of the comparison set no security context."""
+    """The namespace without enforcement: the small workflows of the comparison set no security
+    context."""
     k.kubectl("label", "--overwrite", "namespace", namespace, f"{ENFORCE}=privileged")
     yield namespace
     k.kubectl("label", "--overwrite", "namespace", namespace, f"{ENFORCE}=restricted")
 
 
 def _pull(name: str) -> None:
-    """Have the node pull an image before any test looks at the clock; both images have the same layers."""
+    """Have the node pull an image before any test looks at the clock; both images have the same
+    layers."""
     k.kubectl("delete", "pod", "browse", "--ignore-not-found")
-    k.kubectl("apply", "-f", "-", stdin=(KUBERNETES / "browse.yaml").read_text().replace("rl:cpu", name))
+    k.kubectl(
+        "apply", "-f", "-", stdin=(KUBERNETES / "browse.yaml").read_text().replace("rl:cpu", name)
+    )
     k.kubectl("wait", "--for=condition=Ready", "pod/browse", "--timeout=20m", timeout_s=1300)
     k.kubectl("delete", "pod", "browse")
 
 
 @pytest.fixture(scope="session")
 def images(namespace: str) -> Images:
-    """Both images of the project as it is now; the tag is a hash of what enters them, because a node keeps what it has pulled."""
+    """Both images of the project as it is now; the tag is a hash of what enters them, because a
+    node keeps what it has pulled."""
     tag = _content_hash()
-    built = Images(*(image(f"rl:{tag}-{target}", "--file", "containers/Dockerfile", "--target", target) for target in ("gpu", "cpu")))
+    built = Images(
+        *(
+            image(f"rl:{tag}-{target}", "--file", "containers/Dockerfile", "--target", target)
+            for target in ("gpu", "cpu")
+        )
+    )
     _pull(built.cpu)
     return built
 
@@ -89,7 +114,13 @@ def images(namespace: str) -> Images:
 def image(name: str, *options: str, context: Path = k.ROOT) -> str:
     """Builds and pushes one image with the cluster's own script; its full name."""
     script = str(Path(os.environ["CLUSTER"]).resolve() / "image")
-    built = subprocess.run([script, str(context), "--name", name, *options], capture_output=True, text=True, cwd=k.ROOT, timeout=1500)
+    built = subprocess.run(
+        [script, str(context), "--name", name, *options],
+        capture_output=True,
+        text=True,
+        cwd=k.ROOT,
+        timeout=1500,
+    )
     assert built.returncode == 0, built.stderr[-3000:]
     return built.stdout.strip().splitlines()[-1]
 
@@ -107,7 +138,14 @@ def _content_hash() -> str:
 @pytest.fixture(scope="session")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's manifest with requests that fit a small node."""
-    rendered = k.python("-m", "workflows.submit", "ppo", "--manifest", "--cluster", str(Path(__file__).parent / "small.yaml")).stdout
+    rendered = k.python(
+        "-m",
+        "workflows.submit",
+        "ppo",
+        "--manifest",
+        "--cluster",
+        str(Path(__file__).parent / "small.yaml"),
+    ).stdout
     file = tmp_path_factory.mktemp("manifest") / "ppo.yaml"
     file.write_text(rendered)
     return file
@@ -115,8 +153,13 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def outdir(request: pytest.FixtureRequest, namespace: str) -> Iterator[Path]:
-    """A directory of the test's own on the shared storage, as this machine sees it; in pods it is /storage/tests/<name>."""
-    folder = Path(os.environ["RL_CLUSTER_STORAGE"]) / "tests" / request.node.name.replace("[", "-").replace("]", "")
+    """A directory of the test's own on the shared storage, as this machine sees it; in pods it is
+    /storage/tests/<name>."""
+    folder = (
+        Path(os.environ["RL_CLUSTER_STORAGE"])
+        / "tests"
+        / request.node.name.replace("[", "-").replace("]", "")
+    )
     folder.parent.mkdir(mode=0o777, exist_ok=True)
     folder.parent.chmod(0o777)
     shutil.rmtree(folder, ignore_errors=True)

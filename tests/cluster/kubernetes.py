@@ -1,7 +1,9 @@
-"""The cluster as the tests use it: `kubectl` and `argo` as a person would type them, and what Kubernetes says about pods afterwards.
+"""The cluster as the tests use it: `kubectl` and `argo` as a person would type them, and what
+Kubernetes says about pods afterwards.
 
-`make test-cluster` starts the cluster and exports what is read here: KUBECONFIG, ARGO_SERVER, ARGO_NAMESPACE, RL_CLUSTER_STORAGE
-(the folder behind the shared volume), and CLUSTER, the folder with the scripts `up`, `down` and `image`.
+`make test-cluster` starts the cluster and exports what is read here: KUBECONFIG, ARGO_SERVER,
+ARGO_NAMESPACE, RL_CLUSTER_STORAGE (the folder behind the shared volume), and CLUSTER, the folder
+with the scripts `up`, `down` and `image`.
 """
 
 from __future__ import annotations
@@ -33,31 +35,53 @@ def why_not() -> str | None:
     if missing:
         return f"no cluster: {', '.join(missing)} not set; `make test-cluster` starts it"
     try:
-        answer = subprocess.run(["kubectl", "get", "--raw", "/readyz"], capture_output=True, text=True, timeout=20)
+        answer = subprocess.run(
+            ["kubectl", "get", "--raw", "/readyz"], capture_output=True, text=True, timeout=20
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"no cluster: {error}"
     return None if answer.stdout == "ok" else f"no cluster: {answer.stderr.strip()[:200]}"
 
 
 def command(
-    *words: str, check: bool = True, timeout_s: float = 120, stdin: str | None = None, **environment: str
+    *words: str,
+    check: bool = True,
+    timeout_s: float = 120,
+    stdin: str | None = None,
+    **environment: str,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command in the repository's root; a failure shows what it printed."""
-    ended = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT, env=os.environ | environment)
+    ended = subprocess.run(
+        words,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        cwd=ROOT,
+        env=os.environ | environment,
+    )
     if check and ended.returncode:
-        raise AssertionError(f"{' '.join(words)} ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+        raise AssertionError(
+            f"{' '.join(words)} ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}"
+        )
     return ended
 
 
-def python(*words: str, check: bool = True, timeout_s: float = 600, **environment: str) -> subprocess.CompletedProcess[str]:
+def python(
+    *words: str, check: bool = True, timeout_s: float = 600, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return command(sys.executable, *words, check=check, timeout_s=timeout_s, **environment)
 
 
-def kubectl(*words: str, check: bool = True, stdin: str | None = None, timeout_s: float = 120) -> str:
+def kubectl(
+    *words: str, check: bool = True, stdin: str | None = None, timeout_s: float = 120
+) -> str:
     return command("kubectl", *words, check=check, stdin=stdin, timeout_s=timeout_s).stdout
 
 
-def argo_without_server(*words: str, check: bool = True, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+def argo_without_server(
+    *words: str, check: bool = True, timeout_s: float = 120
+) -> subprocess.CompletedProcess[str]:
     """`argo` straight to the Kubernetes API, as someone without an Argo Server uses it."""
     return command("argo", *words, check=check, timeout_s=timeout_s, ARGO_SERVER="", ARGO_TOKEN="")
 
@@ -87,7 +111,15 @@ def wait_for(what: str, look: Callable[[], T], *, timeout_s: float, poll_s: floa
 
 def ended(name: str, *, timeout_s: float = 900) -> dict[str, Any]:
     """The workflow's status once its phase is final."""
-    return wait_for(f"end of {name}", lambda: (s := status(name)).get("phase") in FINAL and s, timeout_s=timeout_s, poll_s=2.0) or {}
+    return (
+        wait_for(
+            f"end of {name}",
+            lambda: (s := status(name)).get("phase") in FINAL and s,
+            timeout_s=timeout_s,
+            poll_s=2.0,
+        )
+        or {}
+    )
 
 
 def delete(*names: str) -> None:
@@ -121,7 +153,8 @@ def phases(status: Mapping[str, Any], display_name: str) -> list[str]:
 
 @dataclass
 class PodTimes:
-    """When the main container of each pod of a workflow ran, in seconds of the epoch, and what it had asked for."""
+    """When the main container of each pod of a workflow ran, in seconds of the epoch, and what it
+    had asked for."""
 
     template: str
     node_name: str
@@ -141,7 +174,8 @@ class PodTimes:
 
 @contextlib.contextmanager
 def watched_pods(name: str) -> Iterator[dict[str, PodTimes]]:
-    """Collects the times of a workflow's pods while they live: finished ones are removed after a minute."""
+    """Collects the times of a workflow's pods while they live: finished ones are removed after a
+    minute."""
     seen: dict[str, PodTimes] = {}
     watch = subprocess.Popen(
         ["kubectl", "get", "pods", "-l", f"workflows.argoproj.io/workflow={name}", "--watch", "-o", "json"],
@@ -173,10 +207,17 @@ def _read_pods(lines: Any, seen: dict[str, PodTimes]) -> None:
 def _take(pod: Mapping[str, Any], seen: dict[str, PodTimes]) -> None:
     metadata = pod["metadata"]
     main = next(c for c in pod["spec"]["containers"] if c["name"] == "main")
-    template = metadata["name"].rsplit("-", 1)[0].removeprefix(metadata["labels"]["workflows.argoproj.io/workflow"] + "-")
+    template = (
+        metadata["name"]
+        .rsplit("-", 1)[0]
+        .removeprefix(metadata["labels"]["workflows.argoproj.io/workflow"] + "-")
+    )
     resources = main.get("resources", {})
     asked = {**resources.get("limits", {}), **resources.get("requests", {})}
-    times = seen.setdefault(metadata["name"], PodTimes(template, metadata["annotations"]["workflows.argoproj.io/node-name"], asked))
+    times = seen.setdefault(
+        metadata["name"],
+        PodTimes(template, metadata["annotations"]["workflows.argoproj.io/node-name"], asked),
+    )
     for container in pod.get("status", {}).get("containerStatuses", []):
         if container["name"] == "main":
             state = container["state"]

@@ -1,4 +1,5 @@
-"""`python -m workflows.submit` through the Argo Server, as the service account `submitter` of `containers/kubernetes/`."""
+"""`python -m workflows.submit` through the Argo Server, as the service account `submitter` of
+`containers/kubernetes/`."""
 
 from __future__ import annotations
 
@@ -28,18 +29,33 @@ def submit(token: str, *words: str, check: bool = True) -> subprocess.CompletedP
     return k.python("-m", "workflows.submit", *words, check=check, timeout_s=900, ARGO_TOKEN=token)
 
 
-def test_submits_follows_and_ends_as_the_workflow_ended(images: Images, restricted: str, outdir: Path, token: str) -> None:
+def test_submits_follows_and_ends_as_the_workflow_ended(
+    images: Images, restricted: str, outdir: Path, token: str
+) -> None:
     k.delete("t-server")
-    followed = submit(token, "ppo", "--name", "t-server", *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    followed = submit(
+        token,
+        "ppo",
+        "--name",
+        "t-server",
+        *SHORT,
+        "-p",
+        f"outdir={in_pods(outdir)}",
+        *images.parameters,
+    )
     assert k.phase("t-server") == "Succeeded"
     assert "train" in followed.stdout
     followed_again = submit(token, "--follow", "t-server")
     assert "Succeeded" in followed_again.stdout or "succeeded" in followed_again.stdout
 
 
-def test_a_failed_workflow_is_exit_code_1_and_bad_input_2(images: Images, restricted: str, outdir: Path, token: str) -> None:
+def test_a_failed_workflow_is_exit_code_1_and_bad_input_2(
+    images: Images, restricted: str, outdir: Path, token: str
+) -> None:
     k.delete("t-server-fails")
-    refused = submit(token, "ppo", "--argo", "--name", "t-server-fails", "-p", "epoch=3", check=False)
+    refused = submit(
+        token, "ppo", "--argo", "--name", "t-server-fails", "-p", "epoch=3", check=False
+    )
     assert refused.returncode == 2
     assert "epochs" in refused.stderr
     assert k.workflow("t-server-fails") == {}
@@ -52,9 +68,13 @@ def test_a_failed_workflow_is_exit_code_1_and_bad_input_2(images: Images, restri
     assert k.phase("t-server-fails") == "Failed"
 
 
-def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str, outdir: Path, token: str) -> None:
+def test_interrupting_the_follower_stops_nothing(
+    images: Images, restricted: str, outdir: Path, token: str
+) -> None:
     name = "t-interrupted"
-    follower = followed(name, token, "-p", "epochs=40", "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    follower = followed(
+        name, token, "-p", "epochs=40", "-p", f"outdir={in_pods(outdir)}", *images.parameters
+    )
     k.wait_for("the workflow", lambda: k.phase(name), timeout_s=60)
     follower.send_signal(signal.SIGINT)
     said, _ = follower.communicate(timeout=30)
@@ -64,18 +84,29 @@ def test_interrupting_the_follower_stops_nothing(images: Images, restricted: str
     assert k.ended(name)["phase"] == "Succeeded"
 
 
-def test_progress_of_a_training_without_its_files(images: Images, restricted: str, outdir: Path, token: str) -> None:
-    """The cluster's storage is not mounted on a person's machine: the numbers come from what the training prints."""
+def test_progress_of_a_training_without_its_files(
+    images: Images, restricted: str, outdir: Path, token: str
+) -> None:
+    """The cluster's storage is not mounted on a person's machine: the numbers come from what the
+    training prints."""
     name = "t-progress"
-    follower = followed(name, token, "-p", "epochs=800", "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    follower = followed(
+        name, token, "-p", "epochs=800", "-p", f"outdir={in_pods(outdir)}", *images.parameters
+    )
     said, _ = follower.communicate(timeout=600)
     assert follower.returncode == 0, said
-    assert re.search(r"run 0  train +\d+ %  return [\d.]+  [\d,]+ steps/s  \d+:\d\d left\n", said), said
+    assert re.search(
+        r"run 0  train +\d+ %  return [\d.]+  [\d,]+ steps/s  \d+:\d\d left\n", said
+    ), said
 
 
-def test_a_server_that_is_away_for_a_while(images: Images, restricted: str, outdir: Path, token: str) -> None:
+def test_a_server_that_is_away_for_a_while(
+    images: Images, restricted: str, outdir: Path, token: str
+) -> None:
     name = "t-away"
-    follower = followed(name, token, "-p", "epochs=40", "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    follower = followed(
+        name, token, "-p", "epochs=40", "-p", f"outdir={in_pods(outdir)}", *images.parameters
+    )
     k.wait_for("training", lambda: "Running" in k.phases(k.status(name), "train(0)"), timeout_s=300)
     k.kill("argo-server")
     time.sleep(15)
@@ -100,6 +131,17 @@ def followed(name: str, token: str, *parameters: str) -> subprocess.Popen[str]:
 def test_detach_returns_at_once(images: Images, restricted: str, outdir: Path, token: str) -> None:
     name = "t-detached"
     k.delete(name)
-    submit(token, "ppo", "--argo", "--detach", "--name", name, *SHORT, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+    submit(
+        token,
+        "ppo",
+        "--argo",
+        "--detach",
+        "--name",
+        name,
+        *SHORT,
+        "-p",
+        f"outdir={in_pods(outdir)}",
+        *images.parameters,
+    )
     assert k.phase(name) in ("", "Pending", "Running")
     assert k.ended(name)["phase"] == "Succeeded"

@@ -1,4 +1,5 @@
-"""Issue 4, point 5: every way in which an experiment can end other than well, with a report that tells the truth."""
+"""Issue 4, point 5: every way in which an experiment can end other than well, with a report that
+tells the truth."""
 
 from __future__ import annotations
 
@@ -20,10 +21,21 @@ LONG = SHORT | {"epochs": "20000"}
 def submit(manifest: Path, name: str, folder: Path, images: Images, **parameters: str) -> None:
     k.delete(name)
     given = [word for key, value in parameters.items() for word in ("-p", f"{key}={value}")]
-    k.argo_without_server("submit", str(manifest), "--name", name, *given, "-p", f"outdir={in_pods(folder)}", *images.parameters)
+    k.argo_without_server(
+        "submit",
+        str(manifest),
+        "--name",
+        name,
+        *given,
+        "-p",
+        f"outdir={in_pods(folder)}",
+        *images.parameters,
+    )
 
 
-def finish(manifest: Path, name: str, folder: Path, images: Images, **parameters: str) -> dict[str, Any]:
+def finish(
+    manifest: Path, name: str, folder: Path, images: Images, **parameters: str
+) -> dict[str, Any]:
     submit(manifest, name, folder, images, **parameters)
     return k.ended(name)
 
@@ -38,7 +50,9 @@ def training_has_begun(folder: Path) -> bool:
     return file.exists() and len(file.read_text().splitlines()) > 20
 
 
-def test_stop_ends_as_preempted_and_the_same_again_goes_on(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_stop_ends_as_preempted_and_the_same_again_goes_on(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     submit(manifest, "t-stop", outdir, images, **SHORT | {"epochs": "600"})
     k.wait_for("training", lambda: training_has_begun(outdir), timeout_s=300)
     k.argo_without_server("stop", "t-stop")
@@ -51,42 +65,59 @@ def test_stop_ends_as_preempted_and_the_same_again_goes_on(images: Images, restr
     rows = (outdir / "runs/0/train.csv").read_text().splitlines()
     again = finish(manifest, "t-stop-again", outdir, images, **SHORT | {"epochs": "600"})
     assert again["phase"] == "Succeeded", again.get("message")
-    assert (outdir / "runs/0/train.csv").read_text().splitlines()[: len(rows) - 20] == rows[: len(rows) - 20]
+    assert (outdir / "runs/0/train.csv").read_text().splitlines()[: len(rows) - 20] == rows[
+        : len(rows) - 20
+    ]
 
 
 def test_terminate_leaves_whole_checkpoints_and_the_same_again_goes_on(
     images: Images, restricted: str, manifest: Path, outdir: Path
 ) -> None:
-    """No exit handler runs and nobody reports: the next workflow takes the directory over from the dead one."""
+    """No exit handler runs and nobody reports: the next workflow takes the directory over from the
+    dead one."""
     submit(manifest, "t-terminate", outdir, images, **SHORT | {"epochs": "600"})
     k.wait_for("training", lambda: training_has_begun(outdir), timeout_s=300)
     k.argo_without_server("terminate", "t-terminate")
     status = k.ended("t-terminate")
     assert status["phase"] == "Failed"
-    assert not [node for node in status["nodes"].values() if node["displayName"].startswith("report")]
+    assert not [
+        node for node in status["nodes"].values() if node["displayName"].startswith("report")
+    ]
     rows = (outdir / "runs/0/train.csv").read_text().splitlines()
     again = finish(manifest, "t-terminate-again", outdir, images, **SHORT | {"epochs": "600"})
     assert again["phase"] == "Succeeded", again.get("message")
     assert "from step" in (outdir / "runs/0/logs/train.log").read_text()
-    assert (outdir / "runs/0/train.csv").read_text().splitlines()[: len(rows) - 20] == rows[: len(rows) - 20]
+    assert (outdir / "runs/0/train.csv").read_text().splitlines()[: len(rows) - 20] == rows[
+        : len(rows) - 20
+    ]
 
 
-def test_the_deadline_of_the_workflow(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
+def test_the_deadline_of_the_workflow(
+    images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
+) -> None:
     limited = tmp_path / "limited.yaml"
-    limited.write_text(manifest.read_text().replace("spec:\n", "spec:\n  activeDeadlineSeconds: 60\n", 1))
+    limited.write_text(
+        manifest.read_text().replace("spec:\n", "spec:\n  activeDeadlineSeconds: 60\n", 1)
+    )
     status = finish(limited, "t-deadline", outdir, images, **LONG)
     assert status["phase"] == "Failed"
     assert training_has_begun(outdir), "or the deadline came too early to show anything"
     assert task(outdir, "runs/0", "train")["state"] == "preempted"
-    assert k.node(status, "report(0)")["outputs"]["exitCode"] == "5", "the report was made, and says incomplete"
+    assert k.node(status, "report(0)")["outputs"]["exitCode"] == "5", (
+        "the report was made, and says incomplete"
+    )
     assert "preempted" in (outdir / "report.html").read_text()
     assert json.loads((outdir / "owner.json").read_text())["released"]
 
 
-def test_a_run_that_fails_for_good(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_a_run_that_fails_for_good(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     """A damaged checkpoint in run 1's directory: its training can never start, the others go on."""
     submit(manifest, "t-failing", outdir, images, **SHORT | {"runs": "3"})
-    k.wait_for("the directory", lambda: (outdir / "experiment.yaml").exists(), timeout_s=120, poll_s=0.2)
+    k.wait_for(
+        "the directory", lambda: (outdir / "experiment.yaml").exists(), timeout_s=120, poll_s=0.2
+    )
     _damage(outdir / "runs" / "1" / "checkpoints")
     status = k.ended("t-failing")
     assert status["phase"] == "Failed"
@@ -98,15 +129,24 @@ def test_a_run_that_fails_for_good(images: Images, restricted: str, manifest: Pa
 
 
 def _damage(checkpoints: Path) -> None:
-    """A checkpoint that no manifest vouches for: `train` refuses to start from nothing (exit 4), and that is never retried."""
+    """A checkpoint that no manifest vouches for: `train` refuses to start from nothing (exit 4),
+    and that is never retried."""
     newest = checkpoints / f"{10**9:012d}"
     newest.mkdir(parents=True)
     (newest / "manifest.json").write_text("{}")
-    for path in (checkpoints.parents[1], checkpoints.parent, checkpoints, newest, newest / "manifest.json"):
+    for path in (
+        checkpoints.parents[1],
+        checkpoints.parent,
+        checkpoints,
+        newest,
+        newest / "manifest.json",
+    ):
         os.chown(path, 1000, 1000)
 
 
-def test_a_threshold_that_is_not_reached(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_a_threshold_that_is_not_reached(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     status = finish(manifest, "t-threshold", outdir, images, **SHORT | {"evaluate_above": "100000"})
     assert status["phase"] == "Succeeded", status.get("message")
     assert k.phases(status, "evaluate") == ["Skipped"]
@@ -114,16 +154,22 @@ def test_a_threshold_that_is_not_reached(images: Images, restricted: str, manife
     assert "skipped" in (outdir / "report.html").read_text()
 
 
-def test_the_same_again_changes_nothing(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_the_same_again_changes_nothing(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     assert finish(manifest, "t-once", outdir, images, **SHORT)["phase"] == "Succeeded"
-    kept = [f for pattern in ("runs/**/*", "average/**/*") for f in outdir.glob(pattern) if f.is_file()]
+    kept = [
+        f for pattern in ("runs/**/*", "average/**/*") for f in outdir.glob(pattern) if f.is_file()
+    ]
     before = {f: (f.read_bytes(), f.stat().st_mtime_ns) for f in kept}
     again = finish(manifest, "t-twice", outdir, images, **SHORT)
     assert again["phase"] == "Succeeded", again.get("message")
     assert [str(f) for f in kept if (f.read_bytes(), f.stat().st_mtime_ns) != before[f]] == []
 
 
-def test_other_parameters_and_a_second_owner_are_refused(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_other_parameters_and_a_second_owner_are_refused(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     submit(manifest, "t-first", outdir, images, **LONG)
     k.wait_for("training", lambda: training_has_begun(outdir), timeout_s=300)
     second = finish(manifest, "t-second", outdir, images, **LONG)
@@ -146,7 +192,13 @@ def test_other_parameters_and_a_second_owner_are_refused(images: Images, restric
     ],
 )
 def test_bad_parameters_end_in_prepare(
-    images: Images, restricted: str, manifest: Path, outdir: Path, name: str, parameter: dict[str, str], words: str
+    images: Images,
+    restricted: str,
+    manifest: Path,
+    outdir: Path,
+    name: str,
+    parameter: dict[str, str],
+    words: str,
 ) -> None:
     started_s = time.monotonic()
     submit(manifest, f"t-bad-{name}", outdir, images, **SHORT | parameter)

@@ -1,4 +1,5 @@
-"""Issue 4, points 1 to 3: the experiment on the cluster, restricted, placed as asked, and equal to the local engine's."""
+"""Issue 4, points 1 to 3: the experiment on the cluster, restricted, placed as asked, and equal to
+the local engine's."""
 
 from __future__ import annotations
 
@@ -15,11 +16,22 @@ CARTPOLE = ["-p", "game=cartpole", "-p", "runs=3", "-p", "epochs=60"]
 COMPARED = ["runs/*/train.csv", "runs/*/evaluation.csv", "average/*.csv"]
 
 
-def test_three_runs_share_two_gpus(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_three_runs_share_two_gpus(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     name = "t-placement"
     k.delete(name)
     with k.watched_pods(name) as pods:
-        k.argo_without_server("submit", str(manifest), "--name", name, *CARTPOLE, "-p", f"outdir={in_pods(outdir)}", *images.parameters)
+        k.argo_without_server(
+            "submit",
+            str(manifest),
+            "--name",
+            name,
+            *CARTPOLE,
+            "-p",
+            f"outdir={in_pods(outdir)}",
+            *images.parameters,
+        )
         status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
     assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in STEPS)
@@ -30,12 +42,18 @@ def test_three_runs_share_two_gpus(images: Images, restricted: str, manifest: Pa
     assert all("nvidia.com/gpu" not in p.requests for p in others)
     first, second, third = sorted(trainings, key=lambda p: p.started_s or 0)
     assert first.overlaps(second), "two GPUs, so two trainings at once"
-    assert not (first.overlaps(second) and second.overlaps(third) and first.overlaps(third)), "never three"
-    assert any(p.overlaps(third) for p in others if p.template == "evaluate"), "evaluations run beside the third training"
+    assert not (first.overlaps(second) and second.overlaps(third) and first.overlaps(third)), (
+        "never three"
+    )
+    assert any(p.overlaps(third) for p in others if p.template == "evaluate"), (
+        "evaluations run beside the third training"
+    )
     assert (outdir / "report.html").stat().st_size > 10_000
 
 
-def test_the_same_files_as_on_this_machine(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
+def test_the_same_files_as_on_this_machine(
+    images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
+) -> None:
     name = "t-equal"
     k.delete(name)
     parameters = [*CARTPOLE, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
@@ -51,7 +69,9 @@ def test_the_same_files_as_on_this_machine(images: Images, restricted: str, mani
 
 
 @pytest.mark.parametrize("game", ["breakout"])
-def test_the_manifest_as_it_stands(images: Images, restricted: str, outdir: Path, game: str) -> None:
+def test_the_manifest_as_it_stands(
+    images: Images, restricted: str, outdir: Path, game: str
+) -> None:
     name = f"t-{game}"
     k.delete(name)
     k.argo_without_server(

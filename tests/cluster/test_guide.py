@@ -1,8 +1,10 @@
-"""Issue 4, point 6: the commands of `containers/kubernetes/README.md` work as written, apart from those marked as not tried.
+"""Issue 4, point 6: the commands of `containers/kubernetes/README.md` work as written, apart from
+those marked as not tried.
 
-What a shell must be given beside them is what a person's shell has: who they are (kubectl's and argo's settings), and here, because
-containers are built inside of one, how the builder must work. TAG stands in the guide for the tag that `make images` prints.
-On this cluster Argo watches no namespace but `argo`, which stands for `experiments`, and its server speaks plain HTTP.
+What a shell must be given beside them is what a person's shell has: who they are (kubectl's and
+argo's settings), and here, because containers are built inside of one, how the builder must work.
+TAG stands in the guide for the tag that `make images` prints. On this cluster Argo watches no
+namespace but `argo`, which stands for `experiments`, and its server speaks plain HTTP.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ BUILDER = {
 
 
 def blocks(section: str, language: str = "sh") -> list[str]:
-    """The blocks below one heading of the guide, those of the shell unless another language is named."""
+    """The blocks below one heading of the guide, those of the shell unless another language is
+    named."""
     text = GUIDE.read_text()
     found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
     assert found, section
@@ -67,7 +70,11 @@ def shell(script: str, tag: str = "", *, timeout_s: float = 900, **environment: 
 
 def _person() -> dict[str, str]:
     """A person's shell knows of no Argo Server, and is not itself started by make."""
-    without_server = {key: value for key, value in os.environ.items() if not key.startswith(("ARGO_", "MAKE", "MFLAGS"))}
+    without_server = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("ARGO_", "MAKE", "MFLAGS"))
+    }
     return without_server | {"PATH": f"{k.ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"}
 
 
@@ -78,7 +85,9 @@ def tag(images: Images) -> str:
 
 @pytest.fixture(scope="module")
 def clean(namespace: str) -> Iterator[None]:
-    folders = [Path(os.environ["RL_CLUSTER_STORAGE"]) / name for name in ("ppo-cartpole", "ppo-breakout")]
+    folders = [
+        Path(os.environ["RL_CLUSTER_STORAGE"]) / name for name in ("ppo-cartpole", "ppo-breakout")
+    ]
     subprocess.run(["rm", "-rf", *map(str, folders), str(k.ROOT / "ppo-cartpole")], check=True)
     k.delete("ppo-cartpole", "ppo-breakout")
     k.kubectl("delete", "pod", "browse", "--ignore-not-found")
@@ -97,8 +106,20 @@ def test_the_namespace_and_no_other_setting_of_the_controller(namespace: str) ->
     }
     k.kubectl("apply", "-n", "argo", "-f", "-", stdin=json.dumps(theirs))
     shell(block)
-    assert "restricted" in k.kubectl("get", "namespace", namespace, "-o", "jsonpath={.metadata.labels}")
-    settings = json.loads(k.kubectl("get", "-n", "argo", "configmap", "workflow-controller-configmap", "-o", "jsonpath={.data}"))
+    assert "restricted" in k.kubectl(
+        "get", "namespace", namespace, "-o", "jsonpath={.metadata.labels}"
+    )
+    settings = json.loads(
+        k.kubectl(
+            "get",
+            "-n",
+            "argo",
+            "configmap",
+            "workflow-controller-configmap",
+            "-o",
+            "jsonpath={.data}",
+        )
+    )
     assert settings["parallelism"] == "200"
     assert "allowPrivilegeEscalation: false" in settings["executor"]
 
@@ -128,19 +149,37 @@ def test_the_first_experiment_and_its_results(clean: None, restricted: str, tag:
 
 
 def _follow_and_interrupt(script: str) -> None:
-    follower = subprocess.Popen(["bash", "-euc", script], cwd=k.ROOT, env=_person(), start_new_session=True, stdout=subprocess.DEVNULL)
-    k.wait_for("training", lambda: "Running" in k.phases(k.status("ppo-breakout"), "train(0)"), timeout_s=300)
+    follower = subprocess.Popen(
+        ["bash", "-euc", script],
+        cwd=k.ROOT,
+        env=_person(),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+    )
+    k.wait_for(
+        "training",
+        lambda: "Running" in k.phases(k.status("ppo-breakout"), "train(0)"),
+        timeout_s=300,
+    )
     os.killpg(follower.pid, signal.SIGINT)
     assert follower.wait(60) == 130
 
 
 def _look_through(forward: str) -> None:
-    forwarding = subprocess.Popen(["bash", "-c", f"exec {forward}"], cwd=k.ROOT, env=_person(), stdout=subprocess.PIPE, text=True)
+    forwarding = subprocess.Popen(
+        ["bash", "-c", f"exec {forward}"],
+        cwd=k.ROOT,
+        env=_person(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert forwarding.stdout
         assert "Forwarding" in forwarding.stdout.readline()
         time.sleep(0.1)
-        with urllib.request.urlopen("http://localhost:8000/ppo-cartpole/report.html", timeout=20) as page:
+        with urllib.request.urlopen(
+            "http://localhost:8000/ppo-cartpole/report.html", timeout=20
+        ) as page:
             assert b"<html" in page.read(500)
     finally:
         forwarding.terminate()
@@ -155,12 +194,17 @@ def test_a_folder_of_one_node_and_a_namespace_for_each_person(namespace: str, ta
         shell(as_root(one_node))
         shell(as_root(blocks("Several users")[-1]))
         Path("/srv/alice/of-alice").touch()
-        bound = lambda: k.kubectl("get", "-n", "alice", "pvc", "storage", "-o", "jsonpath={.spec.volumeName}")  # noqa: E731
-        assert k.wait_for("the claim of alice", bound, timeout_s=60) == "alice"
-        assert k.kubectl("get", "pv", "experiments", "-o", "jsonpath={.status.phase}") == "Available"
+        claim = ("get", "-n", "alice", "pvc", "storage", "-o", "jsonpath={.spec.volumeName}")
+        bound = k.wait_for("the claim of alice", lambda: k.kubectl(*claim), timeout_s=60)
+        assert bound == "alice"
+        assert (
+            k.kubectl("get", "pv", "experiments", "-o", "jsonpath={.status.phase}") == "Available"
+        )
         looking = "\n".join(blocks("Looking at results")[0].splitlines()[:2])
         shell(looking.replace("kubectl ", "kubectl -n alice "), tag)
-        assert k.kubectl("exec", "-n", "alice", "browse", "--", "ls", "/storage").split() == ["of-alice"]
+        assert k.kubectl("exec", "-n", "alice", "browse", "--", "ls", "/storage").split() == [
+            "of-alice"
+        ]
     finally:
         _forget_alice()
 
@@ -184,7 +228,11 @@ def test_several_users(namespace: str) -> None:
     assert len(shell(roles).strip().splitlines()[-1]) > 100
     for user in ("alice", f"system:serviceaccount:{namespace}:bob"):
         may = ["auth", "can-i", "--as", user]
-        for right in ("create workflows.argoproj.io", "patch workflows.argoproj.io", "get pods --subresource=log"):
+        for right in (
+            "create workflows.argoproj.io",
+            "patch workflows.argoproj.io",
+            "get pods --subresource=log",
+        ):
             assert k.kubectl(*may, *right.split()).strip() == "yes"
         assert k.kubectl(*may, "create", "pods", check=False).strip() == "no"
         assert k.kubectl(*may, "create", "pods/exec", check=False).strip() == "no"
@@ -192,7 +240,9 @@ def test_several_users(namespace: str) -> None:
     k.kubectl("delete", "serviceaccount", "bob")
 
 
-def test_labels_tell_whose_and_trainings_above_a_quota_wait(images: Images, restricted: str, manifest: Path, outdir: Path) -> None:
+def test_labels_tell_whose_and_trainings_above_a_quota_wait(
+    images: Images, restricted: str, manifest: Path, outdir: Path
+) -> None:
     labels, _, quota, _ = blocks("Several users")
     k.delete("t-quota")
     k.kubectl("delete", "quota", "gpus", "--ignore-not-found")
@@ -200,7 +250,9 @@ def test_labels_tell_whose_and_trainings_above_a_quota_wait(images: Images, rest
     try:
         with k.watched_pods("t-quota") as pods:
             filled = f"--name t-quota -p runs=2 -p epochs=40 {' '.join(images.parameters)}"
-            submitted = labels.replace("/storage/alice/ppo-breakout …", f"{in_pods(outdir)} {filled}")
+            submitted = labels.replace(
+                "/storage/alice/ppo-breakout …", f"{in_pods(outdir)} {filled}"
+            )
             listed = shell(submitted.replace("workflows/manifests/ppo.yaml", str(manifest)))
             status = k.ended("t-quota")
     finally:
@@ -213,14 +265,23 @@ def test_labels_tell_whose_and_trainings_above_a_quota_wait(images: Images, rest
 
 
 def test_two_node_pools(images: Images, restricted: str, outdir: Path) -> None:
-    """The real node stands for cpu-1. What is bound to the pretended gpu-1 never starts there: where it was bound to is the point."""
+    """The real node stands for cpu-1. What is bound to the pretended gpu-1 never starts there:
+    where it was bound to is the point."""
     labels, submit = blocks("Two node pools")
     (settings,) = blocks("Two node pools", language="yaml")
     mine = [k.ROOT / "my-cluster.yaml", k.ROOT / "my-ppo.yaml"]
     _forget_pools()
     try:
         k.kubectl("create", "-f", "-", stdin=json.dumps(PRETENDED_NODE))
-        k.kubectl("patch", "node", "gpu-1", "--subresource=status", "--type=merge", "-p", json.dumps({"status": PRETENDED_NODE["status"]}))
+        k.kubectl(
+            "patch",
+            "node",
+            "gpu-1",
+            "--subresource=status",
+            "--type=merge",
+            "-p",
+            json.dumps({"status": PRETENDED_NODE["status"]}),
+        )
         shell(labels.replace("cpu-1", "node-1"))
         mine[0].write_text(settings)
         filled = f"-p outdir={in_pods(outdir)} {' '.join(images.parameters)} --name t-pools"
@@ -247,18 +308,39 @@ PRETENDED_NODE: dict[str, Any] = {
 
 
 def _node_of(pod_prefix: str) -> str:
-    pods = k.kubectl("get", "pods", "-o", "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{'\\n'}{end}").splitlines()
+    pods = k.kubectl(
+        "get",
+        "pods",
+        "-o",
+        "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{'\\n'}{end}",
+    ).splitlines()
     return next((line.split(" ")[1] for line in pods if line.startswith(pod_prefix)), "")
 
 
 def _forget_pools() -> None:
     k.delete("t-pools")
-    k.kubectl("delete", "pods", "-l", "workflows.argoproj.io/workflow=t-pools", "--force", "--grace-period=0", "--ignore-not-found")
+    k.kubectl(
+        "delete",
+        "pods",
+        "-l",
+        "workflows.argoproj.io/workflow=t-pools",
+        "--force",
+        "--grace-period=0",
+        "--ignore-not-found",
+    )
     k.kubectl("delete", "node", "gpu-1", "--ignore-not-found")
     k.kubectl("label", "node", "node-1", "pool-")
 
 
-@pytest.mark.parametrize("right", ["create pods", "get secrets", "list workflows.argoproj.io", "get workflowtaskresults.argoproj.io"])
+@pytest.mark.parametrize(
+    "right",
+    [
+        "create pods",
+        "get secrets",
+        "list workflows.argoproj.io",
+        "get workflowtaskresults.argoproj.io",
+    ],
+)
 def test_pods_may_report_and_nothing_else(namespace: str, right: str) -> None:
     may = ["auth", "can-i", "--as", f"system:serviceaccount:{namespace}:experiment"]
     assert k.kubectl(*may, *right.split(), check=False).strip() == "no"

@@ -1,4 +1,5 @@
-"""Pods that are deleted and a controller that is restarted cost time, and not one byte of the result."""
+"""Pods that are deleted and a controller that is restarted cost time, and not one byte of the
+result."""
 
 from __future__ import annotations
 
@@ -15,9 +16,27 @@ from tests.cluster import kubernetes as k
 from tests.cluster.comparison import run_here
 from tests.cluster.conftest import Images, in_pods
 
-PARAMETERS = ["-p", "game=cartpole", "-p", "runs=1", "-p", "epochs=400", "-p", "evaluation_episodes=1000"]
+PARAMETERS = [
+    "-p",
+    "game=cartpole",
+    "-p",
+    "runs=1",
+    "-p",
+    "epochs=400",
+    "-p",
+    "evaluation_episodes=1000",
+]
 
-FOUR_RUNS = ["-p", "game=cartpole", "-p", "runs=4", "-p", "epochs=600", "-p", "evaluation_episodes=50"]
+FOUR_RUNS = [
+    "-p",
+    "game=cartpole",
+    "-p",
+    "runs=4",
+    "-p",
+    "epochs=600",
+    "-p",
+    "evaluation_episodes=50",
+]
 DELETIONS = 20
 
 
@@ -32,29 +51,45 @@ def undisturbed(images: Images, namespace: str, manifest: Path) -> Path:
     return folder
 
 
-def test_deleted_pods_and_a_restarted_controller(images: Images, restricted: str, manifest: Path, outdir: Path, undisturbed: Path) -> None:
+def test_deleted_pods_and_a_restarted_controller(
+    images: Images, restricted: str, manifest: Path, outdir: Path, undisturbed: Path
+) -> None:
     name = "t-disturbed"
     k.delete(name)
     _submit(manifest, name, outdir, images)
     train = outdir / "runs/0/train.csv"
-    k.wait_for("a quarter of the training", lambda: train.exists() and len(train.read_text().splitlines()) > 100, timeout_s=300)
+    k.wait_for(
+        "a quarter of the training",
+        lambda: train.exists() and len(train.read_text().splitlines()) > 100,
+        timeout_s=300,
+    )
     _delete_pod(name, "train")
-    k.wait_for("the second attempt", lambda: _attempts(outdir, "train") == 2, timeout_s=120, poll_s=0.1)
+    k.wait_for(
+        "the second attempt", lambda: _attempts(outdir, "train") == 2, timeout_s=120, poll_s=0.1
+    )
     k.kill("workflow-controller")
     k.start_again()
-    k.wait_for("the evaluation", lambda: _state(outdir, "evaluate") == "running", timeout_s=600, poll_s=0.1)
+    k.wait_for(
+        "the evaluation", lambda: _state(outdir, "evaluate") == "running", timeout_s=600, poll_s=0.1
+    )
     _delete_pod(name, "evaluate")
     status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
-    # A pod that is deleted early may be made again by the controller under its name: then no node has failed.
+    # A pod that is deleted early may be made again by the controller under its name: then no node
+    # has failed.
     for task in ("train", "evaluate"):
-        assert (_state(outdir, task), _attempts(outdir, task)) == ("succeeded", 2), f"{task} was not interrupted once"
+        assert (_state(outdir, task), _attempts(outdir, task)) == ("succeeded", 2), (
+            f"{task} was not interrupted once"
+        )
     for file in ("runs/0/train.csv", "runs/0/evaluation.csv", "average/train.csv"):
         assert (outdir / file).read_bytes() == (undisturbed / file).read_bytes(), file
 
 
-def test_twenty_pods_deleted_at_random(images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path) -> None:
-    """Whatever pod it is, and whenever: the experiment completes, with the bytes of an undisturbed one on this machine."""
+def test_twenty_pods_deleted_at_random(
+    images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
+) -> None:
+    """Whatever pod it is, and whenever: the experiment completes, with the bytes of an undisturbed
+    one on this machine."""
     name = "t-twenty"
     k.delete(name)
     _submit(manifest, name, outdir, images, FOUR_RUNS)
@@ -68,7 +103,9 @@ def test_twenty_pods_deleted_at_random(images: Images, restricted: str, manifest
     local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
     files = [f"runs/{run}/{table}.csv" for run in range(4) for table in ("train", "evaluation")]
     for file in (*files, "average/train.csv", "average/evaluation.csv"):
-        assert (outdir / file).read_bytes() == (local / file).read_bytes(), f"{file}; deleted: {deleted}"
+        assert (outdir / file).read_bytes() == (local / file).read_bytes(), (
+            f"{file}; deleted: {deleted}"
+        )
     assert (outdir / "report.html").stat().st_size > 10_000
 
 
@@ -80,12 +117,16 @@ def _delete_at_random(name: str, generator: random.Random) -> list[str]:
         if running:
             deleted.append(generator.choice(running))
             k.kubectl("delete", deleted[-1], "--wait=false", "--ignore-not-found")
-        assert k.phase(name) not in k.FINAL, f"the experiment ended before {DELETIONS} pods were deleted: {deleted}"
+        assert k.phase(name) not in k.FINAL, (
+            f"the experiment ended before {DELETIONS} pods were deleted: {deleted}"
+        )
         time.sleep(generator.uniform(1, 6))
     return deleted
 
 
-def _submit(manifest: Path, name: str, folder: Path, images: Images, parameters: list[str] = PARAMETERS) -> None:
+def _submit(
+    manifest: Path, name: str, folder: Path, images: Images, parameters: list[str] = PARAMETERS
+) -> None:
     k.argo_without_server(
         "submit", str(manifest), "--name", name, *parameters, "-p", f"outdir={in_pods(folder)}", *images.parameters
     )  # fmt: skip
@@ -112,5 +153,9 @@ def _pods(name: str, selector: str) -> list[str]:
 
 def _delete_pod(name: str, template: str) -> None:
     """The one pod of a template; its program may run a while before Kubernetes says so."""
-    (pod,) = [p for p in _pods(name, "status.phase!=Succeeded,status.phase!=Failed") if f"{name}-{template}-" in p]
+    (pod,) = [
+        p
+        for p in _pods(name, "status.phase!=Succeeded,status.phase!=Failed")
+        if f"{name}-{template}-" in p
+    ]
     k.kubectl("delete", pod, "--wait=false")

@@ -35,11 +35,18 @@ class Corridor(gymnasium.Env):
 def test_an_image_from_ours_with_an_environment_of_its_own(
     images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
 ) -> None:
-    (dockerfile,) = re.findall(r"^```dockerfile\n(.*?)^```", (KUBERNETES / "README.md").read_text(), re.M | re.S)
+    (dockerfile,) = re.findall(
+        r"^```dockerfile\n(.*?)^```", (KUBERNETES / "README.md").read_text(), re.M | re.S
+    )
     (tmp_path / "Dockerfile").write_text(dockerfile)
     (tmp_path / "corridor.py").write_text(CORRIDOR)
     (tmp_path / ".dockerignore").write_text("Dockerfile\n")
-    own = image(f"corridor:{images.cpu.rsplit(':')[-1]}", "--build-arg", f"IMAGE={images.cpu}", context=tmp_path)
+    own = image(
+        f"corridor:{images.cpu.rsplit(':')[-1]}",
+        "--build-arg",
+        f"IMAGE={images.cpu}",
+        context=tmp_path,
+    )
     k.delete("t-corridor")
     k.argo_without_server(
         "submit", str(manifest), "--name", "t-corridor", "-p", "game=corridor:Corridor", "-p", "epochs=20", "-p", "evaluation_episodes=3",

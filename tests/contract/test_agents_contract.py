@@ -1,4 +1,5 @@
-"""Every kind of environment, registered or a user's own: trains, resumes exactly in a new process, evaluates."""
+"""Every kind of environment, registered or a user's own: trains, resumes exactly in a new process,
+evaluates."""
 
 from __future__ import annotations
 
@@ -22,8 +23,19 @@ from agents.rendering import Replay
 from config.games import own_presets
 from config.resolve import Resolved, resolve
 
-SHORT = {"num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2", "epochs": "5"}
-OWN = ("tests.own_games:Picture", "tests.own_games:Square", "tests.own_games:Registered-v0", "FrozenLake-v1")
+SHORT = {
+    "num_envs": "2",
+    "rollout_length": "32",
+    "update_epochs": "1",
+    "minibatches": "2",
+    "epochs": "5",
+}
+OWN = (
+    "tests.own_games:Picture",
+    "tests.own_games:Square",
+    "tests.own_games:Registered-v0",
+    "FrozenLake-v1",
+)
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
 GAMES = (*(game for game in own_presets() if not game.startswith("lunarlander") or HAS_BOX2D), *OWN)
 
@@ -54,18 +66,30 @@ def digest(state: State) -> str:
     """Of every bit of the state."""
     found = hashlib.sha256()
     for path, value in sorted(flat(state).items()):
-        found.update(path.encode() + (value.tobytes() if isinstance(value, np.ndarray) else json.dumps(value).encode()))
+        found.update(
+            path.encode()
+            + (value.tobytes() if isinstance(value, np.ndarray) else json.dumps(value).encode())
+        )
     return found.hexdigest()
 
 
 def save(folder: Path, state: State) -> None:
     leaves = flat(state)
-    save_file({path: value for path, value in leaves.items() if isinstance(value, np.ndarray)}, folder / "arrays.safetensors")
-    (folder / "rest.json").write_text(json.dumps({path: value for path, value in leaves.items() if not isinstance(value, np.ndarray)}))
+    save_file(
+        {path: value for path, value in leaves.items() if isinstance(value, np.ndarray)},
+        folder / "arrays.safetensors",
+    )
+    (folder / "rest.json").write_text(
+        json.dumps(
+            {path: value for path, value in leaves.items() if not isinstance(value, np.ndarray)}
+        )
+    )
 
 
 def load(folder: Path) -> State:
-    return nested(json.loads((folder / "rest.json").read_text()) | load_file(folder / "arrays.safetensors"))
+    return nested(
+        json.loads((folder / "rest.json").read_text()) | load_file(folder / "arrays.safetensors")
+    )
 
 
 def place(folder: Path, game: str) -> Path:
@@ -83,8 +107,11 @@ def finish(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[str], str, list[str], str]]:
-    """Game -> rows after epoch 3 and the final digest, undisturbed and resumed; one new process for all games."""
+def outcomes(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[list[str], str, list[str], str]]:
+    """Game -> rows after epoch 3 and the final digest, undisturbed and resumed; one new process for
+    all games."""
     folder = tmp_path_factory.mktemp("states")
     undisturbed: dict[str, tuple[list[str], str]] = {}
     for game in GAMES:
@@ -100,15 +127,28 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[s
         undisturbed[game] = rows[3:], digest(trainer.state_dict())
         trainer.close()
     root = Path(__file__).parents[2]
-    command = [sys.executable, "-c", f"from tests.contract.test_agents_contract import *; finish(Path({str(folder)!r}))"]
-    finished = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, timeout=240)
+    command = [
+        sys.executable,
+        "-c",
+        f"from tests.contract.test_agents_contract import *; finish(Path({str(folder)!r}))",
+    ]
+    finished = subprocess.run(
+        command,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert finished.returncode == 0, finished.stderr
     answers = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
     return {one["game"]: (*undisturbed[one["game"]], one["rows"], one["digest"]) for one in answers}
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_a_training_resumes_exactly_in_a_new_process(game: str, outcomes: dict[str, tuple[list[str], str, list[str], str]]) -> None:
+def test_a_training_resumes_exactly_in_a_new_process(
+    game: str, outcomes: dict[str, tuple[list[str], str, list[str], str]]
+) -> None:
     rows, state, resumed_rows, resumed_state = outcomes[game]
     assert len(rows) == 2
     assert resumed_rows == rows

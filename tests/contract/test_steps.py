@@ -1,4 +1,5 @@
-"""What every step promises, over every module in steps/: help, one line for bad input, a repeat that changes nothing."""
+"""What every step promises, over every module in steps/: help, one line for bad input, a repeat
+that changes nothing."""
 
 from __future__ import annotations
 
@@ -11,18 +12,38 @@ import pytest
 
 import steps
 
-STEPS = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py") if path.stem != "__init__")
+STEPS = sorted(
+    path.stem for path in Path(steps.__path__[0]).glob("*.py") if path.stem != "__init__"
+)
 IN_RUN = {"train", "evaluate", "play", "plot_training", "plot_evaluation", "export"}
-PIPELINE = ("train", "evaluate", "play", "plot_training", "plot_evaluation", "average", "plot_average", "report")
-ARGUMENTS = {name: ["--run=0"] if name in IN_RUN else [] for name in PIPELINE} | {"report": ["--workflow-status=Succeeded"]}
+PIPELINE = (
+    "train",
+    "evaluate",
+    "play",
+    "plot_training",
+    "plot_evaluation",
+    "average",
+    "plot_average",
+    "report",
+)
+ARGUMENTS = {name: ["--run=0"] if name in IN_RUN else [] for name in PIPELINE} | {
+    "report": ["--workflow-status=Succeeded"]
+}
 
 
 def run(step: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-W", "error", "-m", f"steps.{step}", *arguments], capture_output=True, text=True, timeout=240)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"steps.{step}", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
 
 
 def test_the_steps_are_those_of_the_design():
-    assert sorted((*PIPELINE, "prepare", "export")) == STEPS, "export is a command, and no step of the DAG"
+    assert sorted((*PIPELINE, "prepare", "export")) == STEPS, (
+        "export is a command, and no step of the DAG"
+    )
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -38,7 +59,10 @@ def test_help_explains_the_step(step):
 def test_a_missing_directory_is_one_line_and_nothing_is_written(step, tmp_path):
     done = run(step, f"--outdir={tmp_path}/nowhere", *ARGUMENTS[step])
     assert done.returncode == 2
-    assert done.stderr == f"{step.replace('_', '-')}: no directory {tmp_path}/nowhere: prepare makes it\n"
+    assert (
+        done.stderr
+        == f"{step.replace('_', '-')}: no directory {tmp_path}/nowhere: prepare makes it\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -56,9 +80,23 @@ def experiment(tmp_path_factory):
 
 
 def test_the_pipeline_leaves_the_files_of_the_design(experiment):
-    averages = ["average/train.csv", "average/evaluation.csv", "average/summary.json", "average/plots/training.png"]
-    tables = ["runs/0/train.csv", "runs/0/evaluation.csv", "runs/0/resources.csv", "runs/0/videos/episode-0.mp4"]
-    plots = [f"runs/0/plots/{name}.{kind}" for name in ("training", "evaluation", "losses") for kind in ("png", "svg")]
+    averages = [
+        "average/train.csv",
+        "average/evaluation.csv",
+        "average/summary.json",
+        "average/plots/training.png",
+    ]
+    tables = [
+        "runs/0/train.csv",
+        "runs/0/evaluation.csv",
+        "runs/0/resources.csv",
+        "runs/0/videos/episode-0.mp4",
+    ]
+    plots = [
+        f"runs/0/plots/{name}.{kind}"
+        for name in ("training", "evaluation", "losses")
+        for kind in ("png", "svg")
+    ]
     expected = ["experiment.yaml", "report.html", *averages, *tables, *plots]
     tasks = [name.replace("_", "-") for name in PIPELINE]
     for name in tasks:
@@ -71,9 +109,13 @@ def test_the_pipeline_leaves_the_files_of_the_design(experiment):
 
 def test_the_evaluation_is_what_the_status_says(experiment):
     status = json.loads((experiment / "runs/0/status/evaluate.json").read_text())
-    rows = [line.split(",") for line in (experiment / "runs/0/evaluation.csv").read_text().splitlines()]
+    rows = [
+        line.split(",") for line in (experiment / "runs/0/evaluation.csv").read_text().splitlines()
+    ]
     assert rows[0] == ["episode", "seed", "return", "length"]
-    assert status["details"]["return_mean"] == pytest.approx(sum(float(row[2]) for row in rows[1:]) / 4)
+    assert status["details"]["return_mean"] == pytest.approx(
+        sum(float(row[2]) for row in rows[1:]) / 4
+    )
     assert len({row[1] for row in rows[1:]}) == 4, "every episode has a seed of its own"
 
 
@@ -83,7 +125,9 @@ def test_a_repeat_changes_nothing(step, experiment):
     done = run(step, f"--outdir={experiment}", *ARGUMENTS[step])
     assert done.returncode == 0, done.stderr
     assert "nothing to do" in done.stdout
-    assert {path: path.stat().st_mtime_ns for path in experiment.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in experiment.rglob("*") if path.is_file()
+    } == before
 
 
 @pytest.mark.parametrize("step", ["evaluate", "plot_evaluation", "plot_training", "plot_average"])

@@ -19,7 +19,9 @@ class BreaksAtStep50(gymnasium.Env[np.ndarray, int]):
     def __init__(self) -> None:
         self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         return np.zeros(2, np.float32), {}
 

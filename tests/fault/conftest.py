@@ -1,4 +1,5 @@
-"""Steps as real processes that can be killed: a fork server that has torch imported starts one in a tenth of a second."""
+"""Steps as real processes that can be killed: a fork server that has torch imported starts one in a
+tenth of a second."""
 
 from __future__ import annotations
 
@@ -124,7 +125,8 @@ def server() -> multiprocessing.context.ForkServerContext:
 
 @pytest.fixture
 def start(server: multiprocessing.context.ForkServerContext, tmp_path: Path) -> Iterator[Start]:
-    """`start("steps.train", ["--outdir", …], {"EXPERIMENT_OWNER": …})` -> Step; whatever still runs at the end is killed."""
+    """`start("steps.train", ["--outdir", …], {"EXPERIMENT_OWNER": …})` -> Step; whatever still runs
+    at the end is killed."""
     started: list[Step] = []
 
     def start_one(
@@ -156,11 +158,24 @@ def start(server: multiprocessing.context.ForkServerContext, tmp_path: Path) -> 
 
 def assignments(outdir: Path, **changed: object) -> list[str]:
     """Arguments of prepare for a tiny CartPole training."""
-    parameters = TINY | {"outdir": str(outdir)} | {name: str(value) for name, value in changed.items()}
-    return ["--algorithm", "ppo", *(word for name, value in parameters.items() for word in ("-p", f"{name}={value}"))]
+    parameters = (
+        TINY | {"outdir": str(outdir)} | {name: str(value) for name, value in changed.items()}
+    )
+    return [
+        "--algorithm",
+        "ppo",
+        *(word for name, value in parameters.items() for word in ("-p", f"{name}={value}")),
+    ]
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:
     """Path -> (inode, time of modification, content) of every file."""
     files = (path for path in sorted(directory.rglob("*")) if path.is_file())
-    return {str(path.relative_to(directory)): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+    return {
+        str(path.relative_to(directory)): (
+            path.stat().st_ino,
+            path.stat().st_mtime_ns,
+            path.read_bytes(),
+        )
+        for path in files
+    }

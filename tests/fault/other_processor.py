@@ -1,7 +1,8 @@
-"""`steps.train` on a processor where a probe says what a test wants, as a module that `start` can run.
+"""`steps.train` on a processor where a probe says what a test wants, as a module that `start` can
+run.
 
-RATIO: how many times as fast as fp32 bf16 is there; MEET: a file that both of two trainings must have
-left before either of them has its figures; without RATIO the real probe measures, and a probe
+RATIO: how many times as fast as fp32 bf16 is there; MEET: a file that both of two trainings must
+have left before either of them has its figures; without RATIO the real probe measures, and a probe
 that finds bf16 infinitely dear.
 """
 
@@ -41,7 +42,9 @@ def main(argv: Sequence[str]) -> int:
         agents.probe.measure = _measure
     else:
         agents.devices.LEAST_RATIO = float("inf")
-    random.seed(0)  # as a game may do when it is imported, and then draw from the process's own generators
+    random.seed(
+        0
+    )  # as a game may do when it is imported, and then draw from the process's own generators
     np.random.seed(0)
     torch.manual_seed(0)
     return train.main(argv)

@@ -1,6 +1,8 @@
-"""Fault 28, found.md A1, A2 and A9: of two attempts of one step that both live, the older one is shut out.
+"""Fault 28, found.md A1, A2 and A9: of two attempts of one step that both live, the older one is
+shut out.
 
-A lost node, or a pod that was deleted by force, leaves its process running while the retry starts elsewhere with the same workflow.
+A lost node, or a pod that was deleted by force, leaves its process running while the retry starts
+elsewhere with the same workflow.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def prepare(start: Start, outdir: Path, environment: dict[str, str]) -> RunDirec
     return ExperimentDirectory(outdir).run(0)
 
 
-def train(start: Start, outdir: Path, environment: dict[str, str], hostname: str | None = None) -> Step:
+def train(
+    start: Start, outdir: Path, environment: dict[str, str], hostname: str | None = None
+) -> Step:
     arguments = ["--outdir", str(outdir), "--run", "0"]
     return start("steps.train", arguments, environment, hostname=hostname)
 
@@ -57,8 +61,11 @@ def expect(start: Start, tmp_path: Path, undisturbed: list[bytes]) -> bytes:
     return undisturbed[0]
 
 
-def two_nodes(start: Start, outdir: Path, *, stopped: bool, generator: random.Random) -> RunDirectory:
-    """The first attempt goes on, or is stopped and wakes up, while the second one trains to the end on another node."""
+def two_nodes(
+    start: Start, outdir: Path, *, stopped: bool, generator: random.Random
+) -> RunDirectory:
+    """The first attempt goes on, or is stopped and wakes up, while the second one trains to the end
+    on another node."""
     run = prepare(start, outdir, OWNER)
     first = train(start, outdir, OWNER, hostname="node1")
     begin, wake = generator.randrange(10, EPOCHS // 2), generator.randrange(1, EPOCHS // 3)
@@ -89,14 +96,18 @@ def assert_whole(run: RunDirectory, expected: bytes) -> None:
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["alive", "stopped and woken"])
-def test_a1_two_attempts_on_two_nodes(start: Start, tmp_path: Path, undisturbed: list[bytes], stopped: bool) -> None:
+def test_a1_two_attempts_on_two_nodes(
+    start: Start, tmp_path: Path, undisturbed: list[bytes], stopped: bool
+) -> None:
     expected = expect(start, tmp_path, undisturbed)
     run = two_nodes(start, tmp_path / "x", stopped=stopped, generator=random.Random(1))
     assert_whole(run, expected)
 
 
 @pytest.mark.slow
-def test_a1_two_attempts_on_two_nodes_twenty_times(start: Start, tmp_path: Path, undisturbed: list[bytes]) -> None:
+def test_a1_two_attempts_on_two_nodes_twenty_times(
+    start: Start, tmp_path: Path, undisturbed: list[bytes]
+) -> None:
     expected = expect(start, tmp_path, undisturbed)
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
@@ -106,8 +117,11 @@ def test_a1_two_attempts_on_two_nodes_twenty_times(start: Start, tmp_path: Path,
         assert_whole(run, expected)
 
 
-def test_a2_two_trainings_started_together_by_hand(start: Start, tmp_path: Path, undisturbed: list[bytes]) -> None:
-    """Whether the second one sees the first or both believe to be alone: one trains, the other ends with 4."""
+def test_a2_two_trainings_started_together_by_hand(
+    start: Start, tmp_path: Path, undisturbed: list[bytes]
+) -> None:
+    """Whether the second one sees the first or both believe to be alone: one trains, the other ends
+    with 4."""
     expected = expect(start, tmp_path, undisturbed)
     run = prepare(start, tmp_path / "x", {})
     both = [train(start, tmp_path / "x", {}) for _ in range(2)]
@@ -136,14 +150,21 @@ sys.exit(steps.train.main(sys.argv[1:]))
 """
 
 
-def test_a1_an_attempt_that_stood_still_while_it_started(start: Start, tmp_path: Path, undisturbed: list[bytes]) -> None:
-    """Just before it opens its files: it must not put them in the place of those that the next attempt is writing."""
+def test_a1_an_attempt_that_stood_still_while_it_started(
+    start: Start, tmp_path: Path, undisturbed: list[bytes]
+) -> None:
+    """Just before it opens its files: it must not put them in the place of those that the next
+    attempt is writing."""
     expected = expect(start, tmp_path, undisturbed)
     run = prepare(start, tmp_path / "x", OWNER)
     arguments = ["--outdir", str(tmp_path / "x"), "--run", "0"]
     kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     first = subprocess.Popen(
-        [sys.executable, "-c", ASLEEP, *arguments], cwd=ROOT, env=kept | OWNER, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [sys.executable, "-c", ASLEEP, *arguments],
+        cwd=ROOT,
+        env=kept | OWNER,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     try:
         assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
@@ -158,8 +179,11 @@ def test_a1_an_attempt_that_stood_still_while_it_started(start: Start, tmp_path:
     assert_whole(run, expected)
 
 
-def test_a9_a_displaced_step_that_notices_by_itself_writes_no_status(start: Start, tmp_path: Path) -> None:
-    """The owner changes; the keeper looks every ten seconds, and the next checkpoint comes long before."""
+def test_a9_a_displaced_step_that_notices_by_itself_writes_no_status(
+    start: Start, tmp_path: Path
+) -> None:
+    """The owner changes; the keeper looks every ten seconds, and the next checkpoint comes long
+    before."""
     run = prepare(start, tmp_path / "x", OWNER)
     step = train(start, tmp_path / "x", OWNER)
     step.wait_for_text("epoch 1 of")
@@ -171,8 +195,11 @@ def test_a9_a_displaced_step_that_notices_by_itself_writes_no_status(start: Star
     assert "uid second" not in (run.logs / "train.log").read_text().splitlines()[-1]
 
 
-def test_c20_nothing_is_saved_into_a_directory_of_another(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looked at before every save, not only by the keeper: at the moment of the save the directory is another's."""
+def test_c20_nothing_is_saved_into_a_directory_of_another(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looked at before every save, not only by the keeper: at the moment of the save the directory
+    is another's."""
     run = prepare(start, tmp_path / "x", OWNER)
     step = train(start, tmp_path / "x", OWNER)
     step.wait_for(run.checkpoint_steps)

@@ -1,4 +1,5 @@
-"""Faults 25, 31, 33, 52, 55, 58 and 61–67 at the door: `prepare` refuses with one line, exit code 2 (4), and writes nothing."""
+"""Faults 25, 31, 33, 52, 55, 58 and 61–67 at the door: `prepare` refuses with one line, exit code 2
+(4), and writes nothing."""
 
 from __future__ import annotations
 
@@ -57,26 +58,48 @@ def refused(capture: Capture, code: int, *words: str, argv: list[str]) -> str:
         ("min_runs", "2", ["min_runs"]),
     ],
 )
-def test_parameters(tmp_path: Path, capsys: Capture, name: str, value: str, words: list[str]) -> None:
+def test_parameters(
+    tmp_path: Path, capsys: Capture, name: str, value: str, words: list[str]
+) -> None:
     by_hand = assignments(tmp_path / "x", **{name: value})
     refused(capsys, 2, *words, argv=by_hand)
-    entries = [dict(zip(("name", "value"), word.split("=", 1), strict=True)) for word in by_hand[3::2]]
+    entries = [
+        dict(zip(("name", "value"), word.split("=", 1), strict=True)) for word in by_hand[3::2]
+    ]
     refused(capsys, 2, *words, argv=["--algorithm", "ppo", "--parameters", json.dumps(entries)])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "{}", "[1]", '[{"name": "runs", "value": 3}]', "[" * 100_000, '[{"name": "runs"}]' * 20_000, "9" * 5000]
+    "text",
+    [
+        "",
+        "{",
+        "{}",
+        "[1]",
+        '[{"name": "runs", "value": 3}]',
+        "[" * 100_000,
+        '[{"name": "runs"}]' * 20_000,
+        "9" * 5000,
+    ],
 )
 def test_parameters_that_are_no_list(tmp_path: Path, capsys: Capture, text: str) -> None:
     refused(capsys, 2, "--parameters", argv=["--algorithm", "ppo", "--parameters", text])
 
 
-def test_a_game_whose_package_is_missing(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_game_whose_package_is_missing(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Box2D has no wheel for Python 3.14; nothing else suffers."""
     monkeypatch.setitem(sys.modules, "Box2D", None)
     argv = assignments(tmp_path / "x", game="lunarlander", minibatches=4)
-    refused(capsys, 2, "game 'lunarlander' cannot be made: it needs the package Box2D", "allowed: any other game", argv=argv)
+    refused(
+        capsys,
+        2,
+        "game 'lunarlander' cannot be made: it needs the package Box2D",
+        "allowed: any other game",
+        argv=argv,
+    )
     assert not list(tmp_path.iterdir())
     assert step.main(assignments(tmp_path / "x")) == 0
 
@@ -85,8 +108,12 @@ def test_unknown_algorithm(capsys: Capture) -> None:
     refused(capsys, 2, "did you mean 'ppo'", argv=["--algorithm", "pppo", "-p", "game=cartpole"])
 
 
-@pytest.mark.parametrize("outdir", ["../x", "{root}/../x", "/etc/x", "{root}", "{root}/link/x", "{root}/a\0b"])
-def test_outdir_stays_below_the_storage(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, outdir: str) -> None:
+@pytest.mark.parametrize(
+    "outdir", ["../x", "{root}/../x", "/etc/x", "{root}", "{root}/link/x", "{root}/a\0b"]
+)
+def test_outdir_stays_below_the_storage(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, outdir: str
+) -> None:
     root = tmp_path / "storage"
     root.mkdir()
     (root / "link").symlink_to("/usr")
@@ -95,10 +122,17 @@ def test_outdir_stays_below_the_storage(tmp_path: Path, capsys: Capture, monkeyp
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["link", "storage"]
 
 
-def test_other_parameters_in_the_same_directory(start: Start, tmp_path: Path, capsys: Capture) -> None:
+def test_other_parameters_in_the_same_directory(
+    start: Start, tmp_path: Path, capsys: Capture
+) -> None:
     assert start("steps.prepare", assignments(tmp_path / "x")).end() == 0
     before = snapshot(tmp_path)
-    line = refused(capsys, 4, "seed: 0 in the directory, 1 now", argv=assignments(tmp_path / "x", seed=1, clip=0.1))
+    line = refused(
+        capsys,
+        4,
+        "seed: 0 in the directory, 1 now",
+        argv=assignments(tmp_path / "x", seed=1, clip=0.1),
+    )
     assert "hyperparameters.clip: 0.2 in the directory, 0.1 now" in line
     assert snapshot(tmp_path) == before
 
@@ -110,7 +144,11 @@ def test_parameters_outside_of_the_identity_are_taken_over(start: Start, tmp_pat
     again = start("steps.prepare", assignments(tmp_path / "x", runs=4, min_runs=3), environment)
     assert again.end() == 0, again.text
     record = read_experiment(ExperimentDirectory(tmp_path / "x"))
-    assert (record.resolved.experiment.runs, record.resolved.min_runs, record.image) == (4, 3, "rl:new")
+    assert (record.resolved.experiment.runs, record.resolved.min_runs, record.image) == (
+        4,
+        3,
+        "rl:new",
+    )
     assert (record.started, record.identity_hash) == (first.started, first.identity_hash)
     changed = record.history[0]["changed"]
     assert changed["parameters.experiment.runs"] == [2, 4]
@@ -129,13 +167,19 @@ def test_versions_and_source_are_recorded_without_importing_torch(tmp_path: Path
         check=False,
     )
     assert process.returncode == 0, process.stderr
-    imported = {line.rpartition("|")[2].strip() for line in process.stderr.splitlines() if line.startswith("import time:")}
+    imported = {
+        line.rpartition("|")[2].strip()
+        for line in process.stderr.splitlines()
+        if line.startswith("import time:")
+    }
     assert not imported & {"torch", "pandas", "matplotlib", "tensorboard", "Box2D"}
     record = read_experiment(ExperimentDirectory(tmp_path / "x"))
     assert {"python", "torch", "gymnasium", "ale-py"} <= set(record.versions)
 
 
-def test_storage_without_links_or_renames(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_without_links_or_renames(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -158,7 +202,10 @@ def test_directory_that_we_may_not_write(start: Start, tmp_path: Path) -> None:
     closed.chmod(0o555)  # whatever the umask
     step = start("steps.prepare", assignments(closed / "x"), unprivileged=True)
     assert step.end() == 2, step.text
-    assert f"cannot write {closed / 'x'}: {closed} has mode 0555 and belongs to uid {os.geteuid()}, this is uid" in step.text
+    assert (
+        f"cannot write {closed / 'x'}: {closed} has mode 0555 and belongs to uid {os.geteuid()}, this is uid"
+        in step.text
+    )
     assert not list(closed.iterdir())
     step = start("steps.prepare", assignments(closed), unprivileged=True)
     assert step.end() == 2, step.text
@@ -192,6 +239,8 @@ def test_run_that_does_not_exist(start: Start, tmp_path: Path) -> None:
 
 def test_cuda_without_a_gpu(start: Start, tmp_path: Path) -> None:
     assert start("steps.prepare", assignments(tmp_path / "x", device="cuda")).end() == 0
-    train = start("steps.train", ["--outdir", str(tmp_path / "x"), "--run", "0"], {"CUDA_VISIBLE_DEVICES": ""})
+    train = start(
+        "steps.train", ["--outdir", str(tmp_path / "x"), "--run", "0"], {"CUDA_VISIBLE_DEVICES": ""}
+    )
     assert train.end() == 2, train.text
     assert "no usable GPU" in train.text

@@ -1,4 +1,5 @@
-"""Fault 60, found.md C20: another image or other code, between submissions or between attempts, is recorded and said."""
+"""Fault 60, found.md C20: another image or other code, between submissions or between attempts, is
+recorded and said."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ def test_c20_another_image_or_code_between_submissions(start: Start, tmp_path: P
         ("source.commit", "0123", "4567"),
         ("source.changed", False, True),
     ):
-        assert f"warning: {name} has changed since an earlier submission: {before!r} -> {now!r}" in second.text
+        assert (
+            f"warning: {name} has changed since an earlier submission: {before!r} -> {now!r}"
+            in second.text
+        )
     changed = read_experiment(ExperimentDirectory(tmp_path / "x")).history[0]["changed"]
     assert changed["image"] == ["registry.example/rl:1", "registry.example/rl:2"]
 
@@ -33,7 +37,9 @@ def test_c20_other_code_between_attempts(start: Start, tmp_path: Path) -> None:
     outdir = tmp_path / "x"
     assert start("steps.prepare", assignments(outdir)).end() == 0
     arguments = ["--outdir", str(outdir), "--run", "0"]
-    first = start("steps.train", arguments, OLD | {"EXPERIMENT_FAULT": "after_rename:2:checkpoints"})
+    first = start(
+        "steps.train", arguments, OLD | {"EXPERIMENT_FAULT": "after_rename:2:checkpoints"}
+    )
     assert first.end() == -signal.SIGKILL
     assert "warning" not in first.text
     second = start("steps.train", arguments, NEW)

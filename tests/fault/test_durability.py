@@ -1,4 +1,5 @@
-"""found.md C20: what must be on the disk before what, so that a power loss costs no more than a kill.
+"""found.md C20: what must be on the disk before what, so that a power loss costs no more than a
+kill.
 
 A kill never shows this (the kernel keeps what was written), so the order of the calls is looked at.
 """
@@ -37,27 +38,42 @@ os._exit(code)
 
 @pytest.fixture
 def calls(start: Start, tmp_path: Path) -> list[tuple[str, str]]:
-    """Every fsync and every rename of a training with two checkpoints, in order: (call, path below the run)."""
+    """Every fsync and every rename of a training with two checkpoints, in order: (call, path below
+    the run)."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("no /proc: the path of a descriptor is not known")
     step = start("steps.prepare", assignments(tmp_path / "x", epochs=6))
     assert step.end() == 0, step.text
     arguments = [str(tmp_path / "calls"), "--outdir", str(tmp_path / "x"), "--run", "0"]
     kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
-    subprocess.run([sys.executable, "-c", RECORDING, *arguments], cwd=ROOT, env=kept, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", RECORDING, *arguments],
+        cwd=ROOT,
+        env=kept,
+        check=True,
+        capture_output=True,
+    )
     run = f"{(tmp_path / 'x' / 'runs' / '0').resolve()}/"
     lines = (line.split(" ", 1) for line in (tmp_path / "calls").read_text().splitlines())
     return [(call, path.removeprefix(run)) for call, path in lines if path.startswith(run)]
 
 
-def test_c20_rows_and_files_are_on_the_disk_before_the_checkpoint_appears(calls: list[tuple[str, str]]) -> None:
-    appeared = [number for number, (call, path) in enumerate(calls) if call == "rename" and "checkpoints/" in path]
+def test_c20_rows_and_files_are_on_the_disk_before_the_checkpoint_appears(
+    calls: list[tuple[str, str]],
+) -> None:
+    appeared = [
+        number
+        for number, (call, path) in enumerate(calls)
+        if call == "rename" and "checkpoints/" in path
+    ]
     assert len(appeared) == 2
     before = 0
     for number in appeared:
         since = calls[before:number]
         assert ("fsync", "train.csv") in since, "the rows that the checkpoint counts on"
-        synced = [Path(path).name for call, path in since if call == "fsync" and "checkpoints/." in path]
+        synced = [
+            Path(path).name for call, path in since if call == "fsync" and "checkpoints/." in path
+        ]
         assert {"tensors.safetensors", "state.json", "manifest.json"} <= set(synced)
         assert synced[-1].endswith(".tmp"), "and last the directory that names them"
         assert calls[number + 1] == ("fsync", "checkpoints"), "the new name itself"

@@ -1,4 +1,5 @@
-"""An evaluation that is killed while it writes leaves nothing half, and the next one ends with the bytes of an undisturbed one."""
+"""An evaluation that is killed while it writes leaves nothing half, and the next one ends with the
+bytes of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ import pytest
 from steps.directory.layout import ExperimentDirectory
 from tests.fault.conftest import Start, assignments
 
-WANTED = {"epochs": 2, "checkpoint_interval": 1, "evaluation_policy": "sample", "evaluation_episodes": 4, "video_episodes": 2}
+WANTED = {
+    "epochs": 2,
+    "checkpoint_interval": 1,
+    "evaluation_policy": "sample",
+    "evaluation_episodes": 4,
+    "video_episodes": 2,
+}
 
 
 def written(outdir: Path) -> dict[str, bytes]:
@@ -29,7 +36,10 @@ def trained(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained run; made once."""
     if not _TRAINED:
         outdir = tmp_path_factory.mktemp("trained") / "x"
-        for step, arguments in (("prepare", assignments(outdir, **WANTED)), ("train", ["--outdir", str(outdir), "--run", "0"])):
+        for step, arguments in (
+            ("prepare", assignments(outdir, **WANTED)),
+            ("train", ["--outdir", str(outdir), "--run", "0"]),
+        ):
             one = start(f"steps.{step}", arguments)
             assert one.end() == 0, one.text
         _TRAINED.append(outdir)
@@ -53,18 +63,28 @@ _UNDISTURBED: dict[str, bytes] = {}
 
 @pytest.mark.parametrize("file", ["evaluation-actions.safetensors", "evaluation.csv"])
 @pytest.mark.parametrize("point", ["after_temporary", "after_rename"])
-def test_a_killed_evaluation_ends_with_the_same_bytes(point: str, file: str, trained: Path, start: Start, tmp_path: Path) -> None:
+def test_a_killed_evaluation_ends_with_the_same_bytes(
+    point: str, file: str, trained: Path, start: Start, tmp_path: Path
+) -> None:
     outdir = shutil.copytree(trained, tmp_path / "x")
-    assert start(*evaluate(outdir), {"EXPERIMENT_FAULT": f"{point}:1:{file}"}).end() == -signal.SIGKILL
+    assert (
+        start(*evaluate(outdir), {"EXPERIMENT_FAULT": f"{point}:1:{file}"}).end() == -signal.SIGKILL
+    )
     left = written(outdir)
-    assert "evaluation.csv" not in left or "evaluation-actions.safetensors" in left, "whoever sees the table finds the actions"
+    assert "evaluation.csv" not in left or "evaluation-actions.safetensors" in left, (
+        "whoever sees the table finds the actions"
+    )
     assert start(*evaluate(outdir)).end() == 0
     assert written(outdir) == undisturbed(trained, start)
     assert sorted(written(outdir)) == ["evaluation-actions.safetensors", "evaluation.csv"]
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"damaged")], ids=["lost", "damaged"])
-def test_actions_that_are_lost_are_made_again(damage: Callable[[Path], object], trained: Path, start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda path: path.write_bytes(b"damaged")], ids=["lost", "damaged"]
+)
+def test_actions_that_are_lost_are_made_again(
+    damage: Callable[[Path], object], trained: Path, start: Start, tmp_path: Path
+) -> None:
     """Else `play` would ask for ever for what `evaluate` says it has done."""
     outdir = shutil.copytree(trained, tmp_path / "x")
     assert start(*evaluate(outdir)).end() == 0

@@ -1,4 +1,5 @@
-"""Faults 1–7, 10, 12, 15 and 30: a training that is killed anywhere goes on and ends with the bytes of an undisturbed one."""
+"""Faults 1–7, 10, 12, 15 and 30: a training that is killed anywhere goes on and ends with the bytes
+of an undisturbed one."""
 
 from __future__ import annotations
 
@@ -31,7 +32,11 @@ def products(run: RunDirectory) -> Oracle:
     """What must be equal: train.csv, the final weights, and the rest of the trainer's state."""
     final = run.checkpoint(run.checkpoint_steps()[-1])
     state = json.loads((final / "state.json").read_bytes())["state"]
-    return run.train_csv.read_bytes(), (final / "tensors.safetensors").read_bytes(), json.dumps(state)
+    return (
+        run.train_csv.read_bytes(),
+        (final / "tensors.safetensors").read_bytes(),
+        json.dumps(state),
+    )
 
 
 def prepare(start: Start, outdir: Path, **changed: object) -> RunDirectory:
@@ -67,7 +72,9 @@ def oracle(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
 _ORACLE: list[Oracle] = []
 
 
-def kill_at_random(start: Start, outdir: Path, run: RunDirectory, kills: int, oracle: Oracle) -> None:
+def kill_at_random(
+    start: Start, outdir: Path, run: RunDirectory, kills: int, oracle: Oracle
+) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     generator = random.Random(seed)
@@ -102,7 +109,9 @@ def test_killed_at_forty_random_moments(start: Start, tmp_path: Path, oracle: Or
 
 
 @pytest.mark.parametrize("signals", [1, 3])
-def test_sigterm_saves_nothing_and_loses_nothing(start: Start, tmp_path: Path, oracle: Oracle, signals: int) -> None:
+def test_sigterm_saves_nothing_and_loses_nothing(
+    start: Start, tmp_path: Path, oracle: Oracle, signals: int
+) -> None:
     run = prepare(start, tmp_path / "x")
     step = start(*train(tmp_path / "x"))
     step.wait_for(run.checkpoint_steps)
@@ -119,15 +128,22 @@ def test_sigterm_saves_nothing_and_loses_nothing(start: Start, tmp_path: Path, o
     assert status.reason is not None and status.reason.endswith(f", continues from {newest}")
     epoch = json.loads((run.checkpoint(newest) / "state.json").read_bytes())["record"]["epoch"]
     assert epoch % 3 == 0, "only scheduled checkpoints"
-    assert f"preempted at step {status.reason.split()[3].rstrip(',')}" in (run.logs / "train.log").read_text()
+    assert (
+        f"preempted at step {status.reason.split()[3].rstrip(',')}"
+        in (run.logs / "train.log").read_text()
+    )
     again = start(*train(tmp_path / "x"))
     assert again.end() == 0, again.text
     assert f"from step {newest}" in again.text
     assert products(run) == oracle
 
 
-@pytest.mark.parametrize("place", ["mid_save:2:checkpoints", "before_rename:2:checkpoints", "after_rename:2:checkpoints"])
-def test_case_5_three_sigterms_during_a_save(start: Start, tmp_path: Path, oracle: Oracle, place: str) -> None:
+@pytest.mark.parametrize(
+    "place", ["mid_save:2:checkpoints", "before_rename:2:checkpoints", "after_rename:2:checkpoints"]
+)
+def test_case_5_three_sigterms_during_a_save(
+    start: Start, tmp_path: Path, oracle: Oracle, place: str
+) -> None:
     """The save is finished: what is visible is whole, and the training goes on from it."""
     run = prepare(start, tmp_path / "x")
     step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": f"{place}:SIGTERM"})
@@ -149,15 +165,24 @@ def test_case_5_three_sigterms_during_a_save(start: Start, tmp_path: Path, oracl
         ("mid_save:2:checkpoints", "temporary"),
         ("before_rename:3:checkpoints", "temporary"),
         ("after_rename:3:checkpoints", "three checkpoints"),
-        ("after_rename:14:checkpoints", "three checkpoints"),  # the last one: nothing is left to train
+        (
+            "after_rename:14:checkpoints",
+            "three checkpoints",
+        ),  # the last one: nothing is left to train
     ],
 )
-def test_killed_at_a_chosen_place(start: Start, tmp_path: Path, oracle: Oracle, fault: str, left: str) -> None:
+def test_killed_at_a_chosen_place(
+    start: Start, tmp_path: Path, oracle: Oracle, fault: str, left: str
+) -> None:
     run = prepare(start, tmp_path / "x")
     step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": fault})
     assert step.end() == -signal.SIGKILL, step.text
     torn = not run.train_csv.read_bytes().endswith(b"\n")
-    temporaries = [path for path in run.checkpoints.iterdir() if path.name.endswith(".tmp")] if run.checkpoints.exists() else []
+    temporaries = (
+        [path for path in run.checkpoints.iterdir() if path.name.endswith(".tmp")]
+        if run.checkpoints.exists()
+        else []
+    )
     assert (torn, bool(temporaries), len(run.checkpoint_steps()) == 3) == (
         left == "torn row",
         left == "temporary",
@@ -170,7 +195,9 @@ def test_killed_at_a_chosen_place(start: Start, tmp_path: Path, oracle: Oracle, 
     assert len(run.checkpoint_steps()) == 2
 
 
-def test_damaged_newest_checkpoint_costs_one_interval(start: Start, tmp_path: Path, oracle: Oracle) -> None:
+def test_damaged_newest_checkpoint_costs_one_interval(
+    start: Start, tmp_path: Path, oracle: Oracle
+) -> None:
     run = prepare(start, tmp_path / "x")
     assert start(*train(tmp_path / "x")).end() == 0
     newest = run.checkpoint(run.checkpoint_steps()[-1]) / "tensors.safetensors"
@@ -184,15 +211,20 @@ def test_damaged_newest_checkpoint_costs_one_interval(start: Start, tmp_path: Pa
     assert products(run) == oracle
 
 
-def test_a1_rows_that_are_not_those_before_the_checkpoint(start: Start, tmp_path: Path, oracle: Oracle) -> None:
-    """As an attempt that was shut out might leave it: a checkpoint, and rows that do not belong to it."""
+def test_a1_rows_that_are_not_those_before_the_checkpoint(
+    start: Start, tmp_path: Path, oracle: Oracle
+) -> None:
+    """As an attempt that was shut out might leave it: a checkpoint, and rows that do not belong to
+    it."""
     run = prepare(start, tmp_path / "x")
     step = start(*train(tmp_path / "x"))
     step.wait_for(lambda: len(run.checkpoint_steps()) == 2)
     step.kill()
     step.end()
     older, newer = (
-        json.loads((run.checkpoint(step) / "state.json").read_bytes())["record"]["files"]["train.csv"]["bytes"]
+        json.loads((run.checkpoint(step) / "state.json").read_bytes())["record"]["files"][
+            "train.csv"
+        ]["bytes"]
         for step in run.checkpoint_steps()[-2:]
     )
     content = bytearray(run.train_csv.read_bytes())
@@ -239,14 +271,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, text=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
     yield disk
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def test_full_disk_on_train_csv(start: Start, tmp_path: Path, oracle: Oracle, small_disk: Path) -> None:
+def test_full_disk_on_train_csv(
+    start: Start, tmp_path: Path, oracle: Oracle, small_disk: Path
+) -> None:
     prepare(start, tmp_path / "x")
     run = ExperimentDirectory(shutil.copytree(tmp_path / "x", small_disk / "x")).run(0)
     ballast = small_disk / "ballast"
@@ -275,7 +314,10 @@ def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
     assert "Traceback" in second.text
     status = read_status(run.status / "train.json")
     assert status is not None and status.reason is not None
-    assert re.search(r"no progress: step \d+ was reached twice from step 0: RuntimeError: the game broke", status.reason)
+    assert re.search(
+        r"no progress: step \d+ was reached twice from step 0: RuntimeError: the game broke",
+        status.reason,
+    )
     third = start(*train(tmp_path / "x"))
     assert third.end() == 1, "a person asked again after exit 3: one more honest try"
 
@@ -292,15 +334,22 @@ def test_preemptions_in_a_row_are_no_lack_of_progress(start: Start, tmp_path: Pa
     status = read_status(run.status / "train.json")
     assert status is not None
     assert status.details["guard"]["began"] is True
-    counted = status.details["guard"] | {"kills": KILLS - 1, "killed_at": int(read_rows(run.train_csv)[-1]["step"])}
-    write_status(run.status / "train.json", replace(status, details=status.details | {"guard": counted}))
+    counted = status.details["guard"] | {
+        "kills": KILLS - 1,
+        "killed_at": int(read_rows(run.train_csv)[-1]["step"]),
+    }
+    write_status(
+        run.status / "train.json", replace(status, details=status.details | {"guard": counted})
+    )
     refused = start(*train(tmp_path / "x"))
     assert refused.end() == 3, refused.text
     assert f"killed {KILLS} times" in refused.text
     assert "bytes of memory" in refused.text
 
 
-def python(module: str, *arguments: str, options: tuple[str, ...] = (), **environment: str) -> subprocess.Popen[str]:
+def python(
+    module: str, *arguments: str, options: tuple[str, ...] = (), **environment: str
+) -> subprocess.Popen[str]:
     """A step as a pod starts it."""
     kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     return subprocess.Popen(
@@ -334,7 +383,8 @@ def test_sigterm_during_the_start(start: Start, tmp_path: Path) -> None:
 
 
 def test_sigterm_during_a_replay(start: Start, tmp_path: Path) -> None:
-    """4 environments in endless episodes: with 5 ms a step, their replay takes longer than anyone waits for an answer."""
+    """4 environments in endless episodes: with 5 ms a step, their replay takes longer than anyone
+    waits for an answer."""
     run = prepare(start, tmp_path / "x", game="tests.fault.breaking:Endless", epochs=1000)
     first = start(*train(tmp_path / "x"))
     first.wait_for(lambda: [0, *run.checkpoint_steps()][-1] >= 10_000)
@@ -358,11 +408,21 @@ def test_finished_training_repeats_at_once(start: Start, tmp_path: Path) -> None
     assert start(*train(tmp_path / "x")).end() == 0
     before = snapshot(tmp_path / "x")
     process = python(
-        "steps.train", "--outdir", str(tmp_path / "x"), "--run", "0", options=("-X", "importtime"), OUTPUTS=str(tmp_path / "outputs")
+        "steps.train",
+        "--outdir",
+        str(tmp_path / "x"),
+        "--run",
+        "0",
+        options=("-X", "importtime"),
+        OUTPUTS=str(tmp_path / "outputs"),
     )
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    imported = {line.rpartition("|")[2].strip() for line in err.splitlines() if line.startswith("import time:")}
+    imported = {
+        line.rpartition("|")[2].strip()
+        for line in err.splitlines()
+        if line.startswith("import time:")
+    }
     assert not imported & {"torch", "numpy", "pandas", "gymnasium", "matplotlib"}
     assert snapshot(tmp_path / "x") == before
     assert (tmp_path / "outputs" / "evaluate").read_text() == "true"

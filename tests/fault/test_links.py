@@ -1,4 +1,5 @@
-"""found.md B12: nothing is written through a symbolic link inside of the output directory, which may lead anywhere."""
+"""found.md B12: nothing is written through a symbolic link inside of the output directory, which
+may lead anywhere."""
 
 from __future__ import annotations
 
@@ -11,8 +12,26 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.storage import refuse_links
 from tests.fault.conftest import Start, assignments, snapshot
 
-OUTSIDE_OF_RUNS = ["runs", "average", "average/plots", "logs", "status", "owner.json", "logs/average.log"]
-INSIDE = ["checkpoints", "tensorboard", "videos", "plots", "logs", "status", "train.csv", "resources.csv", "logs/train.log"]
+OUTSIDE_OF_RUNS = [
+    "runs",
+    "average",
+    "average/plots",
+    "logs",
+    "status",
+    "owner.json",
+    "logs/average.log",
+]
+INSIDE = [
+    "checkpoints",
+    "tensorboard",
+    "videos",
+    "plots",
+    "logs",
+    "status",
+    "train.csv",
+    "resources.csv",
+    "logs/train.log",
+]
 PLACES = [*OUTSIDE_OF_RUNS, "runs/0", *(f"runs/0/{name}" for name in INSIDE)]
 
 
@@ -35,7 +54,9 @@ def test_b12_every_place_that_steps_write_to(tmp_path: Path, place: str) -> None
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_file_in_the_place_of_a_directory_and_the_other_way_round(tmp_path: Path, place: str) -> None:
+def test_a_file_in_the_place_of_a_directory_and_the_other_way_round(
+    tmp_path: Path, place: str
+) -> None:
     directory = ExperimentDirectory(tmp_path / "x")
     path = directory.root / place
     if is_file := path.suffix != "":
@@ -47,7 +68,17 @@ def test_a_file_in_the_place_of_a_directory_and_the_other_way_round(tmp_path: Pa
         refuse_links(directory, 0)
 
 
-@pytest.mark.parametrize("place", ["runs", "runs/0", "runs/0/train.csv", "runs/0/checkpoints", "runs/0/logs", "runs/0/logs/train.log"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "runs",
+        "runs/0",
+        "runs/0/train.csv",
+        "runs/0/checkpoints",
+        "runs/0/logs",
+        "runs/0/logs/train.log",
+    ],
+)
 def test_b12_a_training_refuses_before_it_writes(start: Start, tmp_path: Path, place: str) -> None:
     outdir, elsewhere = tmp_path / "x", tmp_path / "elsewhere"
     assert start("steps.prepare", assignments(outdir)).end() == 0

@@ -1,4 +1,5 @@
-"""The local engine as a command: exit codes, interruption by signals, and SIGKILL, with real processes."""
+"""The local engine as a command: exit codes, interruption by signals, and SIGKILL, with real
+processes."""
 
 from __future__ import annotations
 
@@ -34,15 +35,31 @@ SAVING = (
 )
 
 
-def start(folder: Path, manifest: Document, *arguments: str, ignored: str = "") -> subprocess.Popen[str]:
+def start(
+    folder: Path, manifest: Document, *arguments: str, ignored: str = ""
+) -> subprocess.Popen[str]:
     """ignored: signals that the engine is started to ignore, as `nohup` does."""
     (folder / "w.yaml").write_text(yaml.safe_dump(manifest), encoding="utf-8")
-    command = [sys.executable, "-m", "workflows.local", str(folder / "w.yaml"), "--status", str(folder / "status.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "workflows.local",
+        str(folder / "w.yaml"),
+        "--status",
+        str(folder / "status.json"),
+    ]
     command += ["--storage", str(folder / "storage"), "--logs", str(folder / "logs"), *arguments]
     if ignored:
         command = ["sh", "-c", f'trap "" {ignored}; exec "$@"', "sh", *command]
     root = Path(__file__).parents[2]
-    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def run_to_end(folder: Path, manifest: Document, *arguments: str) -> tuple[int, str]:
@@ -64,8 +81,17 @@ def pids(folder: Path, pods: int) -> list[int]:
     """The process numbers that so many pods have printed."""
 
     def found() -> list[int]:
-        lines = [line for log in (folder / "logs").glob("*.log") for line in log.read_text().splitlines() if line.startswith("pid")]
-        return [int(number) for line in lines for number in re.findall(r"\d+", line)] if len(lines) >= pods else []
+        lines = [
+            line
+            for log in (folder / "logs").glob("*.log")
+            for line in log.read_text().splitlines()
+            if line.startswith("pid")
+        ]
+        return (
+            [int(number) for line in lines for number in re.findall(r"\d+", line)]
+            if len(lines) >= pods
+            else []
+        )
 
     return list(eventually(found))
 
@@ -91,23 +117,38 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("program", "code", "phase"), [("pass", 0, "Succeeded"), ("import sys; sys.exit(7)", 1, "Failed"), ("{{=asInt('x')}}", 1, "Failed")]
+    ("program", "code", "phase"),
+    [
+        ("pass", 0, "Succeeded"),
+        ("import sys; sys.exit(7)", 1, "Failed"),
+        ("{{=asInt('x')}}", 1, "Failed"),
+    ],
 )
 def test_exit_codes_tell_the_phase(tmp_path: Path, program: str, code: int, phase: str) -> None:
     ended, output = run_to_end(tmp_path, workflow([task("a", "leaf")], pod("leaf", program)))
-    assert (ended, status(tmp_path)["phase"], output.splitlines()[-1].split(":")[1].strip()) == (code, phase, phase)
+    assert (ended, status(tmp_path)["phase"], output.splitlines()[-1].split(":")[1].strip()) == (
+        code,
+        phase,
+        phase,
+    )
 
 
 @pytest.mark.parametrize(
     ("manifest", "arguments", "named"),
     [
-        (workflow([task("a", "leaf")], pod("leaf", script={"image": "x"})), [], "spec.templates[leaf].script"),
+        (
+            workflow([task("a", "leaf")], pod("leaf", script={"image": "x"})),
+            [],
+            "spec.templates[leaf].script",
+        ),
         (workflow([task("a", "leaf")], pod("leaf")), ["-p", "nothing"], "allowed: -p name=value"),
         (workflow([task("a", "leaf")], pod("leaf")), ["-p", "a=1", "-p", "a=2"], "given twice"),
         (workflow([task("a", "leaf")], pod("leaf")), ["--name", "No Good"], "workflow name"),
     ],
 )
-def test_what_is_refused_starts_nothing(tmp_path: Path, manifest: Document, arguments: list[str], named: str) -> None:
+def test_what_is_refused_starts_nothing(
+    tmp_path: Path, manifest: Document, arguments: list[str], named: str
+) -> None:
     code, output = run_to_end(tmp_path, manifest, *arguments)
     assert code == 2
     assert output.startswith("refused: ") and named in output and output.count("\n") == 1
@@ -115,25 +156,47 @@ def test_what_is_refused_starts_nothing(tmp_path: Path, manifest: Document, argu
 
 
 def test_hostile_yaml_is_refused(tmp_path: Path) -> None:
-    for text in ("a: &x [*x]", "!!python/object/apply:os.system ['true']", "{", "- 1", "a: 1\na: 2", "\x00", "[" * 5000):
+    for text in (
+        "a: &x [*x]",
+        "!!python/object/apply:os.system ['true']",
+        "{",
+        "- 1",
+        "a: 1\na: 2",
+        "\x00",
+        "[" * 5000,
+    ):
         (tmp_path / "bad.yaml").write_text(text, encoding="utf-8")
         command = [sys.executable, "-m", "workflows.local", str(tmp_path / "bad.yaml")]
-        ended = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=PATIENCE_S)
-        assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
+        ended = subprocess.run(
+            command,
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), (
+            ended.stderr
+        )
 
 
 def test_a_deadline_by_option(tmp_path: Path) -> None:
-    code, _ = run_to_end(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)), "--deadline", "0.5")
+    code, _ = run_to_end(
+        tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)), "--deadline", "0.5"
+    )
     assert (code, node(tmp_path, "w.a")["message"]) == (1, "Step exceeded its deadline")
 
 
-@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM] * 3, [signal.SIGHUP]])
+@pytest.mark.parametrize(
+    "numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM] * 3, [signal.SIGHUP]]
+)
 def test_an_interrupt_is_argo_stop(tmp_path: Path, numbers: list[signal.Signals]) -> None:
     templates = [
         pod("leaf", SAVING, retryStrategy={"limit": "9", "retryPolicy": "Always"}),
         pod("bye", "import sys; print(sys.argv[1])", "{{workflow.status}}"),
     ]
-    process = start(tmp_path, workflow([task("a", "leaf"), task("b", "leaf")], *templates, onExit="bye"))
+    process = start(
+        tmp_path, workflow([task("a", "leaf"), task("b", "leaf")], *templates, onExit="bye")
+    )
     running = pids(tmp_path, pods=2)
     for number in numbers:
         process.send_signal(number)
@@ -146,12 +209,17 @@ def test_an_interrupt_is_argo_stop(tmp_path: Path, numbers: list[signal.Signals]
         "Stopped with strategy 'Stop'",
         "Succeeded",
     )
-    assert len([name for name in ended["nodes"] if name]) == 1 + 2 * 2 + 1, "nothing was tried again"
+    assert len([name for name in ended["nodes"] if name]) == 1 + 2 * 2 + 1, (
+        "nothing was tried again"
+    )
 
 
 def test_a_second_interrupt_kills(tmp_path: Path) -> None:
     manifest = workflow(
-        [task("a", "leaf")], pod("leaf", STUBBORN, podSpecPatch='{"terminationGracePeriodSeconds":600}'), pod("bye"), onExit="bye"
+        [task("a", "leaf")],
+        pod("leaf", STUBBORN, podSpecPatch='{"terminationGracePeriodSeconds":600}'),
+        pod("bye"),
+        onExit="bye",
     )
     process = start(tmp_path, manifest)
     running = pids(tmp_path, pods=1)
@@ -167,7 +235,13 @@ def test_a_second_interrupt_kills(tmp_path: Path) -> None:
 @pytest.mark.parametrize("victim", ["engine", "group", "supervisor"])
 def test_sigkill_leaves_no_orphans(tmp_path: Path, victim: str) -> None:
     """Children, grandchildren in sessions of their own, and the pods' folders are gone at once."""
-    process = start(tmp_path, workflow([task("a", "leaf"), task("b", "leaf")], pod("leaf", FAMILY if victim != "supervisor" else SLEEPING)))
+    process = start(
+        tmp_path,
+        workflow(
+            [task("a", "leaf"), task("b", "leaf")],
+            pod("leaf", FAMILY if victim != "supervisor" else SLEEPING),
+        ),
+    )
     running = pids(tmp_path, pods=2)
     supervisor = int(Path(f"/proc/{running[-1]}/stat").read_text().rpartition(")")[2].split()[1])
     if victim == "group":
@@ -179,7 +253,10 @@ def test_sigkill_leaves_no_orphans(tmp_path: Path, victim: str) -> None:
     assert time.monotonic() - killed_s < 5
     finish(process)
     if victim == "supervisor":
-        assert (process.returncode, node(tmp_path, "w.a")["message"]) == (1, "task 'w.a' errored: the supervisor of the pods was killed")
+        assert (process.returncode, node(tmp_path, "w.a")["message"]) == (
+            1,
+            "task 'w.a' errored: the supervisor of the pods was killed",
+        )
 
 
 def test_a_new_submission_goes_on_at_once_after_sigkill(tmp_path: Path) -> None:
@@ -193,5 +270,11 @@ def test_a_new_submission_goes_on_at_once_after_sigkill(tmp_path: Path) -> None:
 
 def test_importing_the_engine_is_fast_and_light() -> None:
     program = "import sys, workflows.local; print(sorted({'torch', 'hera', 'numpy', 'pandas', 'gymnasium'} & set(sys.modules)))"
-    ended = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert ended.stdout == "[]\n"

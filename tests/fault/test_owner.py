@@ -41,7 +41,11 @@ def claimed(start: Start, tmp_path: Path) -> Callable[..., Path]:
     """A directory that workflow `first` has prepared."""
 
     def claim(process: str | None = ALIVE, **parameters: object) -> Path:
-        step = start("steps.prepare", assignments(tmp_path / "x", **parameters), environment("first", process))
+        step = start(
+            "steps.prepare",
+            assignments(tmp_path / "x", **parameters),
+            environment("first", process),
+        )
         assert step.end() == 0, step.text
         return tmp_path / "x"
 
@@ -61,7 +65,9 @@ def test_second_live_owner_is_refused_and_named(start: Start, claimed: Callable[
     assert snapshot(outdir) == before
 
 
-def test_dead_process_of_this_machine_is_taken_over_at_once(start: Start, claimed: Callable[..., Path], dead: str) -> None:
+def test_dead_process_of_this_machine_is_taken_over_at_once(
+    start: Start, claimed: Callable[..., Path], dead: str
+) -> None:
     outdir = claimed(dead)
     second = start("steps.prepare", assignments(outdir), environment("second"))
     assert second.end() == 0, second.text
@@ -79,8 +85,11 @@ def test_released_owner_is_replaced(start: Start, claimed: Callable[..., Path]) 
 
 
 @pytest.mark.parametrize("behind", [True, False])
-def test_a9_of_two_that_take_over_at_once_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool) -> None:
-    """Both have seen that the owner has ended before either writes (`behind`: the other goes on when the first is done)."""
+def test_a9_of_two_that_take_over_at_once_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
+) -> None:
+    """Both have seen that the owner has ended before either writes (`behind`: the other goes on
+    when the first is done)."""
     path = tmp_path / "owner.json"
     meeting = threading.Barrier(2, timeout=60)
     refused: dict[str, WrongDirectory] = {}
@@ -102,7 +111,9 @@ def test_a9_of_two_that_take_over_at_once_one_does(tmp_path: Path, monkeypatch: 
     for _ in range(10):
         path.write_text(json.dumps({"uid": "ended", "released": True}))
         refused.clear()
-        threads = [threading.Thread(target=claim, args=(uid,), name=uid) for uid in ("one", "other")]
+        threads = [
+            threading.Thread(target=claim, args=(uid,), name=uid) for uid in ("one", "other")
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -112,10 +123,16 @@ def test_a9_of_two_that_take_over_at_once_one_does(tmp_path: Path, monkeypatch: 
         assert [file.name for file in tmp_path.iterdir()] == ["owner.json"]
 
 
-def test_a9_killed_while_taking_over(tmp_path: Path, start: Start, claimed: Callable[..., Path], dead: str) -> None:
+def test_a9_killed_while_taking_over(
+    tmp_path: Path, start: Start, claimed: Callable[..., Path], dead: str
+) -> None:
     """The successor file stays behind; it blocks nobody once its owner is gone."""
     outdir = claimed(dead)
-    killed = start("steps.prepare", assignments(outdir), environment("second", dead) | {"EXPERIMENT_FAULT": "before_rename:1:owner"})
+    killed = start(
+        "steps.prepare",
+        assignments(outdir),
+        environment("second", dead) | {"EXPERIMENT_FAULT": "before_rename:1:owner"},
+    )
     assert killed.end() == -signal.SIGKILL
     assert list(outdir.glob(".owner.json.*.successor"))
     third = start("steps.prepare", assignments(outdir), environment("third"))
@@ -128,7 +145,8 @@ def test_a9_killed_while_taking_over(tmp_path: Path, start: Start, claimed: Call
 def test_a9_what_another_workflow_has_written_meanwhile_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], owned: bool
 ) -> None:
-    """Another one prepares and ends between our first look and our claim; refused, we give the claim back."""
+    """Another one prepares and ends between our first look and our claim; refused, we give the
+    claim back."""
     outdir = tmp_path / "x"
     look, seen = prepare.make_and_probe, list[dict[str, tuple[int, int, bytes]]]()
 
@@ -145,7 +163,9 @@ def test_a9_what_another_workflow_has_written_meanwhile_is_not_overwritten(
 
     monkeypatch.setattr(prepare, "make_and_probe", meanwhile)
     monkeypatch.setenv("EXPERIMENT_OWNER", "ours")
-    monkeypatch.setattr(owner, "from_environment", lambda: Owner(uid=os.environ["EXPERIMENT_OWNER"]))
+    monkeypatch.setattr(
+        owner, "from_environment", lambda: Owner(uid=os.environ["EXPERIMENT_OWNER"])
+    )
     assert prepare.main(assignments(outdir, seed=1)) == 4
     assert "seed: 7 in the directory, 1 now" in capsys.readouterr().err
     assert {path: (0, 0, content) for path, (_, _, content) in snapshot(outdir).items()} == seen[0]
@@ -154,7 +174,11 @@ def test_a9_what_another_workflow_has_written_meanwhile_is_not_overwritten(
 def test_same_workflow_again_changes_nothing(start: Start, claimed: Callable[..., Path]) -> None:
     outdir = claimed()
     before = snapshot(outdir)
-    again = start("steps.prepare", assignments(outdir), environment("first") | {"OUTPUTS": str(outdir.parent / "outputs")})
+    again = start(
+        "steps.prepare",
+        assignments(outdir),
+        environment("first") | {"OUTPUTS": str(outdir.parent / "outputs")},
+    )
     assert again.end() == 0, again.text
     assert snapshot(outdir) == before
     assert json.loads((outdir.parent / "outputs" / "runs").read_text()) == [0]
@@ -163,7 +187,9 @@ def test_same_workflow_again_changes_nothing(start: Start, claimed: Callable[...
 def elsewhere(outdir: Path, lease_s: float) -> Path:
     """Pretend that the owner runs on another machine, with a short lease."""
     path = outdir / "owner.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"process": None, "lease_s": lease_s}))
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"process": None, "lease_s": lease_s})
+    )
     return path
 
 
@@ -195,7 +221,9 @@ def test_silent_lease_elsewhere_is_taken_over(start: Start, claimed: Callable[..
     assert "watching its lease for 0.5 s" in second.text
 
 
-def test_renewed_lease_elsewhere_is_respected(start: Start, claimed: Callable[..., Path], touching: Callable[[Path], None]) -> None:
+def test_renewed_lease_elsewhere_is_respected(
+    start: Start, claimed: Callable[..., Path], touching: Callable[[Path], None]
+) -> None:
     outdir = claimed()
     touching(elsewhere(outdir, lease_s=20))
     second = start("steps.prepare", assignments(outdir), environment("second"))
@@ -213,7 +241,9 @@ def test_sigterm_while_watching_a_lease(start: Start, claimed: Callable[..., Pat
     assert json.loads((outdir / "owner.json").read_text())["uid"] == "first"
 
 
-def test_running_step_renews_the_lease_and_ends_when_displaced(start: Start, claimed: Callable[..., Path]) -> None:
+def test_running_step_renews_the_lease_and_ends_when_displaced(
+    start: Start, claimed: Callable[..., Path]
+) -> None:
     outdir = claimed(epochs=100000, checkpoint_interval=20)
     path = elsewhere(outdir, lease_s=1.5)
     first_seen = path.stat().st_mtime_ns
@@ -223,7 +253,10 @@ def test_running_step_renews_the_lease_and_ends_when_displaced(start: Start, cla
     path.write_text(json.dumps(vars(Owner(uid="second", workflow="ppo-second"))))
     assert train.end() == 4, train.text
     assert "ppo-second" in train.text
-    assert json.loads((outdir / "runs" / "0" / "status" / "train.json").read_text())["state"] == "running", "not ours to write"
+    assert (
+        json.loads((outdir / "runs" / "0" / "status" / "train.json").read_text())["state"]
+        == "running"
+    ), "not ours to write"
 
 
 def test_one_process_per_step(start: Start, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""Issue 8, section 1: `precision: auto` is decided once for the experiment, by the first training that starts.
+"""Issue 8, section 1: `precision: auto` is decided once for the experiment, by the first training
+that starts.
 
-Real processes on a pretended processor, see `other_processor.py`: each has a probe that would answer differently.
+Real processes on a pretended processor, see `other_processor.py`: each has a probe that would
+answer differently.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ def prepared(start: Start, tmp_path: Path) -> Prepared:
     """An experiment of two short runs that `prepare` has made."""
 
     def prepare(name: str = "x", **parameters: object) -> ExperimentDirectory:
-        step = start("steps.prepare", assignments(tmp_path / name, **{"runs": 2, "epochs": 4, "device": "cpu", **parameters}))
+        step = start(
+            "steps.prepare",
+            assignments(tmp_path / name, **{"runs": 2, "epochs": 4, "device": "cpu", **parameters}),
+        )
         assert step.end() == 0, step.text
         return ExperimentDirectory(tmp_path / name)
 
@@ -48,12 +53,19 @@ def used(directory: ExperimentDirectory, run: int) -> tuple[str, str]:
     return status.details["device"], status.details["precision"]
 
 
-@pytest.mark.parametrize(("first", "second", "precision"), [("2.0", "0.5", "bf16"), ("0.5", "2.0", "fp32")])
-def test_the_first_training_decides_for_all_runs(start: Start, prepared: Prepared, first: str, second: str, precision: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "precision"), [("2.0", "0.5", "bf16"), ("0.5", "2.0", "fp32")]
+)
+def test_the_first_training_decides_for_all_runs(
+    start: Start, prepared: Prepared, first: str, second: str, precision: str
+) -> None:
     directory = prepared()
     one = train(start, directory, 0, RATIO=first)
     assert one.end() == 0, one.text
-    assert "the probe ran" in one.text and f"cpu, {precision} (cpu was asked for; measured: bf16 is {first}0 x as fast" in one.text
+    assert (
+        "the probe ran" in one.text
+        and f"cpu, {precision} (cpu was asked for; measured: bf16 is {first}0 x as fast" in one.text
+    )
     document, before = recorded(directory), directory.compute_json.stat()
     assert (document["device"], document["precision"]) == ("cpu", precision)
     assert document["probe"] == {
@@ -68,10 +80,15 @@ def test_the_first_training_decides_for_all_runs(start: Start, prepared: Prepare
     assert other.end() == 0, other.text
     assert "the probe ran" not in other.text and f"cpu, {precision} (" in other.text
     assert used(directory, 0) == used(directory, 1) == ("cpu", precision)
-    assert (directory.compute_json.stat().st_ino, directory.compute_json.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (directory.compute_json.stat().st_ino, directory.compute_json.stat().st_mtime_ns) == (
+        before.st_ino,
+        before.st_mtime_ns,
+    )
 
 
-def test_a_training_killed_before_its_first_checkpoint_keeps_to_it(start: Start, prepared: Prepared) -> None:
+def test_a_training_killed_before_its_first_checkpoint_keeps_to_it(
+    start: Start, prepared: Prepared
+) -> None:
     directory = prepared()
     killed = train(start, directory, 0, RATIO="2.0", EXPERIMENT_FAULT="mid_row:1:train.csv")
     assert killed.end() == -signal.SIGKILL, killed.text
@@ -81,11 +98,16 @@ def test_a_training_killed_before_its_first_checkpoint_keeps_to_it(start: Start,
     assert used(directory, 0)[1] == recorded(directory)["precision"] == "bf16"
 
 
-def test_of_two_that_start_at_once_one_decides_for_both(start: Start, prepared: Prepared, tmp_path: Path) -> None:
+def test_of_two_that_start_at_once_one_decides_for_both(
+    start: Start, prepared: Prepared, tmp_path: Path
+) -> None:
     directory = prepared()
     (tmp_path / "meeting").mkdir()
     meet = str(tmp_path / "meeting")
-    both = [train(start, directory, run, RATIO=ratio, MEET=meet) for run, ratio in enumerate(("0.5", "2.0"))]
+    both = [
+        train(start, directory, run, RATIO=ratio, MEET=meet)
+        for run, ratio in enumerate(("0.5", "2.0"))
+    ]
     for step in both:
         assert step.end() == 0, step.text
         assert "the probe ran" in step.text
@@ -95,10 +117,14 @@ def test_of_two_that_start_at_once_one_decides_for_both(start: Start, prepared: 
     assert not list(directory.root.glob(".*.tmp"))
 
 
-def test_a_displaced_training_decides_nothing(start: Start, prepared: Prepared, tmp_path: Path) -> None:
+def test_a_displaced_training_decides_nothing(
+    start: Start, prepared: Prepared, tmp_path: Path
+) -> None:
     owned = {"EXPERIMENT_OWNER": "first", "EXPERIMENT_WORKFLOW": "ppo-first"}
     directory = prepared()
-    claimed = start("steps.prepare", assignments(directory.root, runs=2, epochs=4, device="cpu"), owned)
+    claimed = start(
+        "steps.prepare", assignments(directory.root, runs=2, epochs=4, device="cpu"), owned
+    )
     assert claimed.end() == 0, claimed.text
     meeting = tmp_path / "meeting"
     meeting.mkdir()
@@ -111,7 +137,9 @@ def test_a_displaced_training_decides_nothing(start: Start, prepared: Prepared, 
     assert not directory.compute_json.exists()
 
 
-def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(start: Start, prepared: Prepared) -> None:
+def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(
+    start: Start, prepared: Prepared
+) -> None:
     directory = prepared(checkpoint_interval=1, log_interval=1)
     killed = train(start, directory, 0, RATIO="2.0", EXPERIMENT_FAULT="mid_row:3:train.csv")
     assert killed.end() == -signal.SIGKILL, killed.text
@@ -126,14 +154,21 @@ def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(start: St
     assert used(directory, 0) == used(directory, 1) == ("cpu", "bf16")
 
 
-def test_a_checkpoint_that_says_otherwise_counts_for_its_run(start: Start, prepared: Prepared) -> None:
+def test_a_checkpoint_that_says_otherwise_counts_for_its_run(
+    start: Start, prepared: Prepared
+) -> None:
     directory = prepared(checkpoint_interval=1, log_interval=1)
     killed = train(start, directory, 0, RATIO="2.0", EXPERIMENT_FAULT="mid_row:3:train.csv")
     assert killed.end() == -signal.SIGKILL, killed.text
-    directory.compute_json.write_text(json.dumps({"device": "cpu", "precision": "fp32", "reason": "a test"}))
+    directory.compute_json.write_text(
+        json.dumps({"device": "cpu", "precision": "fp32", "reason": "a test"})
+    )
     again = train(start, directory, 0, RATIO="0.5")
     assert again.end() == 0, again.text
-    assert "warning: compute.json says cpu, fp32 (a test); its checkpoint goes on in cpu, bf16" in again.text
+    assert (
+        "warning: compute.json says cpu, fp32 (a test); its checkpoint goes on in cpu, bf16"
+        in again.text
+    )
     assert used(directory, 0) == ("cpu", "bf16")
 
 
@@ -143,15 +178,26 @@ def test_a_checkpoint_that_says_otherwise_counts_for_its_run(start: Start, prepa
         (b"", "Expecting value"),
         (b'{"device": "cpu", "precision"', "Expecting"),
         (b"[]", "no mapping"),
-        (b'{"device": "cpu", "precision": "fp16", "reason": "x"}', "precision is 'fp16', allowed: fp32, bf16"),
-        (b'{"device": ["cpu"], "precision": "fp32", "reason": "x"}', "device is ['cpu'], allowed: cpu, cuda"),
-        (b'{"device": "cpu", "precision": "fp32", "reason": "\\u001b[2J"}', "reason is no line of text"),
+        (
+            b'{"device": "cpu", "precision": "fp16", "reason": "x"}',
+            "precision is 'fp16', allowed: fp32, bf16",
+        ),
+        (
+            b'{"device": ["cpu"], "precision": "fp32", "reason": "x"}',
+            "device is ['cpu'], allowed: cpu, cuda",
+        ),
+        (
+            b'{"device": "cpu", "precision": "fp32", "reason": "\\u001b[2J"}',
+            "reason is no line of text",
+        ),
         (b"\xff\xff", "decode"),
         (b"[" * 60000, "depth"),
         (b" " * 70000, "at most 65536"),
     ],
 )
-def test_a_damaged_record_is_refused_and_named(start: Start, prepared: Prepared, content: bytes, words: str) -> None:
+def test_a_damaged_record_is_refused_and_named(
+    start: Start, prepared: Prepared, content: bytes, words: str
+) -> None:
     directory = prepared()
     directory.compute_json.write_bytes(content)
     step = train(start, directory, 0, RATIO="2.0")
@@ -173,22 +219,39 @@ def test_what_was_asked_for_is_recorded_and_no_probe_runs(start: Start, prepared
     directory.compute_json.write_text(json.dumps(document | {"precision": "bf16"}))
     other = train(start, directory, 1)
     assert other.end() == 4, other.text
-    assert f"{directory.compute_json} says precision bf16, the experiment fp32; delete it" in other.text
+    assert (
+        f"{directory.compute_json} says precision bf16, the experiment fp32; delete it"
+        in other.text
+    )
 
 
-def test_a_gpu_that_was_decided_on_and_is_not_here_is_refused(start: Start, prepared: Prepared) -> None:
+def test_a_gpu_that_was_decided_on_and_is_not_here_is_refused(
+    start: Start, prepared: Prepared
+) -> None:
     directory = prepared(device="auto")
-    directory.compute_json.write_text(json.dumps({"device": "cuda", "precision": "fp32", "reason": "there is a GPU"}))
+    directory.compute_json.write_text(
+        json.dumps({"device": "cuda", "precision": "fp32", "reason": "there is a GPU"})
+    )
     step = train(start, directory, 0, CUDA_VISIBLE_DEVICES="")
     assert step.end() == 2, step.text
-    assert f"{directory.compute_json} says device cuda, and this machine has no usable GPU" in step.text
+    assert (
+        f"{directory.compute_json} says device cuda, and this machine has no usable GPU"
+        in step.text
+    )
 
 
 def test_the_probe_leaves_no_trace_in_a_training(start: Start, prepared: Prepared) -> None:
     """A game that draws from the global generators, so that one more that is made would be seen."""
-    given = {"game": "tests.own_games:Global", "minibatches": 4, "runs": 1, "checkpoint_interval": 1}
+    given = {
+        "game": "tests.own_games:Global",
+        "minibatches": 4,
+        "runs": 1,
+        "checkpoint_interval": 1,
+    }
     probed, read = prepared("probed", **given), prepared("read", **given)
-    read.compute_json.write_text(json.dumps({"device": "cpu", "precision": "fp32", "reason": "a test"}))
+    read.compute_json.write_text(
+        json.dumps({"device": "cpu", "precision": "fp32", "reason": "a test"})
+    )
     before = snapshot(read.root)["compute.json"]
     for directory in (probed, read):
         step = train(start, directory, 0)
@@ -198,4 +261,6 @@ def test_the_probe_leaves_no_trace_in_a_training(start: Start, prepared: Prepare
     assert probed.run(0).train_csv.read_bytes() == read.run(0).train_csv.read_bytes()
     weights = "tensors.safetensors"
     final = probed.run(0).checkpoint_steps()[-1]
-    assert (probed.run(0).checkpoint(final) / weights).read_bytes() == (read.run(0).checkpoint(final) / weights).read_bytes()
+    assert (probed.run(0).checkpoint(final) / weights).read_bytes() == (
+        read.run(0).checkpoint(final) / weights
+    ).read_bytes()

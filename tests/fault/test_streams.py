@@ -1,4 +1,5 @@
-"""found.md C15: standard streams that are closed, and readers that have left or stand still. Nothing else may suffer."""
+"""found.md C15: standard streams that are closed, and readers that have left or stand still.
+Nothing else may suffer."""
 
 from __future__ import annotations
 
@@ -23,19 +24,31 @@ def closed(folder: Path, *arguments: str) -> int:
     """The exit code of a module that is started without standard streams."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ARGO_")}
     command = [*CLOSED, sys.executable, "-m", *arguments]
-    ended = subprocess.run(command, cwd=folder, env=kept | {"PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S)
+    ended = subprocess.run(
+        command, cwd=folder, env=kept | {"PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S
+    )
     return ended.returncode
 
 
 def test_c15_a_step_without_streams_keeps_its_log_and_does_not_copy_it(tmp_path: Path) -> None:
     assert closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0
     said = log(tmp_path)
-    for line in ("doing print", "from a descriptor", "from C", "from a child", "average: succeeded in"):
+    for line in (
+        "doing print",
+        "from a descriptor",
+        "from C",
+        "from a child",
+        "average: succeeded in",
+    ):
         assert said.count(line) == 1
-    assert closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0, "a repeat"
+    assert (
+        closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0
+    ), "a repeat"
 
 
-@pytest.mark.parametrize(("what", "state"), [("nothing", "succeeded"), ("print", "succeeded"), ("skip", "skipped")])
+@pytest.mark.parametrize(
+    ("what", "state"), [("nothing", "succeeded"), ("print", "succeeded"), ("skip", "skipped")]
+)
 def test_c15_a_step_whose_reader_has_left_ends_well(tmp_path: Path, what: str, state: str) -> None:
     for _ in ("first", "repeat"):
         process = begin(tmp_path, what)
@@ -68,12 +81,20 @@ def leave(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("code", [0, 7])
 def test_c15_the_engine_without_streams_or_reader(tmp_path: Path, code: int) -> None:
-    manifest = workflow([task("a", "leaf")], pod("leaf", f"import sys; print('said'); sys.exit({code})"))
+    manifest = workflow(
+        [task("a", "leaf")], pod("leaf", f"import sys; print('said'); sys.exit({code})")
+    )
     (tmp_path / "w.yaml").write_text(yaml.safe_dump(manifest))
     arguments = ["workflows.local", str(tmp_path / "w.yaml"), "--logs", str(tmp_path / "logs")]
     expected = 1 if code else 0
     assert closed(ROOT, *arguments) == expected
-    process = subprocess.Popen([sys.executable, "-m", *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
     assert (process.stderr.read(), process.wait(PATIENCE_S)) == ("", expected)

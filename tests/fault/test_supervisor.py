@@ -1,4 +1,5 @@
-"""The supervisor of local pods dies, cannot start a process, or cannot start itself: a failed attempt, never an engine that hangs."""
+"""The supervisor of local pods dies, cannot start a process, or cannot start itself: a failed
+attempt, never an engine that hangs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from config.errors import ExperimentError
-from tests.fault.test_local_interruptions import SLEEPING, eventually, finish, is_gone, node, pids, start, status
+from tests.fault.test_local_interruptions import (
+    SLEEPING,
+    eventually,
+    finish,
+    is_gone,
+    node,
+    pids,
+    start,
+    status,
+)
 from tests.unit.local_workflows import pod, task, workflow
 from workflows.local import run
 from workflows.local.errors import LostPod
@@ -29,7 +39,9 @@ def parent(pid: int) -> int:
 
 def test_a3_a_new_supervisor_after_one_was_killed(tmp_path: Path) -> None:
     """found.md A3: the attempt is in Error and tried again; it used to be waited for for ever."""
-    retried = pod("retried", ONCE, "{{retries}}", retryStrategy={"limit": "2", "retryPolicy": "Always"})
+    retried = pod(
+        "retried", ONCE, "{{retries}}", retryStrategy={"limit": "2", "retryPolicy": "Always"}
+    )
     process = start(tmp_path, workflow([task("a", "retried"), task("b", "retried")], retried))
     running = pids(tmp_path, pods=2)
     os.kill(parent(running[0]), signal.SIGKILL)
@@ -41,27 +53,50 @@ def test_a3_a_new_supervisor_after_one_was_killed(tmp_path: Path) -> None:
 
 
 def test_a3_the_exit_handler_runs_after_the_supervisor_was_killed(tmp_path: Path) -> None:
-    process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING), pod("bye"), onExit="bye"))
+    process = start(
+        tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING), pod("bye"), onExit="bye")
+    )
     os.kill(parent(pids(tmp_path, pods=1)[0]), signal.SIGKILL)
     finish(process)
-    assert (process.returncode, node(tmp_path, "w.a")["message"]) == (1, f"task 'w.a' errored: {KILLED}")
+    assert (process.returncode, node(tmp_path, "w.a")["message"]) == (
+        1,
+        f"task 'w.a' errored: {KILLED}",
+    )
     assert node(tmp_path, "w.onExit")["phase"] == "Succeeded"
 
 
-def test_a3_a_pod_that_finds_no_free_descriptor_is_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
-    """A full table of processes or descriptors: it used to end the supervisor, with everything that ran."""
+def test_a3_a_pod_that_finds_no_free_descriptor_is_tried_again_and_the_others_go_on(
+    tmp_path: Path,
+) -> None:
+    """A full table of processes or descriptors: it used to end the supervisor, with everything that
+    ran."""
     go, gate = tmp_path / "go", tmp_path / "gate"
-    tasks = [task("long", "long"), task("gate", "gate"), task("b", "retried", depends="gate.Succeeded")]
+    tasks = [
+        task("long", "long"),
+        task("gate", "gate"),
+        task("b", "retried", depends="gate.Succeeded"),
+    ]
     retry = {"limit": "200", "retryPolicy": "Always", "backoff": {"duration": "200ms"}}
     process = start(
-        tmp_path, workflow(tasks, pod("long", UNTIL, str(go)), pod("gate", UNTIL, str(gate)), pod("retried", retryStrategy=retry))
+        tmp_path,
+        workflow(
+            tasks,
+            pod("long", UNTIL, str(go)),
+            pod("gate", UNTIL, str(gate)),
+            pod("retried", retryStrategy=retry),
+        ),
     )
     running = pids(tmp_path, pods=2)
     supervisor = parent(running[0])
     soft, hard = resource.prlimit(supervisor, resource.RLIMIT_NOFILE)
     resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (3, hard))
     gate.touch()
-    eventually(lambda: any("no process can be started" in one.get("message", "") for one in status(tmp_path)["nodes"].values()))
+    eventually(
+        lambda: any(
+            "no process can be started" in one.get("message", "")
+            for one in status(tmp_path)["nodes"].values()
+        )
+    )
     resource.prlimit(supervisor, resource.RLIMIT_NOFILE, (soft, hard))
     eventually(lambda: node(tmp_path, "w.b")["phase"] == "Succeeded")
     go.touch()
@@ -69,7 +104,9 @@ def test_a3_a_pod_that_finds_no_free_descriptor_is_tried_again_and_the_others_go
     assert process.returncode == 0 and node(tmp_path, "w.long")["phase"] == "Succeeded"
 
 
-def test_a3_a_supervisor_that_does_not_answer_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a3_a_supervisor_that_does_not_answer_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> int:
         owner = supervision.Processes(tmp_path / "scratch")
         await owner.open()
@@ -90,18 +127,26 @@ def test_a3_a_supervisor_that_does_not_answer_is_replaced(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a3_a_python_that_needs_its_library_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a3_a_python_that_needs_its_library_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Modules of a cluster, a shared libpython: the supervisor runs where the engine runs."""
     monkeypatch.setattr("sys.executable", str(needs_library_path(tmp_path)))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert run(workflow([task("a", "leaf")], pod("leaf")), logs=tmp_path / "logs").phase == "Succeeded"
+    assert (
+        run(workflow([task("a", "leaf")], pod("leaf")), logs=tmp_path / "logs").phase == "Succeeded"
+    )
 
 
-def test_a3_a_supervisor_that_cannot_start_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a3_a_supervisor_that_cannot_start_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.executable", str(needs_library_path(tmp_path)))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    with pytest.raises(ExperimentError, match="the supervisor of the pods does not start: exit code 127"):
+    with pytest.raises(
+        ExperimentError, match="the supervisor of the pods does not start: exit code 127"
+    ):
         run(workflow([task("a", "leaf")], pod("leaf")))
     assert [path.name for path in tmp_path.iterdir()] == ["python"], "its temporary folder is gone"
 
@@ -109,7 +154,9 @@ def test_a3_a_supervisor_that_cannot_start_is_said(tmp_path: Path, monkeypatch: 
 def needs_library_path(folder: Path) -> Path:
     """An interpreter that cannot be loaded without LD_LIBRARY_PATH."""
     program = folder / "python"
-    program.write_text(f'#!/bin/sh\n[ -n "$LD_LIBRARY_PATH" ] || exit 127\nexec "{sys.executable}" "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\n[ -n "$LD_LIBRARY_PATH" ] || exit 127\nexec "{sys.executable}" "$@"\n'
+    )
     program.chmod(0o755)
     return program
 
@@ -118,7 +165,9 @@ def needs_library_path(folder: Path) -> Path:
 def test_a4_signals_that_came_ignored_stay_so(tmp_path: Path, ignored: str) -> None:
     """found.md A4: `nohup python -m workflows.local …` and the terminal is closed."""
     go = tmp_path / "go"
-    process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", UNTIL, str(go))), ignored=ignored)
+    process = start(
+        tmp_path, workflow([task("a", "leaf")], pod("leaf", UNTIL, str(go))), ignored=ignored
+    )
     pids(tmp_path, pods=1)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGINT)
@@ -129,7 +178,8 @@ def test_a4_signals_that_came_ignored_stay_so(tmp_path: Path, ignored: str) -> N
 
 
 def test_a4_whoever_goes_on_signalling_changes_nothing_in_the_end(tmp_path: Path) -> None:
-    """While it cleans up and while the interpreter ends, too: it used to die of the signal, without its exit code."""
+    """While it cleans up and while the interpreter ends, too: it used to die of the signal, without
+    its exit code."""
     process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)))
     pids(tmp_path, pods=1)
     while process.poll() is None:
@@ -140,7 +190,9 @@ def test_a4_whoever_goes_on_signalling_changes_nothing_in_the_end(tmp_path: Path
 
 
 def test_a4_sigterm_still_stops_what_nohup_started(tmp_path: Path) -> None:
-    process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)), ignored="HUP INT")
+    process = start(
+        tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)), ignored="HUP INT"
+    )
     pids(tmp_path, pods=1)
     process.send_signal(signal.SIGTERM)
     finish(process)

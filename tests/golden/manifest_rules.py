@@ -1,4 +1,5 @@
-"""What every manifest of this project must be beyond the schema: one function per rule, yielding one line per violation."""
+"""What every manifest of this project must be beyond the schema: one function per rule, yielding
+one line per violation."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ def names_in(depends: str) -> set[str]:
 
 
 def producers(value: Any) -> set[str]:
-    return {match.group(1) for tag in tags(value) if (match := re.match(r"tasks\.([-A-Za-z0-9]+)\.", tag))}
+    return {
+        match.group(1)
+        for tag in tags(value)
+        if (match := re.match(r"tasks\.([-A-Za-z0-9]+)\.", tag))
+    }
 
 
 def ancestors(tasks: list[dict[str, Any]], name: str) -> set[str]:
@@ -57,13 +62,28 @@ def ancestors(tasks: list[dict[str, Any]], name: str) -> set[str]:
 def runs_a_step_without_a_shell(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         container = leaf.get("container")
-        if container is None or set(leaf) & {"script", "steps", "containerSet", "data", "http", "plugin", "resource", "suspend"}:
+        if container is None or set(leaf) & {
+            "script",
+            "steps",
+            "containerSet",
+            "data",
+            "http",
+            "plugin",
+            "resource",
+            "suspend",
+        }:
             yield f"{leaf['name']}: is no plain container"
             continue
         command = container.get("command", [])
-        if command[:2] != ["python", "-m"] or len(command) != 3 or not re.fullmatch(r"steps\.[a-z_]+", command[2]):
+        if (
+            command[:2] != ["python", "-m"]
+            or len(command) != 3
+            or not re.fullmatch(r"steps\.[a-z_]+", command[2])
+        ):
             yield f"{leaf['name']}: command {command}"
-        if SHELLS & {str(word).rsplit("/", 1)[-1] for word in [*command, *container.get("args", [])]}:
+        if SHELLS & {
+            str(word).rsplit("/", 1)[-1] for word in [*command, *container.get("args", [])]
+        }:
             yield f"{leaf['name']}: a shell in {command} {container.get('args')}"
         if "workflow.parameters." in json.dumps(command):
             yield f"{leaf['name']}: a parameter in its command"
@@ -71,36 +91,64 @@ def runs_a_step_without_a_shell(manifest: Manifest) -> Iterator[str]:
 
 def every_tag_resolves(manifest: Manifest) -> Iterator[str]:
     spec = manifest["spec"]
-    everywhere = {f"workflow.parameters.{parameter['name']}" for parameter in spec["arguments"]["parameters"]} | WORKFLOW_TAGS
+    everywhere = {
+        f"workflow.parameters.{parameter['name']}" for parameter in spec["arguments"]["parameters"]
+    } | WORKFLOW_TAGS
     outputs = {
-        template["name"]: {parameter["name"] for parameter in template.get("outputs", {}).get("parameters", [])}
+        template["name"]: {
+            parameter["name"] for parameter in template.get("outputs", {}).get("parameters", [])
+        }
         for template in templates(manifest)
     }
-    at_exit = {task["template"] for dag in dags(manifest) if dag["name"] == spec.get("onExit") for task in dag["dag"]["tasks"]}
+    at_exit = {
+        task["template"]
+        for dag in dags(manifest)
+        if dag["name"] == spec.get("onExit")
+        for task in dag["dag"]["tasks"]
+    }
     for template in templates(manifest):
-        inputs = {f"inputs.parameters.{parameter['name']}" for parameter in template.get("inputs", {}).get("parameters", [])}
-        known = everywhere | inputs | ({"workflow.status"} if template["name"] in at_exit else set())
+        inputs = {
+            f"inputs.parameters.{parameter['name']}"
+            for parameter in template.get("inputs", {}).get("parameters", [])
+        }
+        known = (
+            everywhere | inputs | ({"workflow.status"} if template["name"] in at_exit else set())
+        )
         tasks = template.get("dag", {}).get("tasks", [])
         for task in tasks:
             loop = {"item"} if {"withParam", "withItems", "withSequence"} & set(task) else set()
-            of_tasks = {f"tasks.{other['name']}.outputs.parameters.{name}" for other in tasks for name in outputs[other["template"]]}
-            yield from (f"{template['name']}.{task['name']}: {{{{{tag}}}}}" for tag in tags(task) if tag not in known | loop | of_tasks)
+            of_tasks = {
+                f"tasks.{other['name']}.outputs.parameters.{name}"
+                for other in tasks
+                for name in outputs[other["template"]]
+            }
+            yield from (
+                f"{template['name']}.{task['name']}: {{{{{tag}}}}}"
+                for tag in tags(task)
+                if tag not in known | loop | of_tasks
+            )
         if not tasks:
-            yield from (f"{template['name']}: {{{{{tag}}}}}" for tag in tags(template) if tag not in known)
+            yield from (
+                f"{template['name']}: {{{{{tag}}}}}" for tag in tags(template) if tag not in known
+            )
     rest = {key: value for key, value in spec.items() if key != "templates"}
     yield from (f"spec: {{{{{tag}}}}}" for tag in tags(rest) if tag not in everywhere)
 
 
 def every_task_and_argument_exists(manifest: Manifest) -> Iterator[str]:
     inputs = {
-        template["name"]: {parameter["name"] for parameter in template.get("inputs", {}).get("parameters", [])}
+        template["name"]: {
+            parameter["name"] for parameter in template.get("inputs", {}).get("parameters", [])
+        }
         for template in templates(manifest)
     }
     called = {manifest["spec"]["entrypoint"], manifest["spec"].get("onExit")}
     for dag in dags(manifest):
         for task in dag["dag"]["tasks"]:
             called.add(task["template"])
-            given = {parameter["name"] for parameter in task.get("arguments", {}).get("parameters", [])}
+            given = {
+                parameter["name"] for parameter in task.get("arguments", {}).get("parameters", [])
+            }
             if task["template"] not in inputs or given != inputs[task["template"]]:
                 yield f"{dag['name']}.{task['name']}: calls {task['template']} with {sorted(given)}"
     yield from (f"{name}: is never called" for name in set(inputs) - called)
@@ -124,14 +172,22 @@ def conditions_read_outputs_with_a_default(manifest: Manifest) -> Iterator[str]:
             for tag in tags(task.get("when", "")):
                 _, producer, *_, parameter = tag.split(".")
                 outputs = by_name[template_of[producer]].get("outputs", {}).get("parameters", [])
-                if not any(output["name"] == parameter and "default" in output.get("valueFrom", {}) for output in outputs):
+                if not any(
+                    output["name"] == parameter and "default" in output.get("valueFrom", {})
+                    for output in outputs
+                ):
                     yield f"{dag['name']}.{task['name']}: {tag} has no default"
 
 
 def never_reads_a_tolerated_producer(manifest: Manifest) -> Iterator[str]:
     for dag in dags(manifest):
         for task in dag["dag"]["tasks"]:
-            tolerated = set(re.findall(r"([A-Za-z0-9][-A-Za-z0-9]*)\.(?:Failed|Errored|AllFailed)", task.get("depends", "")))
+            tolerated = set(
+                re.findall(
+                    r"([A-Za-z0-9][-A-Za-z0-9]*)\.(?:Failed|Errored|AllFailed)",
+                    task.get("depends", ""),
+                )
+            )
             for producer in producers(task) & tolerated:
                 yield f"{dag['name']}.{task['name']}: reads {producer}, which may have failed: the controller would wait for ever"
 
@@ -140,7 +196,9 @@ def dependencies_name_a_result(manifest: Manifest) -> Iterator[str]:
     for dag in dags(manifest):
         for task in dag["dag"]["tasks"]:
             words = re.findall(r"[A-Za-z0-9][-A-Za-z0-9.]*", task.get("depends", ""))
-            yield from (f"{dag['name']}.{task['name']}: bare {word}" for word in words if "." not in word)
+            yield from (
+                f"{dag['name']}.{task['name']}: bare {word}" for word in words if "." not in word
+            )
             if "dependencies" in task:
                 yield f"{dag['name']}.{task['name']}: dependencies also accept what was skipped"
 
@@ -153,22 +211,34 @@ def only_leaves_are_retried(manifest: Manifest) -> Iterator[str]:
             yield f"{dag['name']}: a DAG is retried"
     for leaf in leaves(manifest):
         strategy = leaf.get("retryStrategy", {})
-        if strategy.get("expression") != RETRY_UNLESS_FINAL or strategy.get("retryPolicy") != "Always":
+        if (
+            strategy.get("expression") != RETRY_UNLESS_FINAL
+            or strategy.get("retryPolicy") != "Always"
+        ):
             yield f"{leaf['name']}: {strategy}"
-        if int(strategy.get("limit", 0)) < 5 or not {"duration", "factor", "cap"} <= set(strategy.get("backoff", {})):
+        if int(strategy.get("limit", 0)) < 5 or not {"duration", "factor", "cap"} <= set(
+            strategy.get("backoff", {})
+        ):
             yield f"{leaf['name']}: no generous limit with backoff"
 
 
 def pods_are_restricted(manifest: Manifest) -> Iterator[str]:
     """Kubernetes' pod security standard *restricted*, and a read-only root."""
     pod = manifest["spec"].get("securityContext", {})
-    if not (pod.get("runAsNonRoot") and pod.get("runAsUser", 0) > 0 and pod.get("runAsGroup", 0) > 0 and pod.get("fsGroup", 0) > 0):
+    if not (
+        pod.get("runAsNonRoot")
+        and pod.get("runAsUser", 0) > 0
+        and pod.get("runAsGroup", 0) > 0
+        and pod.get("fsGroup", 0) > 0
+    ):
         yield "pods may run as root"
     if pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
         yield "no seccomp profile"
     for leaf in leaves(manifest):
         own = leaf.get("container", {}).get("securityContext", {})
-        if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {"drop": ["ALL"]}:
+        if own.get("allowPrivilegeEscalation") is not False or own.get("capabilities") != {
+            "drop": ["ALL"]
+        }:
             yield f"{leaf['name']}: privileges {own}"
         if own.get("readOnlyRootFilesystem") is not True or own.get("privileged"):
             yield f"{leaf['name']}: may write to its root"
@@ -185,7 +255,9 @@ def pods_have_an_account_of_their_own(manifest: Manifest) -> Iterator[str]:
 def pods_say_what_they_need(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         resources = leaf.get("container", {}).get("resources", {})
-        if not {"cpu", "memory"} <= set(resources.get("requests", {})) or "memory" not in resources.get("limits", {}):
+        if not {"cpu", "memory"} <= set(
+            resources.get("requests", {})
+        ) or "memory" not in resources.get("limits", {}):
             yield f"{leaf['name']}: {resources}"
 
 
@@ -196,17 +268,24 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
         trains = "gpu_image" in leaf.get("container", {}).get("image", "")
         if asks != trains:
             yield f"{leaf['name']}: {'asks' if asks else 'does not ask'} for a GPU"
-        hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in leaf.get("container", {}).get("env", [])
+        hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in leaf.get(
+            "container", {}
+        ).get("env", [])
         if hidden == trains:
             yield f"{leaf['name']}: NVIDIA_VISIBLE_DEVICES"
 
 
 def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
-        if not re.fullmatch(r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}", leaf.get("container", {}).get("image", "")):
+        if not re.fullmatch(
+            r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}",
+            leaf.get("container", {}).get("image", ""),
+        ):
             yield f"{leaf['name']}: image {leaf.get('container', {}).get('image')}"
     for parameter in manifest["spec"]["arguments"]["parameters"]:
-        if parameter["name"].endswith("_image") and not re.search(r":(?!latest$)[^:/]+$|@sha256:", parameter["value"]):
+        if parameter["name"].endswith("_image") and not re.search(
+            r":(?!latest$)[^:/]+$|@sha256:", parameter["value"]
+        ):
             yield f"{parameter['name']}: {parameter['value']}"
 
 
@@ -218,8 +297,13 @@ def mounts_are_known_and_declared(manifest: Manifest) -> Iterator[str]:
         if "emptyDir" in volume and "sizeLimit" not in volume["emptyDir"]:
             yield f"volume {volume['name']} may fill its node"
     for leaf in leaves(manifest):
-        mounts = {mount["mountPath"]: mount["name"] for mount in leaf.get("container", {}).get("volumeMounts", [])}
-        if not NEEDED_MOUNTS <= set(mounts) <= KNOWN_MOUNTS or not set(mounts.values()) <= set(volumes):
+        mounts = {
+            mount["mountPath"]: mount["name"]
+            for mount in leaf.get("container", {}).get("volumeMounts", [])
+        }
+        if not NEEDED_MOUNTS <= set(mounts) <= KNOWN_MOUNTS or not set(mounts.values()) <= set(
+            volumes
+        ):
             yield f"{leaf['name']}: mounts {mounts}"
         for output in leaf.get("outputs", {}).get("parameters", []):
             if not output["valueFrom"]["path"].startswith("/outputs/"):
@@ -237,11 +321,16 @@ def cleans_up_after_itself(manifest: Manifest) -> Iterator[str]:
 
 
 def ends_with_a_report(manifest: Manifest) -> Iterator[str]:
-    """By a DAG: after a deadline the controller fails a pending pod whose own node, and not its boundary, is the exit handler."""
+    """By a DAG: after a deadline the controller fails a pending pod whose own node, and not its
+    boundary, is the exit handler."""
     on_exit = manifest["spec"].get("onExit")
-    called = {dag["name"]: [task["template"] for task in dag["dag"]["tasks"]] for dag in dags(manifest)}
+    called = {
+        dag["name"]: [task["template"] for task in dag["dag"]["tasks"]] for dag in dags(manifest)
+    }
     reports = called.pop(on_exit, [])
-    if not reports or any(name in reports or name == on_exit for names in called.values() for name in names):
+    if not reports or any(
+        name in reports or name == on_exit for names in called.values() for name in names
+    ):
         yield f"exit handler {on_exit}"
 
 
@@ -255,7 +344,9 @@ def names_fit(manifest: Manifest) -> Iterator[str]:
     for dag in dags(manifest):
         for task in dag["dag"]["tasks"]:
             key = f"{dag['name']}.{task['name'].replace('-', '_')}"
-            if collisions.setdefault(key, task["name"]) != task["name"] or not re.fullmatch(r"[a-zA-Z][-a-zA-Z0-9]{0,127}", task["name"]):
+            if collisions.setdefault(key, task["name"]) != task["name"] or not re.fullmatch(
+                r"[a-zA-Z][-a-zA-Z0-9]{0,127}", task["name"]
+            ):
                 yield f"task {key}"
 
 

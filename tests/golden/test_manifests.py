@@ -1,4 +1,5 @@
-"""The rendered manifests: equal to a fresh build, valid by a strict schema, true to every rule; each rule with its negative twin."""
+"""The rendered manifests: equal to a fresh build, valid by a strict schema, true to every rule;
+each rule with its negative twin."""
 
 from __future__ import annotations
 
@@ -70,15 +71,22 @@ def test_the_committed_file_is_a_fresh_build(algorithm: str) -> None:
     assert manifest_yaml.load(committed(algorithm)) == fresh
 
 
-def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(ppo: Manifest) -> None:
-    offered = {one["name"]: one["enum"] for one in ppo["spec"]["arguments"]["parameters"] if "enum" in one}
+def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(
+    ppo: Manifest,
+) -> None:
+    offered = {
+        one["name"]: one["enum"] for one in ppo["spec"]["arguments"]["parameters"] if "enum" in one
+    }
     assert offered["device"] == ["auto", "cpu", "cuda"]
     assert offered["evaluation_policy"] == ["", "greedy", "sample"]
     assert offered["full_action_set"] == ["true", "false"]
     assert offered["clip_rewards"] == ["", "true", "false"], "empty: the preset's"
     for name, texts in offered.items():
         for text in texts:
-            resolve("ppo", {"game": "cartpole" if name == "normalise_observations" else "pong", name: text})
+            resolve(
+                "ppo",
+                {"game": "cartpole" if name == "normalise_observations" else "pong", name: text},
+            )
 
 
 def test_only_known_algorithms_are_committed() -> None:
@@ -91,7 +99,9 @@ def test_two_builds_in_one_process_are_equal() -> None:
 
 
 def test_the_render_command_writes_the_committed_file(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "workflows.dag.render", str(tmp_path)], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-m", "workflows.dag.render", str(tmp_path)], check=True, timeout=60
+    )
     assert (tmp_path / "ppo.yaml").read_text() == committed("ppo")
 
 
@@ -100,7 +110,11 @@ def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:
     path.write_text(OWN_CLUSTER)
     other, own = load_cluster(path), load_cluster()
     assert render.rendered("ppo", own) == manifest_yaml.load(committed("ppo"))
-    assert render.rendered("ppo", other) == render.build_manifest("ppo", other) != render.rendered("ppo", own)
+    assert (
+        render.rendered("ppo", other)
+        == render.build_manifest("ppo", other)
+        != render.rendered("ppo", own)
+    )
 
 
 def test_schema(strict_schema: Any, ppo: Manifest, own_cluster_manifest: Manifest) -> None:
@@ -119,7 +133,9 @@ def test_schema(strict_schema: Any, ppo: Manifest, own_cluster_manifest: Manifes
         lambda manifest: manifest.pop("spec"),
     ],
 )
-def test_the_schema_catches_a_slip(strict_schema: Any, ppo: Manifest, damage: Callable[[Manifest], None]) -> None:
+def test_the_schema_catches_a_slip(
+    strict_schema: Any, ppo: Manifest, damage: Callable[[Manifest], None]
+) -> None:
     damage(ppo)
     assert list(strict_schema.iter_errors(ppo))
 
@@ -162,7 +178,9 @@ def set_in_task(name: str, /, **values: Any) -> Callable[[Manifest], None]:
 
 def argument(name: str, /, **values: Any) -> Callable[[Manifest], None]:
     def change(manifest: Manifest) -> None:
-        next(one for one in manifest["spec"]["arguments"]["parameters"] if one["name"] == name).update(values)
+        next(
+            one for one in manifest["spec"]["arguments"]["parameters"] if one["name"] == name
+        ).update(values)
 
     return change
 
@@ -253,7 +271,9 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
 
 
 EACH_DAMAGE = [
-    pytest.param(rule, damage, id=f"{rule.__name__}-{index}") for rule in RULES for index, damage in enumerate(DAMAGES[rule.__name__])
+    pytest.param(rule, damage, id=f"{rule.__name__}-{index}")
+    for rule in RULES
+    for index, damage in enumerate(DAMAGES[rule.__name__])
 ]
 
 
@@ -265,7 +285,9 @@ def test_each_rule_can_fail(rule: Rule, damage: Callable[[Manifest], Any], ppo: 
 
 def test_the_figure(ppo: Manifest) -> None:
     """The DAG of the design, edge by edge."""
-    edges = {one["name"]: one.get("depends", "") for dag in dags(ppo) for one in dag["dag"]["tasks"]}
+    edges = {
+        one["name"]: one.get("depends", "") for dag in dags(ppo) for one in dag["dag"]["tasks"]
+    }
     assert edges == {
         "prepare": "", "runs": "prepare.Succeeded", "average": "(runs.Succeeded || runs.Failed || runs.Errored)",
         "plot-average": "average.Succeeded", "train": "", "evaluate": "train.Succeeded", "play": "evaluate.Succeeded",
@@ -289,11 +311,19 @@ def test_every_step_has_a_module_of_its_own(ppo: Manifest) -> None:
 def test_cluster_settings_arrive(own_cluster_manifest: Manifest) -> None:
     train, play = leaf(own_cluster_manifest, "train"), leaf(own_cluster_manifest, "play")
     assert train["nodeSelector"] == {"pool": "gpu"} and play["nodeSelector"] == {"pool": "cpu"}
-    assert train["tolerations"] == [{"key": "amd.com/gpu", "operator": "Exists"}] and "tolerations" not in play
+    assert (
+        train["tolerations"] == [{"key": "amd.com/gpu", "operator": "Exists"}]
+        and "tolerations" not in play
+    )
     assert "amd.com/gpu" in train["podSpecPatch"]
     assert train["container"]["resources"]["limits"] == {"cpu": "8", "memory": "32Gi"}
     assert play["container"]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
-    assert next(dag for dag in dags(own_cluster_manifest) if dag["name"] == "experiment")["parallelism"] == 3
+    assert (
+        next(dag for dag in dags(own_cluster_manifest) if dag["name"] == "experiment")[
+            "parallelism"
+        ]
+        == 3
+    )
 
 
 class WithoutResolution(yaml.SafeLoader):
@@ -329,10 +359,32 @@ NUMBERS_AND_BOOLEANS = {
 
 
 def test_no_text_looks_like_a_number() -> None:
-    assert [one for one in plain_scalars(committed("ppo")) if NOT_TEXT.fullmatch(one[1]) and one[0] not in NUMBERS_AND_BOOLEANS] == []
+    assert [
+        one
+        for one in plain_scalars(committed("ppo"))
+        if NOT_TEXT.fullmatch(one[1]) and one[0] not in NUMBERS_AND_BOOLEANS
+    ] == []
 
 
-@pytest.mark.parametrize("text", ["3e5", "1e-4", "0x10", "1_000", "on", "no", "010", "12:30:45", ".5", "1.", "", "~", "true", "2024-01-01"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3e5",
+        "1e-4",
+        "0x10",
+        "1_000",
+        "on",
+        "no",
+        "010",
+        "12:30:45",
+        ".5",
+        "1.",
+        "",
+        "~",
+        "true",
+        "2024-01-01",
+    ],
+)
 def test_ambiguous_text_is_quoted(text: str) -> None:
     written = manifest_yaml.dump({"value": text})
     assert written == f"value: '{text}'\n"

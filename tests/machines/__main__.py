@@ -1,8 +1,10 @@
-"""`make test-machines`: the whole pipeline, and the quick tests, as on machines that are not like this one.
+"""`make test-machines`: the whole pipeline, and the quick tests, as on machines that are not like
+this one.
 
-Each variant clones what is committed, trains for some 20 seconds up to the report, and is compared: where the Python is the same,
-the CSV files have the same bytes, whatever the user, the locale or the clock. What this machine cannot have is named as skipped.
-OVERCOMMIT=2 sets vm.overcommit_memory for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user.
+Each variant clones what is committed, trains for some 20 seconds up to the report, and is compared:
+where the Python is the same, the CSV files have the same bytes, whatever the user, the locale or
+the clock. What this machine cannot have is named as skipped. OVERCOMMIT=2 sets vm.overcommit_memory
+for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from tests.machines.conditions import Setup
 from tests.machines.variants import VARIANTS, Variant
 
 LIMIT_S = 840.0
-"""After this no variant is started; one takes less than a minute, and the quick tests come first."""
+"""After this no variant is started; one takes less than a minute, and the quick tests come
+first."""
 KEPT = machine.ROOT / "build/machines"
 
 
@@ -54,7 +57,9 @@ class Trials:
     def run(self, variants: Sequence[Variant]) -> list[Result]:
         """Their results, in their order."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            futures = [pool.submit(self.one, number, variant) for number, variant in enumerate(variants)]
+            futures = [
+                pool.submit(self.one, number, variant) for number, variant in enumerate(variants)
+            ]
             try:
                 return [future.result() for future in futures]
             except BaseException:
@@ -84,7 +89,11 @@ class Trials:
         try:
             self.try_out(variant, setup, result)
         except Exception as error:
-            result.verdict = f"BROKEN: {error}" if isinstance(error, trial.Broken) else f"BROKEN: {type(error).__name__}: {error}"
+            result.verdict = (
+                f"BROKEN: {error}"
+                if isinstance(error, trial.Broken)
+                else f"BROKEN: {type(error).__name__}: {error}"
+            )
             keep_outputs(setup)
         finally:
             shutil.rmtree(setup.folder, ignore_errors=True)
@@ -96,7 +105,9 @@ class Trials:
         for condition in variant.conditions:
             condition.change(setup)
         if trial.reachable(setup) and not machine.has_mount_namespaces():
-            result.verdict = "skipped: its Python lies below a folder that other users may not enter"
+            result.verdict = (
+                "skipped: its Python lies below a folder that other users may not enter"
+            )
             return
         trial.make_clone(setup)
         if variant.quick_tests:
@@ -135,35 +146,50 @@ def keep_outputs(setup: Setup) -> None:
 
 
 def compare(results: Sequence[Result]) -> None:
-    """The files of one Python are the same bytes in all variants; the first is what the others are held against."""
+    """The files of one Python are the same bytes in all variants; the first is what the others are
+    held against."""
     first: dict[str, Result] = {}
     for result in results:
         if result.files is not None and result.verdict == "ok":
             reference = first.setdefault(result.python, result)
-            different = [path for path, content in result.files.items() if (reference.files or {})[path] != content]
+            different = [
+                path
+                for path, content in result.files.items()
+                if (reference.files or {})[path] != content
+            ]
             if different:
-                result.verdict = f"BROKEN: not the bytes of {reference.variant.name}: {', '.join(different)}"
+                result.verdict = (
+                    f"BROKEN: not the bytes of {reference.variant.name}: {', '.join(different)}"
+                )
 
 
 def table(results: Sequence[Result]) -> str:
     """All variants as Markdown."""
     rows = [
-        f"| {one.variant.name} | {one.variant.how} | {one.python} | {one.verdict.splitlines()[0]} | {one.seconds:.0f} |" for one in results
+        f"| {one.variant.name} | {one.variant.how} | {one.python} | {one.verdict.splitlines()[0]} | {one.seconds:.0f} |"
+        for one in results
     ]
-    return "\n".join(["| variant | made by | Python | result | seconds |", "|---|---|---|---|---|", *rows])
+    return "\n".join(
+        ["| variant | made by | Python | result | seconds |", "|---|---|---|---|---|", *rows]
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Try all variants, or those whose name contains one of the given words; 1 if one is broken."""
     parser = argparse.ArgumentParser(prog="make test-machines")
-    parser.add_argument("words", nargs="*", help="only the variants whose names contain one of these")
+    parser.add_argument(
+        "words", nargs="*", help="only the variants whose names contain one of these"
+    )
     words = parser.parse_args(arguments).words
     variants = [one for one in VARIANTS if not words or any(word in one.name for word in words)]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stage = Path(tempfile.mkdtemp(prefix="machines-"))
     stage.chmod(0o755)
     try:
-        with machine.ordinary_user(stage / "home") as uid, machine.overcommit(os.environ.get("OVERCOMMIT") or None):
+        with (
+            machine.ordinary_user(stage / "home") as uid,
+            machine.overcommit(os.environ.get("OVERCOMMIT") or None),
+        ):
             (stage / "home").mkdir(exist_ok=True)
             (stage / "home").chmod(0o755)  # some distributions make it for its owner alone
             results = Trials(stage, uid, LIMIT_S).run(variants)

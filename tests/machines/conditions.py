@@ -1,4 +1,5 @@
-"""What a machine may be like: each condition changes a setup, or says why this machine cannot have it."""
+"""What a machine may be like: each condition changes a setup, or says why this machine cannot have
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 @dataclass
 class Setup:
-    """One clone and how its command is started; `folder` holds everything of this variant and belongs to `uid`."""
+    """One clone and how its command is started; `folder` holds everything of this variant and
+    belongs to `uid`."""
 
     folder: Path
     uid: int | None
@@ -34,7 +36,9 @@ class Setup:
     umask: int = 0o022
     cores: int | None = None
     limits: dict[str, int] = field(default_factory=dict)  # RLIMIT_<name> -> value
-    mounts: list[tuple[str, str, str]] = field(default_factory=list)  # type, target, options; seen by this variant only
+    mounts: list[tuple[str, str, str]] = field(
+        default_factory=list
+    )  # type, target, options; seen by this variant only
     terminal: bool = False
     closed: tuple[int, ...] = ()
 
@@ -51,7 +55,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class Condition:
-    """`name` and `how` stand in the table; `missing` is why this machine cannot have it, or None."""
+    """`name` and `how` stand in the table; `missing` is why this machine cannot have it, or
+    None."""
 
     name: str
     how: str
@@ -94,7 +99,10 @@ def variables(name: str, **values: str | None) -> Condition:
             else:
                 setup.environment[variable] = value
 
-    how = " ".join(f"{variable}={value}" if value is not None else f"no {variable}" for variable, value in values.items())
+    how = " ".join(
+        f"{variable}={value}" if value is not None else f"no {variable}"
+        for variable, value in values.items()
+    )
     return Condition(name, how, change)
 
 
@@ -107,13 +115,20 @@ def change_overcommit(setup: Setup) -> None:
 
 
 def overcommit(value: str) -> Condition:
-    """vm.overcommit_memory is the machine's; it is only written when somebody asks, and then around all variants."""
+    """vm.overcommit_memory is the machine's; it is only written when somebody asks, and then around
+    all variants."""
 
     def missing() -> str | None:
         now = machine.OVERCOMMIT.read_text().strip()
-        return None if now == value else f"it is {now} here; OVERCOMMIT={value} sets it for the whole machine meanwhile"
+        return (
+            None
+            if now == value
+            else f"it is {now} here; OVERCOMMIT={value} sets it for the whole machine meanwhile"
+        )
 
-    return Condition(f"overcommit {value}", f"vm.overcommit_memory={value}", change_overcommit, missing)
+    return Condition(
+        f"overcommit {value}", f"vm.overcommit_memory={value}", change_overcommit, missing
+    )
 
 
 def change_to_read_only_home(setup: Setup) -> None:
@@ -173,7 +188,10 @@ def change_git(setup: Setup) -> None:
 @functools.cache
 def clock_library(folder: Path) -> Path:
     library = folder / "jumping_clock.so"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, SOURCE / "jumping_clock.c", "-ldl"], check=True)
+    subprocess.run(
+        ["cc", "-O2", "-shared", "-fPIC", "-o", library, SOURCE / "jumping_clock.c", "-ldl"],
+        check=True,
+    )
     library.chmod(0o755)
     return library
 
@@ -189,26 +207,38 @@ def change_box2d(setup: Setup) -> None:
 def change_to_installation(setup: Setup) -> None:
     """Pip finds its index and certificates as it does for the caller."""
     setup.thin_venv = False
-    setup.environment |= {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_")) or name in CERTIFICATES}
+    setup.environment |= {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("PIP_", "SSL_")) or name in CERTIFICATES
+    }
 
 
 UMASK = Condition("umask 077", "umask 077, also of the clone", change_umask)
 LANG_C = variables("LANG=C", LANG="C", LC_ALL="C")
 NO_LOCALE = variables("no locale", LANG=None)
-ASCII = variables("an ASCII locale", LANG=None, LC_ALL="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+ASCII = variables(
+    "an ASCII locale", LANG=None, LC_ALL="POSIX", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
+)
 NO_HOME = variables("no HOME", HOME=None)
 READ_ONLY_HOME = Condition("read-only HOME", "HOME with mode 0555", change_to_read_only_home)
-NO_PASSWD_ENTRY = Condition("no passwd entry", f"uid {NOBODY}, no HOME, no USER", change_to_nobody, needs_root)
+NO_PASSWD_ENTRY = Condition(
+    "no passwd entry", f"uid {NOBODY}, no HOME, no USER", change_to_nobody, needs_root
+)
 NO_TERMINAL = variables("no terminal", TERM=None)
 DUMB = Condition("TERM=dumb", "a terminal of its own, TERM=dumb", change_to_terminal)
 CLOSED = Condition("closed stdin, stdout", "<&- >&-", change_to_closed)
 BLANKS = Condition("blanks and umlauts", "the clone's path", change_path)
 ONE_CORE = Condition("1 core", "sched_setaffinity", change_cores)
 ADDRESS_SPACE = Condition("address space", "RLIMIT_AS 8 GiB", change_address_space)
-SHARED_MEMORY = Condition("64 MiB of /dev/shm", "tmpfs in a mount namespace", change_shared_memory, needs_mounts)
+SHARED_MEMORY = Condition(
+    "64 MiB of /dev/shm", "tmpfs in a mount namespace", change_shared_memory, needs_mounts
+)
 FILES = Condition("RLIMIT_NOFILE 64", "setrlimit", change_files)
 NO_GIT = Condition("no git", "a PATH without it, no .git", change_git)
-CLOCK = Condition("a clock that jumps", "0, +1, 0, -1 h every 3 s, LD_PRELOAD", change_clock, needs_compiler)
+CLOCK = Condition(
+    "a clock that jumps", "0, +1, 0, -1 h every 3 s, LD_PRELOAD", change_clock, needs_compiler
+)
 NO_BOX2D = Condition("no Box2D", "its import blocked, as where it has no wheel", change_box2d)
 INSTALLATION = Condition(
     "make run",

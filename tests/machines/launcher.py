@@ -1,7 +1,8 @@
-"""Becomes the process that a setup describes: `python -I launcher.py SETUP.json`, standard library only.
+"""Becomes the process that a setup describes: `python -I launcher.py SETUP.json`, standard library
+only.
 
-The order matters: what only root may do comes first (mounts in a namespace of our own, which end with us), then limits, then the
-user, then what belongs to the process itself.
+The order matters: what only root may do comes first (mounts in a namespace of our own, which end
+with us), then limits, then the user, then what belongs to the process itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ CLONE_NEWNS = 0x00020000
 
 
 def main(setup: dict[str, Any]) -> int:
-    """Enter every condition of the setup, then be its command; returns only for a terminal, with the command's exit code."""
+    """Enter every condition of the setup, then be its command; returns only for a terminal, with
+    the command's exit code."""
     os.umask(0o022)  # of the folders that `reach` makes
     be_on_the_machine(setup)
     become_the_process(setup)
@@ -58,7 +60,8 @@ def become_the_process(setup: dict[str, Any]) -> None:
 
 
 def enter_mount_namespace() -> None:
-    """From here on no mount is seen outside; raises `OSError` where the machine does not allow it."""
+    """From here on no mount is seen outside; raises `OSError` where the machine does not allow
+    it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS):
         number = ctypes.get_errno()
@@ -67,20 +70,27 @@ def enter_mount_namespace() -> None:
 
 
 def reach(paths: list[Path]) -> None:
-    """Make folders readable whose parents only root may enter: an open parent is laid over, with nothing but them in it."""
+    """Make folders readable whose parents only root may enter: an open parent is laid over, with
+    nothing but them in it."""
     while closed := next(filter(None, map(closed_parent, paths)), None):
         inside = [path for path in paths if path.is_relative_to(closed)]
         kept = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in inside]
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", closed], check=True)
         for path, descriptor in zip(inside, kept, strict=True):
             path.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{descriptor}", path], check=True, pass_fds=[descriptor])
+            subprocess.run(
+                ["mount", "--no-canonicalize", "--bind", f"/proc/self/fd/{descriptor}", path],
+                check=True,
+                pass_fds=[descriptor],
+            )
             os.close(descriptor)
 
 
 def closed_parent(path: Path) -> Path | None:
     """The topmost folder on the way that others may not enter."""
-    return next((parent for parent in reversed(path.parents) if not parent.stat().st_mode & 0o001), None)
+    return next(
+        (parent for parent in reversed(path.parents) if not parent.stat().st_mode & 0o001), None
+    )
 
 
 if __name__ == "__main__":

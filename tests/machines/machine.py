@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 MINORS = (11, 12, 13, 14)
 PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Of everybody in the variants; the caller's own may lead into folders that only the caller may enter."""
+"""Of everybody in the variants; the caller's own may lead into folders that only the caller may
+enter."""
 USERS = "rl-machines-"
 """Beginning of the names of users that are made here; the rest is the pid of who made them."""
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
@@ -44,7 +45,8 @@ class Interpreter:
 
     @property
     def environment(self) -> Path:
-        """Where its packages are: the project's own `.venv` if that has this version, else a folder beside it."""
+        """Where its packages are: the project's own `.venv` if that has this version, else a folder
+        beside it."""
         own = ROOT / ".venv"
         minor = f"{self.version[0]}.{self.version[1]}"
         return own if (own / "bin" / f"python{minor}").exists() else ROOT / f".venv-{minor}"
@@ -52,22 +54,41 @@ class Interpreter:
     @property
     def packages(self) -> Path:
         """The folder that is to be imported from."""
-        return (self.environment / "lib" / f"python{self.version[0]}.{self.version[1]}" / "site-packages").resolve()
+        return (
+            self.environment
+            / "lib"
+            / f"python{self.version[0]}.{self.version[1]}"
+            / "site-packages"
+        ).resolve()
 
     def install(self) -> None:
-        """Make its environment with the project's own command, unless it is there and up to date."""
+        """Make its environment with the project's own command, unless it is there and up to
+        date."""
         if self.environment.resolve() == Path(sys.prefix).resolve():
             return  # `make` has seen to the one that runs this
         made = self.environment.relative_to(ROOT)
-        command = ["make", "--no-print-directory", f"PYTHON={self.program}", f"VENV={made}", f"{made}/.installed"]
+        command = [
+            "make",
+            "--no-print-directory",
+            f"PYTHON={self.program}",
+            f"VENV={made}",
+            f"{made}/.installed",
+        ]
         with ONE_AT_A_TIME:  # all of them write the same *.egg-info
             process = subprocess.Popen(
-                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+                command,
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
             )
             INSTALLING.append(process)
             output, _ = process.communicate()
         if process.returncode:
-            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}: {output[-500:]}")
+            raise RuntimeError(
+                f"{' '.join(command)} ended with {process.returncode}: {output[-500:]}"
+            )
 
 
 def stop_installing() -> None:
@@ -79,27 +100,35 @@ def stop_installing() -> None:
 
 @functools.cache
 def interpreters() -> dict[int, Interpreter]:
-    """Minor version -> the first such Python that runs, on PATH, of Debian or of pyenv; a shim that does not run is none."""
+    """Minor version -> the first such Python that runs, on PATH, of Debian or of pyenv; a shim that
+    does not run is none."""
     found = {}
     for minor in MINORS:
         for program in candidates(minor):
             with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-                answer = subprocess.run([program, "-I", "-c", ASK], capture_output=True, check=True, timeout=30).stdout
+                answer = subprocess.run(
+                    [program, "-I", "-c", ASK], capture_output=True, check=True, timeout=30
+                ).stdout
                 executable, prefix, version = json.loads(answer)
                 if version[1] == minor:
-                    found[minor] = Interpreter(Path(executable).resolve(), Path(prefix).resolve(), tuple(version))
+                    found[minor] = Interpreter(
+                        Path(executable).resolve(), Path(prefix).resolve(), tuple(version)
+                    )
                     break
     return found
 
 
 def candidates(minor: int) -> Iterator[Path]:
-    """Where a Python may be; first the one that runs this, as PATH may have another of the same minor version."""
+    """Where a Python may be; first the one that runs this, as PATH may have another of the same
+    minor version."""
     yield Path(sys.base_prefix) / f"bin/python3.{minor}"
     for folder in os.environ.get("PATH", PATH).split(os.pathsep):
         yield Path(folder) / f"python3.{minor}"
     pyenv = os.environ.get("PYENV_ROOT") or f"{os.environ.get('HOME', '')}/.pyenv"
     found = glob.glob(f"{glob.escape(pyenv)}/versions/3.{minor}.*/bin/python3.{minor}")  # noqa: PTH207 - that of pathlib raises
-    yield from map(Path, sorted(found, reverse=True))  # where it may not look; this one finds nothing there
+    yield from map(
+        Path, sorted(found, reverse=True)
+    )  # where it may not look; this one finds nothing there
 
 
 def is_root() -> bool:
@@ -111,20 +140,32 @@ def is_root() -> bool:
 def has_mount_namespaces() -> bool:
     """Whether mounts can be made that nobody else sees; containers often forbid it."""
     command = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs -o size=64m none /dev/shm"]
-    return is_root() and shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+    return (
+        is_root()
+        and shutil.which("unshare") is not None
+        and subprocess.run(command, capture_output=True).returncode == 0
+    )
 
 
 @contextlib.contextmanager
 def ordinary_user(home: Path) -> Iterator[int | None]:
-    """The uid of a user made for this, with that home; None where no user can be made. Removed at the end with all it still runs."""
+    """The uid of a user made for this, with that home; None where no user can be made. Removed at
+    the end with all it still runs."""
     if not is_root() or not shutil.which("useradd"):
         yield None
         return
     for left in pwd.getpwall():  # by calls that were killed
-        if left.pw_name.startswith(USERS) and not Path("/proc", left.pw_name.removeprefix(USERS)).exists():
+        if (
+            left.pw_name.startswith(USERS)
+            and not Path("/proc", left.pw_name.removeprefix(USERS)).exists()
+        ):
             remove_user(left)
     name = f"{USERS}{os.getpid()}"
-    subprocess.run(["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/sh", name], check=True, capture_output=True)
+    subprocess.run(
+        ["useradd", "--create-home", "--home-dir", home, "--shell", "/bin/sh", name],
+        check=True,
+        capture_output=True,
+    )
     user = pwd.getpwnam(name)
     try:
         yield user.pw_uid
@@ -138,12 +179,15 @@ def remove_user(user: pwd.struct_passwd) -> None:
         with contextlib.suppress(OSError):
             if process.name.isdecimal() and process.stat().st_uid == user.pw_uid:
                 os.kill(int(process.name), signal.SIGKILL)
-    subprocess.run(["userdel", "--force", "--remove", user.pw_name], check=False, capture_output=True)
+    subprocess.run(
+        ["userdel", "--force", "--remove", user.pw_name], check=False, capture_output=True
+    )
 
 
 @contextlib.contextmanager
 def overcommit(value: str | None) -> Iterator[None]:
-    """Set vm.overcommit_memory for the whole machine, and set it back; nothing is written for None."""
+    """Set vm.overcommit_memory for the whole machine, and set it back; nothing is written for
+    None."""
     before = OVERCOMMIT.read_text()
     if value is None or value == before.strip():
         yield

@@ -24,12 +24,21 @@ PARAMETERS = {
     "game": "cartpole", "runs": RUNS, "epochs": 40, "evaluation_episodes": 5,
     "device": "cpu", "precision": "fp32", "outdir": "results/cartpole",
 }  # fmt: skip
-"""Short, and with nothing that the machine decides: the files of all variants are compared byte by byte."""
-PIPELINE = ("-m", "workflows.submit", "ppo", "--local", *(f"-p={name}={value}" for name, value in PARAMETERS.items()))
+"""Short, and with nothing that the machine decides: the files of all variants are compared byte by
+byte."""
+PIPELINE = (
+    "-m",
+    "workflows.submit",
+    "ppo",
+    "--local",
+    *(f"-p={name}={value}" for name, value in PARAMETERS.items()),
+)
 QUICK_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not cluster")
 NO_BROWSER = (*QUICK_TESTS[:-1], f"{QUICK_TESTS[-1]} and not browser")
 """Under a limit of the address space: Chromium reserves more than any machine has."""
-COMPARED = tuple(f"runs/{run}/{name}.csv" for run in range(RUNS) for name in ("train", "evaluation"))
+COMPARED = tuple(
+    f"runs/{run}/{name}.csv" for run in range(RUNS) for name in ("train", "evaluation")
+)
 LIMIT_S = 600.0
 TESTS_LIMIT_S = 2400.0
 """Two of them share the machine, which may be slow."""
@@ -46,7 +55,16 @@ def make_clone(setup: Setup) -> None:
         command = ["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(setup.clone)]
         subprocess.run(command, check=True, capture_output=True, umask=setup.umask)
     else:
-        ignored = shutil.ignore_patterns(".venv*", "results", "storage", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+        ignored = shutil.ignore_patterns(
+            ".venv*",
+            "results",
+            "storage",
+            "build",
+            "*.egg-info",
+            "__pycache__",
+            ".*_cache",
+            ".hypothesis",
+        )
         shutil.copytree(ROOT, setup.clone, ignore=ignored)
     if not setup.with_git:
         shutil.rmtree(setup.clone / ".git", ignore_errors=True)
@@ -58,10 +76,17 @@ def make_clone(setup: Setup) -> None:
 
 
 def make_venv(setup: Setup, venv: Path) -> None:
-    """One that takes its packages from the interpreter's own environment: a tenth of a second instead of minutes."""
-    subprocess.run([setup.python.program, "-I", "-m", "venv", "--without-pip", venv], check=True, umask=setup.umask)
+    """One that takes its packages from the interpreter's own environment: a tenth of a second
+    instead of minutes."""
+    subprocess.run(
+        [setup.python.program, "-I", "-m", "venv", "--without-pip", venv],
+        check=True,
+        umask=setup.umask,
+    )
     packages = next(venv.glob("lib/python3.*/site-packages"))
-    (packages / "project.pth").write_text(f"{setup.clone}\n{setup.python.packages}\n", encoding="utf-8")
+    (packages / "project.pth").write_text(
+        f"{setup.clone}\n{setup.python.packages}\n", encoding="utf-8"
+    )
     if setup.blocked:
         lines = [f"sys.modules[{module!r}] = None" for module in setup.blocked]
         (packages / "blocked.py").write_text("\n".join(["import sys", *lines, ""]))
@@ -80,7 +105,8 @@ if os.environ.get("LD_PRELOAD") != {library!r}:
 
 
 def run(setup: Setup, name: str, *command: str) -> tuple[int, str]:
-    """Exit code and output of a command under all conditions of the setup; `Broken` if it does not end, or if something outlives it."""
+    """Exit code and output of a command under all conditions of the setup; `Broken` if it does not
+    end, or if something outlives it."""
     described = {
         "command": command, "environment": setup.environment | {"TMPDIR": str(setup.folder / "tmp")},
         "directory": str(setup.clone), "reachable": reachable(setup),
@@ -90,7 +116,11 @@ def run(setup: Setup, name: str, *command: str) -> tuple[int, str]:
     output = setup.folder / f"{name}.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-I", LAUNCHER, description], stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+            [sys.executable, "-I", LAUNCHER, description],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
         )
     limit_s = TESTS_LIMIT_S if name == "tests" else LIMIT_S
     try:
@@ -109,7 +139,11 @@ def reachable(setup: Setup) -> list[str]:
     if setup.uid is None:
         return []
     needed = [setup.python.prefix, setup.python.packages]
-    return [str(folder) for folder in needed if any(not parent.stat().st_mode & 0o001 for parent in folder.parents)]
+    return [
+        str(folder)
+        for folder in needed
+        if any(not parent.stat().st_mode & 0o001 for parent in folder.parents)
+    ]
 
 
 def check_pipeline(setup: Setup) -> dict[str, bytes]:
@@ -120,7 +154,9 @@ def check_pipeline(setup: Setup) -> dict[str, bytes]:
     outdir = setup.clone / str(PARAMETERS["outdir"])
     if not (outdir / "report.html").is_file():
         raise Broken(f"no report.html: {tail(output)}")
-    evaluation = json.loads((outdir / "average/summary.json").read_text(encoding="utf-8"))["evaluation"]
+    evaluation = json.loads((outdir / "average/summary.json").read_text(encoding="utf-8"))[
+        "evaluation"
+    ]
     if evaluation["n"] != RUNS or not math.isfinite(evaluation["mean"]):
         raise Broken(f"evaluation over {evaluation['n']} runs, mean {evaluation['mean']}")
     if left := [path.name for path in (setup.folder / "tmp").iterdir()]:
@@ -133,7 +169,15 @@ def check_pipeline(setup: Setup) -> dict[str, bytes]:
 
 def check_refused(setup: Setup, game: str) -> None:
     """A game that cannot be had here is refused with one line and exit code 2."""
-    command = (setup.program, "-m", "workflows.submit", "ppo", "--local", f"-p=game={game}", "-p=outdir=results/refused")
+    command = (
+        setup.program,
+        "-m",
+        "workflows.submit",
+        "ppo",
+        "--local",
+        f"-p=game={game}",
+        "-p=outdir=results/refused",
+    )
     code, output = run(setup, "refused", *command)
     if code != 2 or len(output.strip().splitlines()) != 1 or game not in output:
         raise Broken(f"game={game} without its package: exit code {code}: {tail(output)}")
@@ -141,7 +185,9 @@ def check_refused(setup: Setup, game: str) -> None:
 
 def check_quick_tests(setup: Setup) -> str:
     """Run the quick tests; their last line."""
-    code, output = run(setup, "tests", setup.program, *(NO_BROWSER if "AS" in setup.limits else QUICK_TESTS))
+    code, output = run(
+        setup, "tests", setup.program, *(NO_BROWSER if "AS" in setup.limits else QUICK_TESTS)
+    )
     if code:
         failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
         summary = output.strip().splitlines()[-1:]
@@ -151,7 +197,9 @@ def check_quick_tests(setup: Setup) -> str:
 
 def check_make_run(setup: Setup) -> None:
     """The README's command in the fresh clone, the installation included."""
-    code, output = run(setup, "make", shutil.which("make") or "make", "run", f"PYTHON={setup.python.program}")
+    code, output = run(
+        setup, "make", shutil.which("make") or "make", "run", f"PYTHON={setup.python.program}"
+    )
     if code or not (setup.clone / "results/cartpole/report.html").is_file():
         raise Broken(f"make run ended with {code}: {tail(output)}")
 
@@ -169,13 +217,20 @@ def wait_for_the_end(setup: Setup, name: str) -> None:
     end = time.monotonic() + GRACE_S
     while left := list(processes_of(setup)):
         if time.monotonic() > end:
-            lines = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[-200:] for pid in left]
+            lines = [
+                Path(f"/proc/{pid}/cmdline")
+                .read_bytes()
+                .replace(b"\0", b" ")
+                .decode(errors="replace")[-200:]
+                for pid in left
+            ]
             raise Broken(f"{name} left running: {'; '.join(lines)}")
         time.sleep(0.05)
 
 
 def kill_left_over(setup: Setup) -> None:
-    """Kill every process of this variant, told by its clone's path in the command line, until none is left."""
+    """Kill every process of this variant, told by its clone's path in the command line, until none
+    is left."""
     while processes := list(processes_of(setup)):
         for pid in processes:
             with contextlib.suppress(ProcessLookupError):

@@ -11,7 +11,8 @@ from tests.machines.conditions import Condition
 
 @dataclass(frozen=True)
 class Variant:
-    """Trains up to the report, or runs the quick tests, under all its conditions; `refused` is a game that must be refused then."""
+    """Trains up to the report, or runs the quick tests, under all its conditions; `refused` is a
+    game that must be refused then."""
 
     conditions: tuple[Condition, ...] = ()
     quick_tests: bool = False
@@ -28,7 +29,10 @@ class Variant:
         """How each condition is made."""
         if self.quick_tests:
             return "as the rows below, all together"
-        return "; ".join(condition.how for condition in self.conditions) or "useradd, home of its own, the clone in it"
+        return (
+            "; ".join(condition.how for condition in self.conditions)
+            or "useradd, home of its own, the clone in it"
+        )
 
     def missing(self) -> str:
         """Why this machine cannot have it; empty where it can."""
@@ -37,13 +41,26 @@ class Variant:
 
 NEWEST, SECOND = (sorted(machine.interpreters(), reverse=True) * 2)[:2]
 VARIANTS = (
-    Variant((on.python(NEWEST), on.BLANKS, on.UMASK, on.LANG_C, on.DUMB, on.READ_ONLY_HOME, on.NO_GIT), quick_tests=True),
-    Variant(),
     Variant(
-        (on.python(SECOND), on.NO_PASSWD_ENTRY, on.NO_LOCALE, on.ONE_CORE, on.ADDRESS_SPACE, on.SHARED_MEMORY),
+        (on.python(NEWEST), on.BLANKS, on.UMASK, on.LANG_C, on.DUMB, on.READ_ONLY_HOME, on.NO_GIT),
         quick_tests=True,
     ),
-    *(Variant((on.python(minor),), refused="lunarlander" if minor >= 14 else "") for minor in machine.MINORS),
+    Variant(),
+    Variant(
+        (
+            on.python(SECOND),
+            on.NO_PASSWD_ENTRY,
+            on.NO_LOCALE,
+            on.ONE_CORE,
+            on.ADDRESS_SPACE,
+            on.SHARED_MEMORY,
+        ),
+        quick_tests=True,
+    ),
+    *(
+        Variant((on.python(minor),), refused="lunarlander" if minor >= 14 else "")
+        for minor in machine.MINORS
+    ),
     Variant((on.INSTALLATION,)),
     Variant((on.NO_BOX2D,), refused="lunarlander"),
     Variant((on.overcommit("0"),)),

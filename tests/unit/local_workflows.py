@@ -13,12 +13,23 @@ def workflow(tasks: list[Document], *templates: Document, name: str = "w", **spe
         "apiVersion": "argoproj.io/v1alpha1",
         "kind": "Workflow",
         "metadata": {"name": name},
-        "spec": {"entrypoint": "main", "templates": [{"name": "main", "dag": {"tasks": tasks}}, *templates], **spec},
+        "spec": {
+            "entrypoint": "main",
+            "templates": [{"name": "main", "dag": {"tasks": tasks}}, *templates],
+            **spec,
+        },
     }
 
 
-def pod(name: str, program: str = "pass", *arguments: str, container: Document | None = None, **template: Any) -> Document:
-    """A template that runs a Python program; its inputs are all parameters that the arguments name."""
+def pod(
+    name: str,
+    program: str = "pass",
+    *arguments: str,
+    container: Document | None = None,
+    **template: Any,
+) -> Document:
+    """A template that runs a Python program; its inputs are all parameters that the arguments
+    name."""
     body = {"command": ["python3", "-c", program], "args": list(arguments), **(container or {})}
     return {"name": name, "container": body, **template}
 
@@ -31,7 +42,9 @@ def with_inputs(template: Document, *names: str) -> Document:
 def task(name: str, template: str, **fields: Any) -> Document:
     """A task; `arguments` may be a mapping."""
     if isinstance(arguments := fields.pop("arguments", None), dict):
-        fields["arguments"] = {"parameters": [{"name": key, "value": value} for key, value in arguments.items()]}
+        fields["arguments"] = {
+            "parameters": [{"name": key, "value": value} for key, value in arguments.items()]
+        }
     return {"name": name, "template": template, **fields}
 
 

@@ -1,4 +1,5 @@
-"""A small real HTTP server on loopback that answers as Argo Server does: the paths, the codes, the error documents."""
+"""A small real HTTP server on loopback that answers as Argo Server does: the paths, the codes, the
+error documents."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ NOT_FOUND, EXISTS, UNAUTHENTICATED = (404, 5), (409, 6), (401, 16)
 
 
 class LoopbackArgo:
-    """workflows: name -> the created object; statuses: what each GET of the status answers, the last for ever after;
-    broken: how many of the next requests are dropped (0), or answered with this code; printed: pod -> the lines of its log.
+    """workflows: name -> the created object; statuses: what each GET of the status answers, the
+    last for ever after; broken: how many of the next requests are dropped (0), or answered with
+    this code; printed: pod -> the lines of its log.
     """
 
     def __init__(self, base: str = "") -> None:
@@ -77,7 +79,13 @@ class LoopbackArgo:
                         return
                     self.send(code, b"<html>upstream connect error</html>", "text/html")
                     return
-                code, document = argo.decide(method, url.path, self.headers.get("Authorization", ""), body, parse_qs(url.query))
+                code, document = argo.decide(
+                    method,
+                    url.path,
+                    self.headers.get("Authorization", ""),
+                    body,
+                    parse_qs(url.query),
+                )
                 if argo.lost_answers and method == "POST":
                     argo.lost_answers -= 1
                     self.close_connection = True
@@ -94,20 +102,29 @@ class LoopbackArgo:
 
         return Handler
 
-    def decide(self, method: str, path: str, token: str, body: bytes, query: dict[str, list[str]]) -> tuple[int, Any]:
+    def decide(
+        self, method: str, path: str, token: str, body: bytes, query: dict[str, list[str]]
+    ) -> tuple[int, Any]:
         root = f"/{self.base}/" if self.base else "/"
         parts = path.removeprefix(root).split("/") if path.startswith(root) else []
         if parts[:4] != ["api", "v1", "workflows", NAMESPACE]:
             return _error(NOT_FOUND, f"Not Found: {path}")
         if token != self.allowed:
-            return _error(UNAUTHENTICATED, "token not valid. see https://argo-workflows.readthedocs.io/en/latest/faq/")
+            return _error(
+                UNAUTHENTICATED,
+                "token not valid. see https://argo-workflows.readthedocs.io/en/latest/faq/",
+            )
         if method == "POST":
             self.bodies.append(json.loads(body))
             workflow = self.bodies[-1]["workflow"]
             name = workflow["metadata"]["name"]
             if name in self.workflows:
                 return _error(EXISTS, f'workflows.argoproj.io "{name}" already exists')
-            workflow["metadata"] |= {"uid": "u-1", "namespace": NAMESPACE, "creationTimestamp": "2026-11-21T12:00:00Z"}
+            workflow["metadata"] |= {
+                "uid": "u-1",
+                "namespace": NAMESPACE,
+                "creationTimestamp": "2026-11-21T12:00:00Z",
+            }
             self.workflows[name] = workflow
             return 200, workflow
         name = parts[4]
@@ -117,11 +134,17 @@ class LoopbackArgo:
         if parts[5:] == ["log"]:
             (pod,), (count,) = query["podName"], query["logOptions.tailLines"]
             lines = self.printed.get(pod, [])[-int(count) :]
-            return 200, [{"result": ({"content": line} if line else {}) | {"podName": pod}} for line in lines]
+            return 200, [
+                {"result": ({"content": line} if line else {}) | {"podName": pod}} for line in lines
+            ]
         if "fields" in query:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             spec = {"entrypoint": workflow["spec"]["entrypoint"]}
-            return 200, {"metadata": {"name": name}, "spec": spec, "status": {**status, "aFieldOfANewerArgo": 1}}
+            return 200, {
+                "metadata": {"name": name},
+                "spec": spec,
+                "status": {**status, "aFieldOfANewerArgo": 1},
+            }
         return 200, workflow
 
 

@@ -1,4 +1,5 @@
-"""A server on loopback that says what a script says, byte for byte, whatever it is asked: for answers that no Argo Server gives."""
+"""A server on loopback that says what a script says, byte for byte, whatever it is asked: for
+answers that no Argo Server gives."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ JSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\
 
 
 class ScriptedServer:
-    """answer: gives the pieces of one answer, sent as they come; requests: the first line and the headers of what was asked."""
+    """answer: gives the pieces of one answer, sent as they come; requests: the first line and the
+    headers of what was asked."""
 
     def __init__(self, answer: Callable[[], Iterable[bytes]]) -> None:
         self._answer = answer

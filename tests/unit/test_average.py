@@ -1,4 +1,5 @@
-"""The averages over experiment directories as the steps leave them: every number of runs, every kind of broken file."""
+"""The averages over experiment directories as the steps leave them: every number of runs, every
+kind of broken file."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def training(directory, index: int, points: list[tuple[int, float | None]]) -> None:
-    table = [{"epoch": i, "step": step, "frame": step, "episodes": 1, "return_mean": value} for i, (step, value) in enumerate(points)]
+    table = [
+        {"epoch": i, "step": step, "frame": step, "episodes": 1, "return_mean": value}
+        for i, (step, value) in enumerate(points)
+    ]
     write_atomically(directory.run(index).train_csv, format_table(HEADER, table))
 
 
@@ -40,11 +44,20 @@ def test_every_number_of_runs_follows_the_rule(runs, tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete",) * runs)
     summary = run_average(directory)
     evaluation, first = summary["evaluation"], rows(directory.average / "train.csv")[0]
-    assert (summary["planned"], summary["used"], evaluation["n"], first["n"]) == (runs, list(range(runs)), runs, str(runs))
+    assert (summary["planned"], summary["used"], evaluation["n"], first["n"]) == (
+        runs,
+        list(range(runs)),
+        runs,
+        str(runs),
+    )
     assert (evaluation["t_interval"] is not None) == (first["low"] != "") == (runs >= 2)
     assert (evaluation["iqm_interval"] is not None) == (first["iqm_low"] != "") == (runs >= 5)
     assert evaluation["remark"] == (
-        "n = 1, no interval" if runs == 1 else "bootstrap interval slightly too narrow at this n" if 5 <= runs <= 9 else None
+        "n = 1, no interval"
+        if runs == 1
+        else "bootstrap interval slightly too narrow at this n"
+        if 5 <= runs <= 9
+        else None
     )
     if runs in (1, 5):
         assert plot_average.main([f"--outdir={tmp_path}"]) == 0
@@ -71,7 +84,9 @@ def test_no_usable_run_is_said_and_not_drawn(tmp_path):
 
 
 def test_excluded_runs_keep_their_row_with_the_reason(tmp_path):
-    directory = synthetic.experiment(tmp_path, ("complete", "failed", "complete", "unfinished"), min_runs=2)
+    directory = synthetic.experiment(
+        tmp_path, ("complete", "failed", "complete", "unfinished"), min_runs=2
+    )
     summary = run_average(directory)
     table = rows(directory.average / "evaluation.csv")
     assert summary["used"] == [0, 2]
@@ -94,7 +109,9 @@ def test_the_mean_is_that_of_the_runs_and_not_of_the_episodes(tmp_path):
 def test_runs_of_different_length_share_the_shorter_range(tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete", "complete"))
     training(directory, 0, [(step, 1 - math.exp(-step / 3e5)) for step in range(0, 500_001, 1000)])
-    training(directory, 1, [(step, 1 - math.exp(-step / 3e5)) for step in range(0, 1_000_001, 1000)])
+    training(
+        directory, 1, [(step, 1 - math.exp(-step / 3e5)) for step in range(0, 1_000_001, 1000)]
+    )
     summary = run_average(directory)
     curve = read_columns(directory.average / "train.csv")
     assert (summary["training"]["first_step"], summary["training"]["last_step"]) == (0, 500_000)
@@ -106,7 +123,8 @@ def test_runs_of_different_length_share_the_shorter_range(tmp_path):
 
 
 def test_broken_and_thin_tables(tmp_path):
-    """An empty file, a line cut in the middle, one row, a row with NaN: no warning, no exception, and n is right."""
+    """An empty file, a line cut in the middle, one row, a row with NaN: no warning, no exception,
+    and n is right."""
     directory = synthetic.experiment(tmp_path, ("complete",) * 5)
     write_atomically(directory.run(0).train_csv, "")
     training(directory, 1, [(100, 1.0), (200, 2.0), (300, 3.0)])
@@ -118,7 +136,11 @@ def test_broken_and_thin_tables(tmp_path):
     summary = run_average(directory)
     curve = read_columns(directory.average / "train.csv")
     assert summary["training"]["runs"] == [1, 2, 3], "a run in which no episode ended has no curve"
-    assert (curve["step"].tolist(), curve["n"].tolist(), curve["mean"].tolist()) == ([250], [3], [(2 + 5 + 1) / 3])
+    assert (curve["step"].tolist(), curve["n"].tolist(), curve["mean"].tolist()) == (
+        [250],
+        [3],
+        [(2 + 5 + 1) / 3],
+    )
     assert summary["evaluation"]["n"] == 5
     assert plot_average.main([f"--outdir={tmp_path}"]) == 0
 
@@ -145,7 +167,9 @@ def test_equal_runs_have_intervals_without_width(tmp_path):
 
 
 def test_runs_below_the_threshold_are_named_as_a_selection(tmp_path):
-    directory = synthetic.experiment(tmp_path, ("complete", "skipped", "complete"), evaluate_above=470)
+    directory = synthetic.experiment(
+        tmp_path, ("complete", "skipped", "complete"), evaluate_above=470
+    )
     summary = run_average(directory)
     assert summary["evaluation"]["sample"] == "runs above the threshold (2 of 3)"
     assert summary["evaluation"]["n"] == 2
@@ -158,7 +182,10 @@ def test_a_half_written_evaluation_is_not_usable(tmp_path):
     path = directory.run(0).evaluation_csv
     path.write_bytes(path.read_bytes()[:-3])
     usable = usability(directory.run(0), synthetic.resolved_of(directory))
-    assert (usable.state, usable.reason) == ("failed", "evaluation.csv has 19 of 20 episodes: evaluate makes it")
+    assert (usable.state, usable.reason) == (
+        "failed",
+        "evaluation.csv has 19 of 20 episodes: evaluate makes it",
+    )
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path):
@@ -167,7 +194,13 @@ def test_the_same_files_give_the_same_bytes(tmp_path):
         directory = synthetic.experiment(tmp_path / name, ("complete",) * 5, epochs=30)
         run_average(directory)
         assert plot_average.main([f"--outdir={directory.root}"]) == 0
-        contents.append({path.name: path.read_bytes() for path in directory.average.rglob("*") if path.is_file()})
+        contents.append(
+            {
+                path.name: path.read_bytes()
+                for path in directory.average.rglob("*")
+                if path.is_file()
+            }
+        )
     assert contents[0] == contents[1]
 
 
@@ -176,7 +209,9 @@ def test_a_repeat_changes_nothing_and_new_numbers_do(tmp_path):
     run_average(directory)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     run_average(directory)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
+    } == before
     synthetic.evaluated(directory.run(1), [1.0] * 20)
     assert run_average(directory)["evaluation"]["min"] == 1
 
@@ -188,7 +223,9 @@ def test_unfinished_runs_are_cut_at_their_checkpoint(tmp_path):
     run = directory.run(0)
     newest = run.checkpoint_steps()[-1]
     with run.train_csv.open("a") as file:
-        file.write(run.train_csv.read_text().splitlines()[-1].replace(f",{newest}", ",99999999") + "\n")
+        file.write(
+            run.train_csv.read_text().splitlines()[-1].replace(f",{newest}", ",99999999") + "\n"
+        )
         file.write("197,99999998," + "," * 7 + "\n")
     assert training_columns(run, finished=False)["step"].max() <= newest
     assert training_columns(run, finished=True)["step"].max() > newest

@@ -17,14 +17,32 @@ from config import errors
 from steps.directory.status import Status, read_status
 
 ROOT = Path(__file__).resolve().parents[2]
-CLEAN = ("STORAGE", "OUTPUTS", "EXPERIMENT_OWNER", "EXPERIMENT_WORKFLOW", "EXPERIMENT_OWNER_PROCESS", "EXPERIMENT_FAULT")
+CLEAN = (
+    "STORAGE",
+    "OUTPUTS",
+    "EXPERIMENT_OWNER",
+    "EXPERIMENT_WORKFLOW",
+    "EXPERIMENT_OWNER_PROCESS",
+    "EXPERIMENT_FAULT",
+)
 
 
-def begin(outdir: Path, what: str, *arguments: str, interrupt: Any = signal.SIG_DFL, **environment: str) -> subprocess.Popen[str]:
+def begin(
+    outdir: Path, what: str, *arguments: str, interrupt: Any = signal.SIG_DFL, **environment: str
+) -> subprocess.Popen[str]:
     """interrupt: how the step finds SIGINT, whatever the shell did that started the tests."""
     kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.command_step", "--outdir", str(outdir), "--do", what, *arguments],
+        [
+            sys.executable,
+            "-m",
+            "tests.unit.command_step",
+            "--outdir",
+            str(outdir),
+            "--do",
+            what,
+            *arguments,
+        ],
         cwd=ROOT,
         env=kept | environment,
         stdout=subprocess.PIPE,
@@ -50,17 +68,34 @@ def log(outdir: Path) -> str:
     return (outdir / "logs" / "average.log").read_text()
 
 
-@pytest.mark.parametrize("name", ["ExperimentError", "BadInput", "Diverged", "NoProgress", "WrongDirectory", "Incomplete", "Preempted"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ExperimentError",
+        "BadInput",
+        "Diverged",
+        "NoProgress",
+        "WrongDirectory",
+        "Incomplete",
+        "Preempted",
+    ],
+)
 def test_each_error_has_its_code_and_one_line(tmp_path: Path, name: str) -> None:
     code, _, err = run(tmp_path, name)
     state = "preempted" if name == "Preempted" else "failed"
     assert code == getattr(errors, name).exit_code
     assert err == f"average: {state}: message of {name}\n"
-    assert (status(tmp_path).state, status(tmp_path).exit_code, status(tmp_path).reason) == (state, code, f"message of {name}")
+    assert (status(tmp_path).state, status(tmp_path).exit_code, status(tmp_path).reason) == (
+        state,
+        code,
+        f"message of {name}",
+    )
     assert log(tmp_path).endswith(err)
 
 
-def test_a_bug_is_1_with_its_traceback_in_the_log_and_one_line_in_the_status(tmp_path: Path) -> None:
+def test_a_bug_is_1_with_its_traceback_in_the_log_and_one_line_in_the_status(
+    tmp_path: Path,
+) -> None:
     code, out, err = run(tmp_path, "bug")
     assert (code, err) == (1, "average: failed: ZeroDivisionError: two lines\n")
     assert "Traceback" in log(tmp_path)
@@ -71,7 +106,13 @@ def test_a_bug_is_1_with_its_traceback_in_the_log_and_one_line_in_the_status(tmp
 def test_the_log_holds_everything_and_the_pod_shows_it(tmp_path: Path) -> None:
     code, out, _ = run(tmp_path, "print")
     assert code == 0
-    for line in ("doing print", "from a descriptor", "from C", "from a child", "average: succeeded in"):
+    for line in (
+        "doing print",
+        "from a descriptor",
+        "from C",
+        "from a child",
+        "average: succeeded in",
+    ):
         assert line in log(tmp_path)
         assert line in out
 
@@ -85,7 +126,9 @@ def test_attempts_are_appended_and_counted(tmp_path: Path) -> None:
     run(tmp_path, "nothing")
     assert not left_over.exists()
     assert status(tmp_path).attempt == 3
-    assert [line.split(",")[1] for line in log(tmp_path).splitlines() if line.startswith("---")] == [
+    assert [
+        line.split(",")[1] for line in log(tmp_path).splitlines() if line.startswith("---")
+    ] == [
         " attempt 1",
         " attempt 2",
         " attempt 3",
@@ -96,18 +139,29 @@ def test_a_success_and_what_it_says(tmp_path: Path) -> None:
     code, _, _ = run(tmp_path, "nothing", OUTPUTS=str(tmp_path / "outputs"))
     found = status(tmp_path)
     assert code == 0
-    assert (found.task, found.state, found.exit_code, found.details) == ("average", "succeeded", 0, {"product": "1"})
+    assert (found.task, found.state, found.exit_code, found.details) == (
+        "average",
+        "succeeded",
+        0,
+        {"product": "1"},
+    )
     assert found.duration_s is not None
     assert found.duration_s >= 0
     assert (tmp_path / "outputs" / "state").read_text() == "succeeded"
 
 
 def files(outdir: Path) -> dict[str, Any]:
-    return {str(path): (path.stat().st_mtime_ns, path.stat().st_ino, path.read_bytes()) for path in outdir.rglob("*") if path.is_file()}
+    return {
+        str(path): (path.stat().st_mtime_ns, path.stat().st_ino, path.read_bytes())
+        for path in outdir.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize(("what", "state"), [("nothing", "succeeded"), ("skip", "skipped")])
-def test_a_repeat_changes_nothing_and_writes_its_outputs(tmp_path: Path, what: str, state: str) -> None:
+def test_a_repeat_changes_nothing_and_writes_its_outputs(
+    tmp_path: Path, what: str, state: str
+) -> None:
     outdir, outputs = tmp_path / "x", tmp_path / "outputs"
     outdir.mkdir()
     assert run(outdir, what)[0] == 0
@@ -171,7 +225,11 @@ def test_a4_an_interrupt_that_was_ignored_before_stays_ignored(tmp_path: Path) -
     """As `nohup … &` starts it in a script; Ctrl-C in the terminal reaches the whole group."""
     process = begin(tmp_path, "sleep", interrupt=signal.SIG_IGN)
     wait_for_log(tmp_path, "doing sleep")
-    ignored = next(line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("SigIgn"))
+    ignored = next(
+        line
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        if line.startswith("SigIgn")
+    )
     assert int(ignored.split()[1], 16) >> (signal.SIGINT - 1) & 1
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=30) == 75
@@ -191,7 +249,8 @@ def test_a_step_that_does_not_look_is_ended_in_seconds(tmp_path: Path) -> None:
 
 
 def test_a1_a_step_that_only_waits_notices_the_next_attempt(tmp_path: Path) -> None:
-    """It writes nothing for long, so that only its keeper can see it; the lease says how often that looks."""
+    """It writes nothing for long, so that only its keeper can see it; the lease says how often that
+    looks."""
     (tmp_path / "owner.json").write_text(json.dumps({"uid": "uid", "lease_s": 1.2}))
     process = begin(tmp_path, "sleep", EXPERIMENT_OWNER="uid")
     wait_for_log(tmp_path, "doing sleep")
@@ -203,8 +262,11 @@ def test_a1_a_step_that_only_waits_notices_the_next_attempt(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["bug", "nothing", "BadInput"])
-def test_a1_whatever_ends_an_attempt_that_was_shut_out_it_ends_with_4(tmp_path: Path, what: str) -> None:
-    """The error of such an attempt is a consequence: the next one may have removed what it was working with."""
+def test_a1_whatever_ends_an_attempt_that_was_shut_out_it_ends_with_4(
+    tmp_path: Path, what: str
+) -> None:
+    """The error of such an attempt is a consequence: the next one may have removed what it was
+    working with."""
     outputs = tmp_path / "outputs"
     code, _, err = run(tmp_path, what, "--shut-out", OUTPUTS=str(outputs))
     assert (code, status(tmp_path).state) == (4, "running")
@@ -224,15 +286,30 @@ def test_a_terminal_that_has_gone_does_not_stop_the_work(tmp_path: Path) -> None
 
 
 def test_a_step_without_torch_starts_fast(tmp_path: Path) -> None:
-    """In processor time, because a loaded machine is slow: the modules that every step imports, numpy not among them."""
+    """In processor time, because a loaded machine is slow: the modules that every step imports,
+    numpy not among them."""
     before = os.times()
     code, _, _ = run(tmp_path, "nothing")
     after = os.times()
     assert code == 0
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 1.0
+    assert (
+        after.children_user + after.children_system - before.children_user - before.children_system
+        < 1.0
+    )
 
 
 def test_the_status_file_is_json_for_others(tmp_path: Path) -> None:
     run(tmp_path, "bug")
     document = json.loads((tmp_path / "status" / "average.json").read_text())
-    assert set(document) >= {"task", "state", "started", "ended", "duration_s", "exit_code", "reason", "attempt", "host", "details"}
+    assert set(document) >= {
+        "task",
+        "state",
+        "started",
+        "ended",
+        "duration_s",
+        "exit_code",
+        "reason",
+        "attempt",
+        "host",
+        "details",
+    }

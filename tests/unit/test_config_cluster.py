@@ -23,14 +23,20 @@ def test_the_defaults_fit_one_small_node() -> None:
     assert cluster.gpu.limits.memory is not None
     assert cluster.cpu.limits.memory is not None
     assert cluster.gpu_resource == "nvidia.com/gpu"
-    assert cluster.gpu.tolerations == (Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule"),)
+    assert cluster.gpu.tolerations == (
+        Toleration(key="nvidia.com/gpu", operator="Exists", effect="NoSchedule"),
+    )
     assert cluster.grace_period_s > 30
     assert cluster == load_cluster(DEFAULT)
 
 
 def test_images_and_claim_are_the_defaults_of_the_parameters() -> None:
     cluster = load_cluster()
-    assert (cluster.claim, cluster.gpu_image, cluster.cpu_image) == (Experiment.claim, Experiment.gpu_image, Experiment.cpu_image)
+    assert (cluster.claim, cluster.gpu_image, cluster.cpu_image) == (
+        Experiment.claim,
+        Experiment.gpu_image,
+        Experiment.cpu_image,
+    )
     assert not cluster.gpu_image.endswith("latest")
 
 
@@ -57,17 +63,38 @@ gpu:
     ("text", "reason"),
     [
         ("namespce: x", "unknown cluster setting 'namespce'; did you mean 'namespace'"),
-        ("gpu: {request: {}}", "unknown cluster setting 'gpu.request'; did you mean 'gpu.requests'"),
+        (
+            "gpu: {request: {}}",
+            "unknown cluster setting 'gpu.request'; did you mean 'gpu.requests'",
+        ),
         ("gpu: {requests: {gpu: '1'}}", "unknown cluster setting 'gpu.requests.gpu'"),
-        ("gpu: {tolerations: [{keys: x}]}", r"unknown cluster setting 'gpu.tolerations\[0\].keys'; did you mean"),
-        ("gpu: {requests: {cpu: 2}}", "'gpu.requests.cpu' cannot be 2; allowed: a quantity such as 2 or 500m; quote it"),
+        (
+            "gpu: {tolerations: [{keys: x}]}",
+            r"unknown cluster setting 'gpu.tolerations\[0\].keys'; did you mean",
+        ),
+        (
+            "gpu: {requests: {cpu: 2}}",
+            "'gpu.requests.cpu' cannot be 2; allowed: a quantity such as 2 or 500m; quote it",
+        ),
         ("gpu: {requests: {cpu: two}}", "'gpu.requests.cpu' cannot be 'two'; allowed: a quantity"),
-        ("gpu: {limits: {memory: 4 GiB}}", "'gpu.limits.memory' cannot be '4 GiB'; allowed: a quantity"),
-        ("gpu: {limits: {memory: null}}", "empty value for 'gpu.limits.memory'; allowed: a quantity"),
-        ("gpu: {node_selector: {dedicated: true}}", "gpu.node_selector.dedicated cannot be True; allowed: text, quote it"),
+        (
+            "gpu: {limits: {memory: 4 GiB}}",
+            "'gpu.limits.memory' cannot be '4 GiB'; allowed: a quantity",
+        ),
+        (
+            "gpu: {limits: {memory: null}}",
+            "empty value for 'gpu.limits.memory'; allowed: a quantity",
+        ),
+        (
+            "gpu: {node_selector: {dedicated: true}}",
+            "gpu.node_selector.dedicated cannot be True; allowed: text, quote it",
+        ),
         ("gpu: {node_selector: [x]}", r"'gpu.node_selector' cannot be \['x'\]; allowed: a mapping"),
         ("gpu: {tolerations: {key: x}}", "'gpu.tolerations' cannot be .*; allowed: a list"),
-        ("gpu: {tolerations: [{operator: Maybe}]}", r"'gpu.tolerations\[0\].operator' cannot be 'Maybe'; allowed: Equal or Exists"),
+        (
+            "gpu: {tolerations: [{operator: Maybe}]}",
+            r"'gpu.tolerations\[0\].operator' cannot be 'Maybe'; allowed: Equal or Exists",
+        ),
         (
             "gpu: {tolerations: [{effect: Never}]}",
             r"'gpu.tolerations\[0\].effect' cannot be 'Never'; allowed: NoSchedule or PreferNoSchedule or NoExecute",
@@ -82,7 +109,10 @@ gpu:
         ("claim: ''", "empty value for 'claim'; allowed: a Kubernetes name"),
         ("claim: Storage", "'claim' cannot be 'Storage'; allowed: a Kubernetes name"),
         ("namespace: a b", "'namespace' cannot be 'a b'; allowed: a Kubernetes name"),
-        ("gpu_resource: gpu", "'gpu_resource' cannot be 'gpu'; allowed: a resource such as nvidia.com/gpu"),
+        (
+            "gpu_resource: gpu",
+            "'gpu_resource' cannot be 'gpu'; allowed: a resource such as nvidia.com/gpu",
+        ),
         ("service_account: '{{x}}'", "braces"),
         ("gpu: {node_selector: {'{{x}}': y}}", "braces"),
         ('gpu: {node_selector: {a: "b\\nc"}}', "control characters"),

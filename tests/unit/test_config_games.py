@@ -1,4 +1,5 @@
-"""Names of games are looked up or match a pattern; everything else is refused, and nothing is imported for it."""
+"""Names of games are looked up or match a pattern; everything else is refused, and nothing is
+imported for it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import BadInput
-from config.games import BOX2D_ID, Game, check_installed, find_game, games, is_well_formed, own_presets, preset
+from config.games import (
+    BOX2D_ID,
+    Game,
+    check_installed,
+    find_game,
+    games,
+    is_well_formed,
+    own_presets,
+    preset,
+)
 
 WITHOUT_SINGLE_PLAYER = {"combat", "joust", "maze_craze", "warlords"}
 
@@ -77,7 +87,10 @@ def test_an_unknown_name_is_refused_with_the_nearest(text: str, nearest: str | N
         find_game(text)
     message = str(refusal.value)
     assert message.startswith("unknown game ")
-    assert "; known: acrobot, breakout, cartpole" in message or f"; did you mean {nearest!r}? known: acrobot, breakout" in message
+    assert (
+        "; known: acrobot, breakout, cartpole" in message
+        or f"; did you mean {nearest!r}? known: acrobot, breakout" in message
+    )
     assert nearest is None or nearest in message
     assert len(message) < 300
 
@@ -104,19 +117,36 @@ def test_whatever_is_accepted_is_made_of_harmless_characters(text: str) -> None:
         game = find_game(text)
     except BadInput:
         return
-    assert set(game.id) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:")
+    assert set(game.id) <= set(
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:"
+    )
 
 
-@pytest.mark.parametrize("text", ["BreakoutNoFrameskip-v4", "Breakout-v4", "BreakoutDeterministic-v0", "Breakout-ramNoFrameskip-v4"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "BreakoutNoFrameskip-v4",
+        "Breakout-v4",
+        "BreakoutDeterministic-v0",
+        "Breakout-ramNoFrameskip-v4",
+    ],
+)
 def test_the_old_atari_ids_are_explained(text: str) -> None:
     with pytest.raises(BadInput, match=r"did you mean game=breakout sticky_actions=0\?"):
         find_game(text)
 
 
-@pytest.mark.parametrize("text", ["lunarlander", "LunarLanderContinuous-v3", "BipedalWalkerHardcore-v3", "CarRacing-v3"])
-def test_only_the_games_that_need_box2d_are_refused_without_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "text", ["lunarlander", "LunarLanderContinuous-v3", "BipedalWalkerHardcore-v3", "CarRacing-v3"]
+)
+def test_only_the_games_that_need_box2d_are_refused_without_it(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "Box2D", None)
-    with pytest.raises(BadInput, match=r"needs the package Box2D, which is not installed .*; allowed: any other game"):
+    with pytest.raises(
+        BadInput,
+        match=r"needs the package Box2D, which is not installed .*; allowed: any other game",
+    ):
         check_installed(find_game(text))
     for other in ("cartpole", "breakout", "FrozenLake-v1", "my_lab:LunarLanding-v0"):
         check_installed(find_game(other))
@@ -125,7 +155,9 @@ def test_only_the_games_that_need_box2d_are_refused_without_it(text: str, monkey
 
 
 def test_the_games_of_gymnasium_that_need_box2d_are_known() -> None:
-    of_box2d = {name for name, spec in gymnasium.registry.items() if "envs.box2d" in str(spec.entry_point)}
+    of_box2d = {
+        name for name, spec in gymnasium.registry.items() if "envs.box2d" in str(spec.entry_point)
+    }
     assert of_box2d
     assert {name for name in gymnasium.registry if BOX2D_ID.fullmatch(name)} == of_box2d
 
@@ -142,7 +174,14 @@ def test_an_atari_game_with_a_file_of_its_own_still_has_the_shared_preset() -> N
     ],
 )  # fmt: skip
 def test_a_game_that_was_read_back_is_checked(changed: dict[str, object]) -> None:
-    whole: dict[str, object] = {"name": "x", "id": "X-v0", "kind": "sync", "options": {}, "frames_per_step": 1, "solved": None}
+    whole: dict[str, object] = {
+        "name": "x",
+        "id": "X-v0",
+        "kind": "sync",
+        "options": {},
+        "frames_per_step": 1,
+        "solved": None,
+    }
     assert is_well_formed(Game(**whole))  # type: ignore[arg-type]
     assert not is_well_formed(Game(**(whole | changed)))  # type: ignore[arg-type]
 
@@ -153,5 +192,7 @@ def test_configuration_imports_nothing_heavy_and_no_game() -> None:
         "config.resolve.resolve('ppo', {'game': 'antigravity:Fly'}); config.resolve.resolve('ppo', {'game': 'pong'}); "
         "print(sorted({'torch', 'numpy', 'gymnasium', 'ale_py', 'hera', 'pandas', 'antigravity'} & set(sys.modules)))"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert ended.stdout.strip() == "[]"

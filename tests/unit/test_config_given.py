@@ -13,7 +13,11 @@ from config.given import from_argo, from_assignments
 
 
 def test_assignments() -> None:
-    assert from_assignments(["game=pong", "epochs=", "outdir=a=b"]) == {"game": "pong", "epochs": "", "outdir": "a=b"}
+    assert from_assignments(["game=pong", "epochs=", "outdir=a=b"]) == {
+        "game": "pong",
+        "epochs": "",
+        "outdir": "a=b",
+    }
     assert from_assignments([]) == {}
 
 
@@ -52,4 +56,7 @@ def test_other_json_is_refused_in_one_line(text: str) -> None:
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_argo_json_round_trip(values: dict[str, str]) -> None:
-    assert from_argo(json.dumps([{"name": name, "value": value} for name, value in values.items()])) == values
+    assert (
+        from_argo(json.dumps([{"name": name, "value": value} for name, value in values.items()]))
+        == values
+    )

@@ -1,4 +1,5 @@
-"""The contract of every algorithm and every registered game, so that a new one is tested by being registered."""
+"""The contract of every algorithm and every registered game, so that a new one is tested by being
+registered."""
 
 from __future__ import annotations
 
@@ -8,7 +9,11 @@ from config.games import find_game, games, own_presets, preset
 from config.resolve import ALGORITHMS, FOLDER, Resolved, parameters, preset_hyperparameters, resolve
 from config.tables import parameter_table, preset_table
 
-PAIRS = [(algorithm, game) for algorithm in ALGORITHMS for game in (*games(), "FrozenLake-v1", "own.module:Grid")]
+PAIRS = [
+    (algorithm, game)
+    for algorithm in ALGORITHMS
+    for game in (*games(), "FrozenLake-v1", "own.module:Grid")
+]
 ISSUE_GOALS = {
     "cartpole": 100_000,
     "acrobot": 300_000,

@@ -1,4 +1,5 @@
-"""From texts to one checked experiment: precedence, identity, and a refusal for everything that cannot work."""
+"""From texts to one checked experiment: precedence, identity, and a refusal for everything that
+cannot work."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from config.errors import BadInput
 from config.experiment import Experiment
 from config.parameters import declared, to_text
 from config.ppo import PPO
-from config.resolve import LONGEST_TRAINING, Resolved, check_outdir, parameters, preset_hyperparameters, resolve
+from config.resolve import (
+    LONGEST_TRAINING,
+    Resolved,
+    check_outdir,
+    parameters,
+    preset_hyperparameters,
+    resolve,
+)
 
 
 def refused(given_texts: dict[str, str], algorithm: str = "ppo") -> str:
@@ -32,13 +40,27 @@ def refused(given_texts: dict[str, str], algorithm: str = "ppo") -> str:
 
 def test_nothing_given_is_the_cartpole_experiment() -> None:
     resolved = resolve("ppo", {})
-    assert (resolved.game.id, resolved.experiment.runs, resolved.min_runs, resolved.topology) == ("CartPole-v1", 1, 1, "single")
-    assert resolved.total_steps == resolved.epochs * resolved.hyperparameters.num_envs * resolved.hyperparameters.rollout_length
+    assert (resolved.game.id, resolved.experiment.runs, resolved.min_runs, resolved.topology) == (
+        "CartPole-v1",
+        1,
+        1,
+        "single",
+    )
+    assert (
+        resolved.total_steps
+        == resolved.epochs
+        * resolved.hyperparameters.num_envs
+        * resolved.hyperparameters.rollout_length
+    )
 
 
-def test_precedence_dataclass_algorithm_game_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precedence_dataclass_algorithm_game_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "ppo.yaml").write_text("{steps: 9, clip: 0.11, discount: 0.12, gae_lambda: 0.13}")
-    (tmp_path / "cartpole.yaml").write_text("game: {id: CartPole-v1}\nppo: {discount: 0.22, gae_lambda: 0.23}")
+    (tmp_path / "cartpole.yaml").write_text(
+        "game: {id: CartPole-v1}\nppo: {discount: 0.22, gae_lambda: 0.23}"
+    )
     monkeypatch.setattr(resolving, "FOLDER", tmp_path)
     monkeypatch.setattr(games, "FOLDER", tmp_path)
     (tmp_path / "atari.yaml").write_text("games: []")
@@ -50,20 +72,30 @@ def test_precedence_dataclass_algorithm_game_given(tmp_path: Path, monkeypatch: 
     finally:
         for cache in caches:
             cache.cache_clear()
-    assert (chosen.value_coefficient, chosen.clip, chosen.discount, chosen.gae_lambda) == (PPO.value_coefficient, 0.11, 0.22, 0.33)
+    assert (chosen.value_coefficient, chosen.clip, chosen.discount, chosen.gae_lambda) == (
+        PPO.value_coefficient,
+        0.11,
+        0.22,
+        0.33,
+    )
 
 
 @pytest.mark.parametrize(
     ("section", "reason"),
     [
-        ("{lerning_rate: 1e-3}", "unknown parameter in a preset 'lerning_rate'; did you mean 'learning_rate'"),
+        (
+            "{lerning_rate: 1e-3}",
+            "unknown parameter in a preset 'lerning_rate'; did you mean 'learning_rate'",
+        ),
         ("{clip: 7}", "'clip' cannot be 7; allowed: a number from 0.001 to 1"),
         ("{anneal_clip: no}", "'anneal_clip' cannot be 'no'; allowed: true or false"),
         ("{num_envs: 010}", "'num_envs' cannot be '010'; allowed: an integer"),
         ("{steps: 0}", "'steps' cannot be 0"),
     ],
 )
-def test_a_mistake_in_a_preset_is_named(section: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_a_preset_is_named(
+    section: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "ppo.yaml").write_text(section)
     monkeypatch.setattr(resolving, "FOLDER", tmp_path)
     resolving._algorithm_preset.cache_clear()
@@ -76,7 +108,9 @@ def test_a_mistake_in_a_preset_is_named(section: str, reason: str, tmp_path: Pat
 
 def test_a_goal_in_steps_is_rounded_up_to_whole_epochs() -> None:
     goal = preset_hyperparameters("ppo", games.find_game("pendulum"))["steps"]
-    resolved = resolve("ppo", {"game": "pendulum", "num_envs": "3", "rollout_length": "100", "minibatches": "1"})
+    resolved = resolve(
+        "ppo", {"game": "pendulum", "num_envs": "3", "rollout_length": "100", "minibatches": "1"}
+    )
     assert 0 <= resolved.total_steps - goal < 300
     assert resolve("ppo", {"game": "pendulum", "epochs": "7"}).epochs == 7
 
@@ -93,7 +127,12 @@ def test_at_most_two_percent_is_ever_done_again(epochs: int) -> None:
     interval = resolve("ppo", {"game": "breakout", "epochs": str(epochs)}).checkpoint_interval
     assert interval == 1 or interval <= 0.02 * epochs
     assert interval * 1024 <= 250_000
-    assert resolve("ppo", {"game": "breakout", "epochs": str(epochs), "checkpoint_interval": "1"}).checkpoint_interval == 1
+    assert (
+        resolve(
+            "ppo", {"game": "breakout", "epochs": str(epochs), "checkpoint_interval": "1"}
+        ).checkpoint_interval
+        == 1
+    )
 
 
 def test_min_runs_is_all_of_them_unless_given() -> None:
@@ -104,7 +143,12 @@ def test_min_runs_is_all_of_them_unless_given() -> None:
 def test_atari_is_evaluated_with_sampled_actions_unless_given() -> None:
     assert resolve("ppo", {"game": "cartpole"}).experiment.evaluation_policy == "greedy"
     assert resolve("ppo", {"game": "breakout"}).experiment.evaluation_policy == "sample"
-    assert resolve("ppo", {"game": "breakout", "evaluation_policy": "greedy"}).experiment.evaluation_policy == "greedy"
+    assert (
+        resolve(
+            "ppo", {"game": "breakout", "evaluation_policy": "greedy"}
+        ).experiment.evaluation_policy
+        == "greedy"
+    )
 
 
 EXPECTED = {
@@ -126,13 +170,25 @@ EXPECTED = {
     ],
 )  # fmt: skip
 def test_out_of_range_is_refused_with_the_range(name: str, value: str) -> None:
-    assert refused({name: value}) == f"parameter {name!r} cannot be {value!r}; allowed: {EXPECTED[name]}"
+    assert (
+        refused({name: value})
+        == f"parameter {name!r} cannot be {value!r}; allowed: {EXPECTED[name]}"
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("epoch", "epochs"), ("lr", None), ("learning-rate", "learning_rate"), ("Runs", "runs"), ("", None)]
+    ("name", "nearest"),
+    [
+        ("epoch", "epochs"),
+        ("lr", None),
+        ("learning-rate", "learning_rate"),
+        ("Runs", "runs"),
+        ("", None),
+    ],
 )
-def test_an_unknown_parameter_is_refused_with_the_nearest_and_the_known(name: str, nearest: str | None) -> None:
+def test_an_unknown_parameter_is_refused_with_the_nearest_and_the_known(
+    name: str, nearest: str | None
+) -> None:
     message = refused({name: "1"})
     assert message.startswith(f"unknown parameter {name!r}; ")
     assert nearest is None or f"did you mean {nearest!r}?" in message
@@ -153,7 +209,12 @@ def test_hostile_names_and_values_never_reach_a_message_raw() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [one.name for one in parameters("ppo") if one.section == "experiment" and not declared(Experiment)[one.name].optional]
+    "name",
+    [
+        one.name
+        for one in parameters("ppo")
+        if one.section == "experiment" and not declared(Experiment)[one.name].optional
+    ],
 )
 def test_an_empty_required_value_is_refused(name: str) -> None:
     assert refused({name: ""}).startswith(f"empty value for {name!r}; allowed: ")
@@ -167,31 +228,73 @@ def test_where_the_default_is_empty_an_empty_value_changes_nothing(name: str) ->
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"minibatches": "7"}, "parameter 'minibatches' cannot be 7; allowed: a divisor of num_envs * rollout_length = "),
-        ({"num_envs": "8", "rollout_length": "32", "minibatches": "256"}, "parameter 'minibatches' cannot be 256; allowed: "),
+        (
+            {"minibatches": "7"},
+            "parameter 'minibatches' cannot be 7; allowed: a divisor of num_envs * rollout_length = ",
+        ),
+        (
+            {"num_envs": "8", "rollout_length": "32", "minibatches": "256"},
+            "parameter 'minibatches' cannot be 256; allowed: ",
+        ),
         (
             {"num_envs": "1024", "rollout_length": "65536"},
             "num_envs * rollout_length = 1024 * 65536 = 67108864 is too large; allowed: at most",
         ),
-        ({"runs": "2", "min_runs": "3"}, "parameter 'min_runs' cannot be 3; allowed: at most runs, 2"),
+        (
+            {"runs": "2", "min_runs": "3"},
+            "parameter 'min_runs' cannot be 3; allowed: at most runs, 2",
+        ),
         (
             {"evaluation_episodes": "2", "video_episodes": "3"},
             "parameter 'video_episodes' cannot be 3; allowed: at most evaluation_episodes, 2",
         ),
         ({"min_runs": "0"}, "parameter 'min_runs' cannot be '0'; allowed: an integer from 1"),
-        ({"device": "cuda", "gpus": "0"}, "parameter 'device' cannot be 'cuda' with gpus=0; allowed: "),
+        (
+            {"device": "cuda", "gpus": "0"},
+            "parameter 'device' cannot be 'cuda' with gpus=0; allowed: ",
+        ),
         ({"epochs": "1000000000"}, "parameter 'epochs' cannot be 1000000000; allowed: at most "),
-        ({"epochs": "10", "log_interval": "11"}, "parameter 'log_interval' cannot be 11; allowed: at most epochs, 10"),
-        ({"epochs": "10", "checkpoint_interval": "11"}, "parameter 'checkpoint_interval' cannot be 11; allowed: at most epochs, 10"),
-        ({"evaluate_above": "inf"}, "parameter 'evaluate_above' cannot be 'inf'; allowed: a number, or empty"),
-        ({"sticky_actions": "0"}, "parameter 'sticky_actions' cannot be 0: cartpole is no Atari game; allowed: 0.25"),
-        ({"full_action_set": "true"}, "parameter 'full_action_set' cannot be true: cartpole is no Atari game; allowed: false"),
-        ({"episodic_life": "true"}, "parameter 'episodic_life' cannot be true: cartpole is no Atari game"),
+        (
+            {"epochs": "10", "log_interval": "11"},
+            "parameter 'log_interval' cannot be 11; allowed: at most epochs, 10",
+        ),
+        (
+            {"epochs": "10", "checkpoint_interval": "11"},
+            "parameter 'checkpoint_interval' cannot be 11; allowed: at most epochs, 10",
+        ),
+        (
+            {"evaluate_above": "inf"},
+            "parameter 'evaluate_above' cannot be 'inf'; allowed: a number, or empty",
+        ),
+        (
+            {"sticky_actions": "0"},
+            "parameter 'sticky_actions' cannot be 0: cartpole is no Atari game; allowed: 0.25",
+        ),
+        (
+            {"full_action_set": "true"},
+            "parameter 'full_action_set' cannot be true: cartpole is no Atari game; allowed: false",
+        ),
+        (
+            {"episodic_life": "true"},
+            "parameter 'episodic_life' cannot be true: cartpole is no Atari game",
+        ),
         ({"noop_max": "0"}, "parameter 'noop_max' cannot be 0: cartpole is no Atari game"),
-        ({"game": "pong", "normalise_observations": "true"}, "parameter 'normalise_observations' cannot be true: pong shows images"),
-        ({"gpu_image": "rl:1 --privileged"}, "parameter 'gpu_image' cannot be 'rl:1 --privileged'; allowed: an image reference"),
-        ({"claim": "Storage/../x"}, "parameter 'claim' cannot be 'Storage/../x'; allowed: a Kubernetes name"),
-        ({"hidden_sizes": "64,0"}, "parameter 'hidden_sizes' cannot be '64,0'; allowed: 1 to 8 integers from 1 to 8192"),
+        (
+            {"game": "pong", "normalise_observations": "true"},
+            "parameter 'normalise_observations' cannot be true: pong shows images",
+        ),
+        (
+            {"gpu_image": "rl:1 --privileged"},
+            "parameter 'gpu_image' cannot be 'rl:1 --privileged'; allowed: an image reference",
+        ),
+        (
+            {"claim": "Storage/../x"},
+            "parameter 'claim' cannot be 'Storage/../x'; allowed: a Kubernetes name",
+        ),
+        (
+            {"hidden_sizes": "64,0"},
+            "parameter 'hidden_sizes' cannot be '64,0'; allowed: 1 to 8 integers from 1 to 8192",
+        ),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(texts: dict[str, str], message: str) -> None:
@@ -213,7 +316,10 @@ def test_the_same_checks_let_the_neighbours_pass(texts: dict[str, str]) -> None:
 
 def test_a_training_is_bounded() -> None:
     per_epoch = resolve("ppo", {}).steps_per_epoch
-    assert resolve("ppo", {"epochs": str(LONGEST_TRAINING // per_epoch)}).total_steps <= LONGEST_TRAINING
+    assert (
+        resolve("ppo", {"epochs": str(LONGEST_TRAINING // per_epoch)}).total_steps
+        <= LONGEST_TRAINING
+    )
     assert len(str(LONGEST_TRAINING)) <= 12
     refused({"epochs": str(LONGEST_TRAINING // per_epoch + 1)})
 
@@ -238,12 +344,16 @@ def another_value(name: str, current: Any) -> str:
         return "other"
     base = current if current is not None else 3
     return (
-        to_text(base * 2) if one.high is None or (base * 2 <= one.high and base) else to_text(one.high if current != one.high else one.low)
+        to_text(base * 2)
+        if one.high is None or (base * 2 <= one.high and base)
+        else to_text(one.high if current != one.high else one.low)
     )
 
 
 @pytest.mark.parametrize("info", parameters("ppo"), ids=lambda info: info.name)
-def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(info: resolving.ParameterInfo) -> None:
+def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
+    info: resolving.ParameterInfo,
+) -> None:
     texts = {"game": "breakout"}
     if info.name == "normalise_observations":
         texts = {"game": "acrobot"}
@@ -251,7 +361,9 @@ def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(i
         texts["runs"] = "2"
     before = resolve("ppo", texts)
     section = before.experiment if info.section == "experiment" else before.hyperparameters
-    after = resolve("ppo", texts | {info.name: another_value(info.name, getattr(section, info.name))})
+    after = resolve(
+        "ppo", texts | {info.name: another_value(info.name, getattr(section, info.name))}
+    )
     assert after != before
     assert (after.identity_hash != before.identity_hash) == info.identity
 
@@ -265,8 +377,13 @@ def test_what_is_no_part_of_the_identity() -> None:
 def test_the_presets_values_given_explicitly_are_the_same_experiment() -> None:
     for game in ("cartpole", "pendulum", "breakout", "FrozenLake-v1"):
         resolved = resolve("ppo", {"game": game})
-        explicit = {name: to_text(value) for name, value in dataclasses.asdict(resolved.hyperparameters).items()}
-        explicit |= {name: to_text(value) for name, value in dataclasses.asdict(resolved.experiment).items()}
+        explicit = {
+            name: to_text(value)
+            for name, value in dataclasses.asdict(resolved.hyperparameters).items()
+        }
+        explicit |= {
+            name: to_text(value) for name, value in dataclasses.asdict(resolved.experiment).items()
+        }
         explicit["checkpoint_interval"] = str(resolved.checkpoint_interval)
         again = resolve("ppo", explicit)
         assert again.identity() == resolved.identity()
@@ -274,8 +391,14 @@ def test_the_presets_values_given_explicitly_are_the_same_experiment() -> None:
 
 
 def test_two_names_of_one_game_are_one_identity() -> None:
-    assert resolve("ppo", {"game": "CartPole-v1"}).identity_hash == resolve("ppo", {"game": "cartpole"}).identity_hash
-    assert resolve("ppo", {"game": "pong"}).identity_hash != resolve("ppo", {"game": "breakout"}).identity_hash
+    assert (
+        resolve("ppo", {"game": "CartPole-v1"}).identity_hash
+        == resolve("ppo", {"game": "cartpole"}).identity_hash
+    )
+    assert (
+        resolve("ppo", {"game": "pong"}).identity_hash
+        != resolve("ppo", {"game": "breakout"}).identity_hash
+    )
 
 
 def test_the_hash_is_that_of_canonical_json_and_does_not_depend_on_the_order_given() -> None:
@@ -284,14 +407,20 @@ def test_the_hash_is_that_of_canonical_json_and_does_not_depend_on_the_order_giv
     first = resolve("ppo", {"seed": "3", "clip": "0.3"})
     second = resolve("ppo", {"clip": "0.3", "seed": "3"})
     canonical = json.dumps(first.identity(), sort_keys=True, separators=(",", ":"))
-    assert first.identity_hash == second.identity_hash == hashlib.sha256(canonical.encode()).hexdigest()
+    assert (
+        first.identity_hash
+        == second.identity_hash
+        == hashlib.sha256(canonical.encode()).hexdigest()
+    )
 
 
 def valid_texts() -> st.SearchStrategy[dict[str, str]]:
     return st.fixed_dictionaries(
         {},
         optional={
-            "game": st.sampled_from(["cartpole", "pendulum", "breakout", "tetris", "Taxi-v4", "own.games:Grid"]),
+            "game": st.sampled_from(
+                ["cartpole", "pendulum", "breakout", "tetris", "Taxi-v4", "own.games:Grid"]
+            ),
             "runs": st.integers(1, 256).map(str),
             "seed": st.integers(0, 2**31 - 1).map(str),
             "epochs": st.integers(1, 10**6).map(str),
@@ -359,7 +488,12 @@ def test_values_must_be_text() -> None:
 
 def test_everything_is_frozen() -> None:
     resolved = resolve("ppo", {})
-    for section, name in ((resolved, "game"), (resolved.experiment, "runs"), (resolved.hyperparameters, "clip"), (resolved.game, "id")):
+    for section, name in (
+        (resolved, "game"),
+        (resolved.experiment, "runs"),
+        (resolved.hyperparameters, "clip"),
+        (resolved.game, "id"),
+    ):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(section, name, None)
 
@@ -379,7 +513,20 @@ def test_no_name_is_declared_twice() -> None:
     assert not set(declared(Experiment)) & set(declared(PPO))
 
 
-BAD_OUTDIRS = ["..", "../x", "a/../b", "/storage/../etc", "/storage/x/..", "~/x", "~root", "-x", "a\0b", "a\nb", "{{x}}", "/" + "a" * 256]
+BAD_OUTDIRS = [
+    "..",
+    "../x",
+    "a/../b",
+    "/storage/../etc",
+    "/storage/x/..",
+    "~/x",
+    "~root",
+    "-x",
+    "a\0b",
+    "a\nb",
+    "{{x}}",
+    "/" + "a" * 256,
+]
 
 
 @pytest.mark.parametrize("outdir", BAD_OUTDIRS)
@@ -394,7 +541,16 @@ def test_an_outdir_lies_below_the_storage_root(tmp_path: Path) -> None:
     root = tmp_path / "storage"
     root.mkdir()
     assert check_outdir(str(root / "a/b"), root) == root / "a/b"
-    for outside in (str(tmp_path / "other"), "/etc", str(root), str(root) + "/", str(root) + "/.", str(root) + "-2/x", "relative", ""):
+    for outside in (
+        str(tmp_path / "other"),
+        "/etc",
+        str(root),
+        str(root) + "/",
+        str(root) + "/.",
+        str(root) + "-2/x",
+        "relative",
+        "",
+    ):
         with pytest.raises(BadInput):
             check_outdir(outside, root)
 
@@ -414,8 +570,11 @@ def test_a_symbolic_link_does_not_lead_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root_too", [True, False])
-def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root_too: bool) -> None:
-    """`Path.resolve` raises up to Python 3.12 and answers with the link from 3.13 on: both ways must be refused."""
+def test_a_symbolic_link_that_leads_to_itself_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root_too: bool
+) -> None:
+    """`Path.resolve` raises up to Python 3.12 and answers with the link from 3.13 on: both ways
+    must be refused."""
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "one").symlink_to(tmp_path / "other")
     (tmp_path / "other").symlink_to(tmp_path / "one")
@@ -424,20 +583,29 @@ def test_a_symbolic_link_that_leads_to_itself_is_refused(tmp_path: Path, monkeyp
     for resolve_path in (Path.resolve, lambda path: Path(os.path.realpath(path))):
         monkeypatch.setattr(Path, "resolve", resolve_path)
         for outdir in outdirs:
-            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.*: (the symbolic link|Symlink loop)") as refusal:
+            with pytest.raises(
+                BadInput,
+                match=r"parameter 'outdir' cannot be '.*: (the symbolic link|Symlink loop)",
+            ) as refusal:
                 check_outdir(outdir, roots[0])
             assert "\n" not in str(refusal.value)
         with pytest.raises(BadInput, match="outdir"):
             check_outdir(str(tmp_path / "x"), roots[1])
 
 
-def test_c19_an_outdir_that_is_not_ascii_needs_file_names_in_utf_8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under ISO-8859-1 the bytes of a UTF-8 terminal are other letters, and a pod's programs made another directory of them."""
+def test_c19_an_outdir_that_is_not_ascii_needs_file_names_in_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under ISO-8859-1 the bytes of a UTF-8 terminal are other letters, and a pod's programs made
+    another directory of them."""
     for outdir in ("größer", "結果"):
         assert check_outdir(str(tmp_path / outdir), tmp_path).name == outdir
         with monkeypatch.context() as patched:
             patched.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
-            with pytest.raises(BadInput, match=r"parameter 'outdir' cannot be '.* where names of files are iso8859-1; allowed: ASCII"):
+            with pytest.raises(
+                BadInput,
+                match=r"parameter 'outdir' cannot be '.* where names of files are iso8859-1; allowed: ASCII",
+            ):
                 check_outdir(str(tmp_path / outdir), tmp_path)
             assert check_outdir("/storage/plain", None).name == "plain"
     (tmp_path / os.fsdecode(b"gr\xf6")).mkdir()
@@ -446,7 +614,9 @@ def test_c19_an_outdir_that_is_not_ascii_needs_file_names_in_utf_8(tmp_path: Pat
         check_outdir("results", None)
 
 
-def test_without_a_storage_root_any_local_path_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_storage_root_any_local_path_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert check_outdir("results/x", None) == Path(os.path.realpath(tmp_path)) / "results/x"
     assert check_outdir("Ergebnisse/größer als vorher", None).name == "größer als vorher"

@@ -95,9 +95,36 @@ def test_a_file_must_exist_and_hold_a_mapping(tmp_path: Path) -> None:
 
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=["C"]))
-SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | PRINTABLE
-SCALARS |= st.sampled_from(["no", "1e-3", "010", "12:30", "", "~", "null", "true", "-", "1", "0.5", "=", "<<", "2026-01-01", "a: b", "# c"])
-DOCUMENTS = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(PRINTABLE, inner), max_leaves=20)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | PRINTABLE
+)
+SCALARS |= st.sampled_from(
+    [
+        "no",
+        "1e-3",
+        "010",
+        "12:30",
+        "",
+        "~",
+        "null",
+        "true",
+        "-",
+        "1",
+        "0.5",
+        "=",
+        "<<",
+        "2026-01-01",
+        "a: b",
+        "# c",
+    ]
+)
+DOCUMENTS = st.recursive(
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(PRINTABLE, inner), max_leaves=20
+)
 
 
 @given(DOCUMENTS)

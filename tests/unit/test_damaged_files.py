@@ -1,4 +1,5 @@
-"""What is made of an experiment whose files hold what they should not: the report always, the averages without the run (A5, C17, C18)."""
+"""What is made of an experiment whose files hold what they should not: the report always, the
+averages without the run (A5, C17, C18)."""
 
 from __future__ import annotations
 
@@ -58,17 +59,32 @@ def page_of(directory: ExperimentDirectory) -> str:
 
 
 @pytest.mark.parametrize("name", [*JSON_FILES, *CSV_FILES])
-def test_c17_the_report_is_made_whatever_a_file_holds(name: str, damaged: ExperimentDirectory) -> None:
+def test_c17_the_report_is_made_whatever_a_file_holds(
+    name: str, damaged: ExperimentDirectory
+) -> None:
     for content in CONTENTS:
         (damaged.root / name).write_bytes(content)
         page = page_of(damaged)
-        if name.endswith(".json") or content.startswith((b"\xff", b'"xxx', b"epoch,step,return_mean\nx")):
+        if name.endswith(".json") or content.startswith(
+            (b"\xff", b'"xxx', b"epoch,step,return_mean\nx")
+        ):
             assert f"<li>{name}: " in page, content[:40]
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(name=st.sampled_from(JSON_FILES), value=st.sampled_from(VALUES), choice=st.randoms(use_true_random=False))
-def test_c17_the_report_is_made_whatever_a_field_holds(finished: ExperimentDirectory, name: str, value: Any, choice: Any) -> None:
+@settings(
+    max_examples=80,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    name=st.sampled_from(JSON_FILES),
+    value=st.sampled_from(VALUES),
+    choice=st.randoms(use_true_random=False),
+)
+def test_c17_the_report_is_made_whatever_a_field_holds(
+    finished: ExperimentDirectory, name: str, value: Any, choice: Any
+) -> None:
     path = finished.root / name
     before = path.read_bytes()
     document = json.loads(before)
@@ -83,27 +99,45 @@ def test_c17_the_report_is_made_whatever_a_field_holds(finished: ExperimentDirec
 
 
 @pytest.mark.parametrize("field", ["n", "mean", "t_interval"])
-def test_c17_a_summary_with_a_number_of_the_wrong_kind_is_named(field: str, damaged: ExperimentDirectory) -> None:
+def test_c17_a_summary_with_a_number_of_the_wrong_kind_is_named(
+    field: str, damaged: ExperimentDirectory
+) -> None:
     path = damaged.average / "summary.json"
     document = json.loads(path.read_text())
     for value in (None, "text", [], [1], ["a", "b"], {}, math.nan, True):
-        path.write_text(json.dumps(document | {"evaluation": document["evaluation"] | {field: value}}))
+        path.write_text(
+            json.dumps(document | {"evaluation": document["evaluation"] | {field: value}})
+        )
         assert f"<li>average/summary.json: evaluation.{field} cannot be " in page_of(damaged), value
 
 
 @pytest.mark.parametrize(
     "field",
-    [{"details": []}, {"duration_s": "text"}, {"process": None}, {"exit_code": []}, {"attempt": None}, {"state": "odd"}, {"reason": 5}],
+    [
+        {"details": []},
+        {"duration_s": "text"},
+        {"process": None},
+        {"exit_code": []},
+        {"attempt": None},
+        {"state": "odd"},
+        {"reason": 5},
+    ],
 )
-def test_c17_a_field_of_the_wrong_kind_is_named(field: dict[str, Any], damaged: ExperimentDirectory) -> None:
+def test_c17_a_field_of_the_wrong_kind_is_named(
+    field: dict[str, Any], damaged: ExperimentDirectory
+) -> None:
     path = damaged.run(0).status / "train.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | field))
     (name,) = field
     assert f"<li>runs/0/status/train.json: {name} cannot be" in page_of(damaged)
-    assert "status/train.json cannot be read: " in (usability(damaged.run(0), synthetic.resolved_of(damaged)).reason or "")
+    assert "status/train.json cannot be read: " in (
+        usability(damaged.run(0), synthetic.resolved_of(damaged)).reason or ""
+    )
 
 
-def test_c17_the_steps_after_training_go_on_over_a_damaged_run(damaged: ExperimentDirectory) -> None:
+def test_c17_the_steps_after_training_go_on_over_a_damaged_run(
+    damaged: ExperimentDirectory,
+) -> None:
     for name in CSV_FILES:
         for content in CONTENTS:
             for one in CSV_FILES:
@@ -118,8 +152,17 @@ def test_c17_the_steps_after_training_go_on_over_a_damaged_run(damaged: Experime
     "field", [{"lease_s": 1e308}, {"lease_s": math.inf}, {"lease_s": math.nan}, {"lease_s": 0}, {"lease_s": "60"}, {"process": 5},
               {"uid": None}, {"released": "no"}, {"host": []}],
 )  # fmt: skip
-def test_c17_an_owner_that_is_none_is_refused_at_once(field: dict[str, Any], damaged: ExperimentDirectory) -> None:
-    present = {"uid": "u-1", "workflow": "w", "host": "elsewhere", "process": None, "lease_s": 60.0, "released": False} | field
+def test_c17_an_owner_that_is_none_is_refused_at_once(
+    field: dict[str, Any], damaged: ExperimentDirectory
+) -> None:
+    present = {
+        "uid": "u-1",
+        "workflow": "w",
+        "host": "elsewhere",
+        "process": None,
+        "lease_s": 60.0,
+        "released": False,
+    } | field
     damaged.owner_json.write_text(json.dumps(present))
     (name,) = field
     with pytest.raises(WrongDirectory, match=f"{name} cannot be"):
@@ -132,13 +175,17 @@ def test_c17_an_owner_that_breaks_under_the_report_leaves_its_exit_code(
 ) -> None:
     damaged.owner_json.write_text(json.dumps({"uid": "u-1"}))
     monkeypatch.setenv("EXPERIMENT_OWNER", "u-1")
-    monkeypatch.setattr(report, "write_if_changed", lambda path, content: damaged.owner_json.write_text("[]"))
+    monkeypatch.setattr(
+        report, "write_if_changed", lambda path, content: damaged.owner_json.write_text("[]")
+    )
     assert report.main([f"--outdir={damaged.root}", "--workflow-status=Succeeded"]) in (0, 4)
     assert "not released" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 1e200])
-def test_a5_a_return_that_no_statistics_can_use_costs_one_run(value: float, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a5_a_return_that_no_statistics_can_use_costs_one_run(
+    value: float, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     directory = synthetic.experiment(tmp_path, ("complete",) * 6, min_runs=5)
     returns = [1.0] * 19 + [value]
     synthetic.evaluated(directory.run(2), returns)
@@ -146,7 +193,10 @@ def test_a5_a_return_that_no_statistics_can_use_costs_one_run(value: float, tmp_
     summary = json.loads((directory.average / "summary.json").read_text())
     assert summary["used"] == [0, 1, 3, 4, 5]
     (excluded,) = summary["excluded"]
-    assert (excluded["run"], excluded["state"]) == (2, "failed") and "the return of episode 19 is " in excluded["reason"]
+    assert (excluded["run"], excluded["state"]) == (
+        2,
+        "failed",
+    ) and "the return of episode 19 is " in excluded["reason"]
     assert plot_average.main([f"--outdir={tmp_path}"]) == 0
     assert plot_evaluation.main([f"--outdir={tmp_path}", "--run=2"]) == 2
     assert "the return of episode 19 is" in capfd.readouterr().err
@@ -155,7 +205,9 @@ def test_a5_a_return_that_no_statistics_can_use_costs_one_run(value: float, tmp_
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e300"])
-def test_a5_a_training_return_that_no_statistics_can_use_is_left_out(value: str, tmp_path: Path) -> None:
+def test_a5_a_training_return_that_no_statistics_can_use_is_left_out(
+    value: str, tmp_path: Path
+) -> None:
     directory = synthetic.experiment(tmp_path, ("complete",) * 2)
     path = directory.run(0).train_csv
     lines = path.read_text().splitlines()
@@ -186,7 +238,11 @@ class Alternating:
     ],
 )
 def test_a5_a_non_finite_number_ends_an_evaluation_with_its_name(
-    options: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    options: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     from agents import evaluation
     from tests import own_games
@@ -197,16 +253,26 @@ def test_a5_a_non_finite_number_ends_an_evaluation_with_its_name(
     monkeypatch.setattr(evaluation, "make_environment", lambda game: own_games.Broken(**options))
     monkeypatch.setattr(evaluate, "final_policy", lambda context: (Alternating(), 50176))
     assert evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 3
-    assert f"episode 0 (seed {evaluation.episode_seed(synthetic.resolved_of(directory), 0, 0)}) {said}" in capfd.readouterr().err
+    assert (
+        f"episode 0 (seed {evaluation.episode_seed(synthetic.resolved_of(directory), 0, 0)}) {said}"
+        in capfd.readouterr().err
+    )
     status = read_status(directory.run(0).status / "evaluate.json")
     assert status is not None and status.exit_code == Diverged.exit_code
     assert not directory.run(0).evaluation_csv.exists()
 
 
-def test_c18_the_last_line_groups_what_is_missing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_c18_the_last_line_groups_what_is_missing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     directory = synthetic.experiment(tmp_path, ("complete",) * 100, epochs=2)
     for index in (4, 5, 8):
-        synthetic.status(directory.run(index).status / "play.json", state="failed", exit_code=1, reason=f"reason {index}")
+        synthetic.status(
+            directory.run(index).status / "play.json",
+            state="failed",
+            exit_code=1,
+            reason=f"reason {index}",
+        )
     assert report.main([f"--outdir={tmp_path}"]) == 5
     last = capfd.readouterr().err.splitlines()[-1]
     assert "play of 97 runs (0-3, 6-7, 9-99): not started" in last

@@ -1,4 +1,5 @@
-"""Faults 3, 17–24, 30: checkpoints are complete or not there, and nothing in one is ever trusted or unpickled."""
+"""Faults 3, 17–24, 30: checkpoints are complete or not there, and nothing in one is ever trusted or
+unpickled."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ from steps.directory.tables import Table
 
 IDENTITY = {"seed": 0, "hyperparameters": {"clip": 0.2, "hidden_sizes": [64, 64]}}
 TREE = {
-    "weights": {"layer 0/weight": np.arange(6, dtype=np.float32).reshape(2, 3), "scalar": np.array(3, np.float32)},
+    "weights": {
+        "layer 0/weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "scalar": np.array(3, np.float32),
+    },
     "mask": np.array([True, False]),
     "observations": np.arange(8, dtype=np.uint8).reshape(2, 4)[:, ::2],
     "empty": np.zeros((0, 4), np.float64),
@@ -45,7 +49,9 @@ def run(tmp_path: Path) -> RunDirectory:
 def save(run: RunDirectory, *steps: int, state: dict[str, Any] | None = None) -> None:
     for step in steps:
         record = {"epoch": step // 10, "offset": step}
-        checkpoints.save(run, step=step, state=TREE if state is None else state, identity=IDENTITY, record=record)
+        checkpoints.save(
+            run, step=step, state=TREE if state is None else state, identity=IDENTITY, record=record
+        )
 
 
 def test_state_comes_back_exactly(run: RunDirectory) -> None:
@@ -58,7 +64,9 @@ def test_state_comes_back_exactly(run: RunDirectory) -> None:
         if isinstance(one, dict):
             return list(one) == list(other) and all(equal(one[name], other[name]) for name in one)
         if isinstance(one, np.ndarray):
-            return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
+            return (
+                one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
+            )
         return type(one) is type(other) and bool(one == other)
 
     assert equal(TREE, checkpoint.state)
@@ -106,7 +114,9 @@ DAMAGES: list[Callable[[Path], None]] = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_newest_falls_back_to_the_one_before(run: RunDirectory, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_newest_falls_back_to_the_one_before(
+    run: RunDirectory, damage: Callable[[Path], None]
+) -> None:
     save(run, 10, 20)
     damage(run.checkpoint(20))
     said: list[str] = []
@@ -120,14 +130,18 @@ def test_a_damaged_newest_falls_back_to_the_one_before(run: RunDirectory, damage
     assert checkpoints.is_intact(run.checkpoint(20))
 
 
-def test_without_checksums_a_flipped_bit_would_be_learnt_from(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_checksums_a_flipped_bit_would_be_learnt_from(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The negative twin of the one above."""
     save(run, 10, 20)
     tensors = run.checkpoint(20) / TENSORS
     tensors.write_bytes(tensors.read_bytes()[:-1] + b"\x01")
     assert not checkpoints.is_intact(run.checkpoint(20))
     listed = json.loads((run.checkpoint(20) / MANIFEST).read_text())["files"]
-    monkeypatch.setattr(checkpoints, "_sum", lambda content: listed[STATE if content.startswith(b"{") else TENSORS])
+    monkeypatch.setattr(
+        checkpoints, "_sum", lambda content: listed[STATE if content.startswith(b"{") else TENSORS]
+    )
     checkpoint = checkpoints.load_newest(run)
     assert checkpoint is not None
     assert checkpoint.step == 20
@@ -148,8 +162,11 @@ def kept(path: Path) -> dict[str, Any]:
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
-def test_a1_a_checkpoint_that_counts_on_rows_of_another_attempt_is_none(run: RunDirectory, capsys: pytest.CaptureFixture[str]) -> None:
-    """An attempt that was shut out may still have renamed the checkpoint that it was saving: its rows are not there."""
+def test_a1_a_checkpoint_that_counts_on_rows_of_another_attempt_is_none(
+    run: RunDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An attempt that was shut out may still have renamed the checkpoint that it was saving: its
+    rows are not there."""
     save(run, 10)
     run.train_csv.write_text("step\n10\n")
     for step, rows in ((20, "step\n10\n20\n"), (30, "step\n10\n20\n30\n")):
@@ -164,7 +181,9 @@ def test_a1_a_checkpoint_that_counts_on_rows_of_another_attempt_is_none(run: Run
         run.train_csv.write_text(rows)
         checkpoint = checkpoints.load_newest(run, IDENTITY, continues=True)
         assert checkpoint is not None and checkpoint.step == found
-    assert "train.csv has 12 bytes, 14 were written before this checkpoint" in capsys.readouterr().out
+    assert (
+        "train.csv has 12 bytes, 14 were written before this checkpoint" in capsys.readouterr().out
+    )
     run.train_csv.unlink()
     with pytest.raises(NoUsableState, match="cannot be read"):
         checkpoints.load_newest(run, IDENTITY, continues=True)
@@ -268,7 +287,14 @@ def test_absurd_tensors_are_an_error_in_bounded_memory(run: RunDirectory, conten
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
 
 
-HOSTILE_STATES = [b"[" * 10**6, b"{}", b"[]", b"null", b"\x80\x04.", b'{"format": 1, "state": {"x": {"$tensor": "missing"}}}']
+HOSTILE_STATES = [
+    b"[" * 10**6,
+    b"{}",
+    b"[]",
+    b"null",
+    b"\x80\x04.",
+    b'{"format": 1, "state": {"x": {"$tensor": "missing"}}}',
+]
 
 
 @pytest.mark.parametrize("content", HOSTILE_STATES)
@@ -308,14 +334,18 @@ def test_keys_of_a_state_are_text(run: RunDirectory) -> None:
     assert run.checkpoint_steps() == []
 
 
-def test_the_final_checkpoint_is_that_of_the_last_epoch(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_final_checkpoint_is_that_of_the_last_epoch(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints, "LAG_S", 0.1)
     resolved: Resolved = resolve("ppo", {"epochs": "2", "outdir": "/x"})
     with pytest.raises(BadInput, match=r"epoch 0 of 2.*train makes it"):
         checkpoints.load_final(run, resolved)
     for epoch in (1, 2):
         identity = json.loads(json.dumps(resolved.identity()))
-        checkpoints.save(run, step=epoch * 100, state=TREE, identity=identity, record={"epoch": epoch})
+        checkpoints.save(
+            run, step=epoch * 100, state=TREE, identity=identity, record={"epoch": epoch}
+        )
     assert checkpoints.load_final(run, resolved).step == 200
     flip(run.checkpoint(200) / TENSORS)
     write_status(run.status / "train.json", Status(task="train", state="succeeded", started=""))
@@ -323,8 +353,11 @@ def test_the_final_checkpoint_is_that_of_the_last_epoch(run: RunDirectory, monke
         checkpoints.load_final(run, resolved)
 
 
-def test_case_26_the_final_checkpoint_may_be_seen_late(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training says that it has succeeded; another machine's view of the directory lags behind by a few looks."""
+def test_case_26_the_final_checkpoint_may_be_seen_late(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training says that it has succeeded; another machine's view of the directory lags behind by a
+    few looks."""
     resolved: Resolved = resolve("ppo", {"epochs": "2", "outdir": "/x"})
     identity = json.loads(json.dumps(resolved.identity()))
     write_status(run.status / "train.json", Status(task="train", state="succeeded", started=""))
@@ -340,14 +373,25 @@ def test_case_26_the_final_checkpoint_may_be_seen_late(run: RunDirectory, monkey
     assert len(looks) == 3
 
 
-def test_case_32_a_rename_never_leaves_its_directory(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary elsewhere could lie on another file system, where a rename fails (EXDEV) or is a copy."""
+def test_case_32_a_rename_never_leaves_its_directory(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A temporary elsewhere could lie on another file system, where a rename fails (EXDEV) or is a
+    copy."""
     renamed: list[tuple[Path, Path]] = []
     rename, replace = Path.rename, Path.replace
-    monkeypatch.setattr(Path, "rename", lambda self, to: (renamed.append((self, Path(to))), rename(self, to))[1])
-    monkeypatch.setattr(Path, "replace", lambda self, to: (renamed.append((self, Path(to))), replace(self, to))[1])
+    monkeypatch.setattr(
+        Path, "rename", lambda self, to: (renamed.append((self, Path(to))), rename(self, to))[1]
+    )
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: (renamed.append((self, Path(to))), replace(self, to))[1]
+    )
     save(run, 10)
     Table(run.train_csv).append({"step": 1})
     write_atomically(run.evaluation_csv, "x")
-    assert {to.name for _, to in renamed} == {run.checkpoint(10).name, "train.csv", "evaluation.csv"}
+    assert {to.name for _, to in renamed} == {
+        run.checkpoint(10).name,
+        "train.csv",
+        "evaluation.csv",
+    }
     assert [source for source, to in renamed if source.parent != to.parent] == []

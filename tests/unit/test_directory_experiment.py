@@ -1,4 +1,5 @@
-"""`experiment.yaml`: read back exactly, continued by the same identity, refused for another one, and not believed when forged."""
+"""`experiment.yaml`: read back exactly, continued by the same identity, refused for another one,
+and not believed when forged."""
 
 from __future__ import annotations
 
@@ -10,14 +11,24 @@ import pytest
 from config.errors import BadInput, WrongDirectory
 from config.resolve import resolve
 from steps.directory.differences import difference
-from steps.directory.experiment import RECORD_LIMIT_BYTES, ExperimentRecord, continued, read_experiment, write_experiment
+from steps.directory.experiment import (
+    RECORD_LIMIT_BYTES,
+    ExperimentRecord,
+    continued,
+    read_experiment,
+    write_experiment,
+)
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import read_progress
 from steps.directory.tables import Table
 
 
-def record(started: str = "2026-01-01T00:00:00+00:00", image: str | None = None, **parameters: str) -> ExperimentRecord:
-    resolved = resolve("ppo", {"outdir": "/storage/x", "epochs": "10", "hidden_sizes": "32,32", **parameters})
+def record(
+    started: str = "2026-01-01T00:00:00+00:00", image: str | None = None, **parameters: str
+) -> ExperimentRecord:
+    resolved = resolve(
+        "ppo", {"outdir": "/storage/x", "epochs": "10", "hidden_sizes": "32,32", **parameters}
+    )
     return ExperimentRecord(
         resolved=resolved,
         identity=resolved.identity(),
@@ -42,7 +53,9 @@ def test_round_trip(directory: ExperimentDirectory) -> None:
     assert not write_experiment(directory, record())
 
 
-def test_a_directory_of_an_older_version_with_several_gpus_goes_on(directory: ExperimentDirectory) -> None:
+def test_a_directory_of_an_older_version_with_several_gpus_goes_on(
+    directory: ExperimentDirectory,
+) -> None:
     """They were accepted, and one of them was used."""
     write_experiment(directory, record(gpus="1"))
     path = directory.experiment_yaml
@@ -52,23 +65,47 @@ def test_a_directory_of_an_older_version_with_several_gpus_goes_on(directory: Ex
 
 
 def test_the_same_again_changes_nothing() -> None:
-    assert continued(record(), record(started="2026-02-02T00:00:00+00:00", outdir="/storage/../storage/x".replace("/..", ""))) == record()
+    assert (
+        continued(
+            record(),
+            record(
+                started="2026-02-02T00:00:00+00:00",
+                outdir="/storage/../storage/x".replace("/..", ""),
+            ),
+        )
+        == record()
+    )
 
 
 def test_what_may_change_is_recorded(directory: ExperimentDirectory) -> None:
     later = continued(record(), record(started="later", runs="5", image="rl:2"))
-    assert (later.started, later.resolved.experiment.runs, later.image) == (record().started, 5, "rl:2")
+    assert (later.started, later.resolved.experiment.runs, later.image) == (
+        record().started,
+        5,
+        "rl:2",
+    )
     assert later.history == (
-        {"time": "later", "workflow": "ppo-1", "changed": {"parameters.experiment.runs": [1, 5], "image": [None, "rl:2"]}},
+        {
+            "time": "later",
+            "workflow": "ppo-1",
+            "changed": {"parameters.experiment.runs": [1, 5], "image": [None, "rl:2"]},
+        },
     )
     write_experiment(directory, later)
     assert read_experiment(directory) == later
     assert continued(later, record(started="last", runs="5", image="rl:2")) == later
 
 
-def test_c19_any_number_of_changed_submissions_leaves_a_readable_file(directory: ExperimentDirectory) -> None:
-    """Seen: after about 1100 the file was larger than what is read, and the directory of no use any more."""
-    entry = {"time": record().started, "workflow": "ppo-1", "changed": {"image": ["registry.example/rl:1", "registry.example/rl:2"]}}
+def test_c19_any_number_of_changed_submissions_leaves_a_readable_file(
+    directory: ExperimentDirectory,
+) -> None:
+    """Seen: after about 1100 the file was larger than what is read, and the directory of no use any
+    more."""
+    entry = {
+        "time": record().started,
+        "workflow": "ppo-1",
+        "changed": {"image": ["registry.example/rl:1", "registry.example/rl:2"]},
+    }
     now = dataclasses.replace(record(), history=(entry,) * 5000)
     for image in ("rl:3", "rl:4"):
         now = continued(now, record(image=image))
@@ -92,7 +129,10 @@ def test_an_entry_that_is_larger_than_the_history_stays(monkeypatch: pytest.Monk
 def test_another_identity_is_refused_with_every_difference() -> None:
     with pytest.raises(WrongDirectory) as caught:
         continued(record(), record(seed="7", game="acrobot"))
-    for words in ("game.id: 'CartPole-v1' in the directory, 'Acrobot-v1' now", "experiment.seed: 0 in the directory, 7 now"):
+    for words in (
+        "game.id: 'CartPole-v1' in the directory, 'Acrobot-v1' now",
+        "experiment.seed: 0 in the directory, 7 now",
+    ):
         assert words in str(caught.value)
 
 
@@ -126,7 +166,10 @@ def test_a_file_that_prepare_did_not_write(directory: ExperimentDirectory, chang
 
 
 def test_differences_are_named_by_their_path() -> None:
-    assert difference({"a": {"b": 1, "c": [1]}}, {"a": {"b": 2, "c": [1]}, "d": None}) == "a.b: 1 there, 2 here; d: absent there, None here"
+    assert (
+        difference({"a": {"b": 1, "c": [1]}}, {"a": {"b": 2, "c": [1]}, "d": None})
+        == "a.b: 1 there, 2 here; d: absent there, None here"
+    )
     assert difference({"a": True}, {"a": 1}) == "a: True there, 1 here"
     assert difference({"a": {"b": 1}}, {"a": {"b": 1}}) == ""
 
@@ -135,7 +178,13 @@ def test_progress_is_read_from_the_ends_of_the_files(directory: ExperimentDirect
     resolved = dataclasses.replace(record()).resolved
     run = directory.run(0)
     nothing = read_progress(run, resolved)
-    assert (nothing.step, nothing.epoch, nothing.return_mean, nothing.steps_per_second, nothing.fraction) == (0, 0, None, None, 0.0)
+    assert (
+        nothing.step,
+        nothing.epoch,
+        nothing.return_mean,
+        nothing.steps_per_second,
+        nothing.fraction,
+    ) == (0, 0, None, None, 0.0)
     train, resources = Table(run.train_csv), Table(run.resources_csv)
     train.append({"epoch": 4, "step": 1000, "return_mean": 20.0})
     train.append({"epoch": 5, "step": 1250, "return_mean": None})
@@ -143,4 +192,8 @@ def test_progress_is_read_from_the_ends_of_the_files(directory: ExperimentDirect
     resources.append({"step": 1000, "steps_per_second": None})
     found = read_progress(run, resolved)
     assert (found.step, found.epoch, found.epochs, found.fraction) == (1250, 5, 10, 0.5)
-    assert (found.return_mean, found.steps_per_second, found.total_steps) == (20.0, 321.5, resolved.total_steps)
+    assert (found.return_mean, found.steps_per_second, found.total_steps) == (
+        20.0,
+        321.5,
+        resolved.total_steps,
+    )

@@ -25,11 +25,25 @@ from steps import play
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
 from steps.directory import files, owner, processes
-from steps.directory.files import read_bytes, remove_temporaries, temporary_beside, write_and_sync, write_atomically, write_if_changed
+from steps.directory.files import (
+    read_bytes,
+    remove_temporaries,
+    temporary_beside,
+    write_and_sync,
+    write_atomically,
+    write_if_changed,
+)
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.outputs import write_outputs
 from steps.directory.status import Status, read_status, write_status
-from steps.directory.tables import Table, format_table, last_row, read_columns, read_rows, whole_lines_bytes
+from steps.directory.tables import (
+    Table,
+    format_table,
+    last_row,
+    read_columns,
+    read_rows,
+    whole_lines_bytes,
+)
 from steps.directory.usable import Episode
 
 
@@ -53,7 +67,9 @@ def test_an_unchanged_file_keeps_its_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-def test_a_full_disk_is_explained_and_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_full_disk_is_explained_and_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     path = tmp_path / "x"
     write_atomically(path, "old")
 
@@ -71,16 +87,27 @@ def test_a_kill_between_write_and_rename_leaves_the_old_file(tmp_path: Path) -> 
     path = tmp_path / "x"
     write_atomically(path, "old")
     program = f"from pathlib import Path; from steps.directory.files import write_atomically as w; w(Path({str(path)!r}), 'new')"
-    for point, content in (("after_temporary", "old"), ("before_rename", "old"), ("after_rename", "new")):
-        killed = subprocess.run([sys.executable, "-c", program], env=os.environ | {"EXPERIMENT_FAULT": point}, check=False)
+    for point, content in (
+        ("after_temporary", "old"),
+        ("before_rename", "old"),
+        ("after_rename", "new"),
+    ):
+        killed = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"EXPERIMENT_FAULT": point},
+            check=False,
+        )
         assert killed.returncode == -9
         assert path.read_text() == content
     remove_temporaries(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_a9_writers_with_equal_pids_do_not_share_a_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pods have pid 1 or 7 everywhere: what another one writes at the same moment, here of the same process, is not ours."""
+def test_a9_writers_with_equal_pids_do_not_share_a_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods have pid 1 or 7 everywhere: what another one writes at the same moment, here of the same
+    process, is not ours."""
     path = tmp_path / "x"
     others = ["of another pod"]
 
@@ -110,7 +137,9 @@ def _claim(path: Path) -> None:
 
 
 def _film(path: Path) -> None:
-    context = StepContext("play", ExperimentDirectory(path.parents[3]), 0, None, argparse.Namespace(), StopRequest())
+    context = StepContext(
+        "play", ExperimentDirectory(path.parents[3]), 0, None, argparse.Namespace(), StopRequest()
+    )
     context.__dict__["record"] = SimpleNamespace(resolved=resolve("ppo", {"game": "cartpole"}))
     play._film(context, Episode(0, 1, 3.0, 3), np.zeros(3, np.int64))
 
@@ -127,7 +156,8 @@ def _film(path: Path) -> None:
 def test_c20_a_new_name_is_synced_with_its_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], None], name: str
 ) -> None:
-    """Without it, a power loss after the step has ended takes back what its status says is there."""
+    """Without it, a power loss after the step has ended takes back what its status says is
+    there."""
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     synced: list[tuple[str, bool]] = []
@@ -140,7 +170,9 @@ def test_c20_a_new_name_is_synced_with_its_directory(
     monkeypatch.setattr(os, "fsync", fsync)
     write(path)
     assert (str(path.parent), True) in synced, "the directory, when the file has its name"
-    assert any(Path(file).parent == path.parent and not named for file, named in synced), "its content, before it has"
+    assert any(Path(file).parent == path.parent and not named for file, named in synced), (
+        "its content, before it has"
+    )
 
 
 def test_sizes_are_limited_before_reading(tmp_path: Path) -> None:
@@ -162,7 +194,8 @@ sys.stdout.buffer.write(read_bytes(Path(sys.argv[1]), TENSORS_LIMIT_BYTES))
 
 
 def test_a_limit_is_never_allocated(tmp_path: Path) -> None:
-    """With `vm.overcommit_memory=1` any allocation is granted; an address space limit refuses it under every setting."""
+    """With `vm.overcommit_memory=1` any allocation is granted; an address space limit refuses it
+    under every setting."""
     path = tmp_path / "x"
     path.write_bytes(b"content")
     command = [sys.executable, "-c", READ_IN_LITTLE_MEMORY, str(path)]
@@ -170,10 +203,14 @@ def test_a_limit_is_never_allocated(tmp_path: Path) -> None:
     assert (read.returncode, read.stdout) == (0, b"content"), read.stderr.decode()
 
 
-def test_a_file_that_grows_while_it_is_read_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_grows_while_it_is_read_is_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"0123456789")
-    monkeypatch.setattr(files.os, "fstat", lambda descriptor: os.stat_result((0,) * 6 + (4,) + (0,) * 3))
+    monkeypatch.setattr(
+        files.os, "fstat", lambda descriptor: os.stat_result((0,) * 6 + (4,) + (0,) * 3)
+    )
     monkeypatch.setattr(files, "GROWTH_BYTES", 2)
     assert read_bytes(path) == b"0123456789"
     assert read_bytes(path, 10) == b"0123456789"
@@ -181,7 +218,9 @@ def test_a_file_that_grows_while_it_is_read_is_read_whole(tmp_path: Path, monkey
         read_bytes(path, 9)
 
 
-def test_a_stale_handle_is_opened_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stale_handle_is_opened_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"content")
     original, failures = Path.open, [1]
@@ -198,7 +237,10 @@ def test_a_stale_handle_is_opened_once_more(tmp_path: Path, monkeypatch: pytest.
         read_bytes(path)
 
 
-ROWS = [{"step": 1, "loss": 0.1, "return_mean": None}, {"step": 2, "loss": 1 / 3, "return_mean": 5.0}]
+ROWS = [
+    {"step": 1, "loss": 0.1, "return_mean": None},
+    {"step": 2, "loss": 1 / 3, "return_mean": 5.0},
+]
 
 
 def test_rows_read_back_exactly(tmp_path: Path) -> None:
@@ -215,7 +257,9 @@ def test_rows_read_back_exactly(tmp_path: Path) -> None:
 
 @settings(deadline=None)  # each waits for the disk
 @given(st.lists(st.floats(), min_size=1, max_size=20))
-def test_every_float_reads_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[float]) -> None:
+def test_every_float_reads_back(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[float]
+) -> None:
     path = tmp_path_factory.mktemp("table") / "x.csv"
     table = Table(path)
     for number in numbers:
@@ -238,7 +282,9 @@ def test_resume_cuts_back_and_each_row_appears_once(tmp_path: Path) -> None:
     assert not (tmp_path / ".x.csv.0.tmp").exists()
     resumed.append(ROWS[1])
     assert path.read_bytes() == whole
-    uncut = Table(path, offset=path.stat().st_size)  # the negative twin: without the cut the row stands twice
+    uncut = Table(
+        path, offset=path.stat().st_size
+    )  # the negative twin: without the cut the row stands twice
     uncut.append(ROWS[1])
     assert path.read_bytes() != whole
     assert [row["step"] for row in read_rows(path)] == ["1", "2", "2"]
@@ -267,22 +313,30 @@ def test_a1_an_older_writer_is_shut_out_and_changes_nothing(tmp_path: Path) -> N
     with pytest.raises(WrongDirectory, match="another attempt has put a new file in the place of"):
         older.append(ROWS[1])
     newer.append(ROWS[1])
-    assert (tmp_path / "x.csv").read_text() == format_table(("step", "loss", "return_mean"), ROWS[:2])
+    assert (tmp_path / "x.csv").read_text() == format_table(
+        ("step", "loss", "return_mean"), ROWS[:2]
+    )
 
 
-def test_a1_a_writer_that_was_stopped_just_before_its_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGSTOP may come between the look and the write: the row then goes into a file without a name."""
+def test_a1_a_writer_that_was_stopped_just_before_its_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGSTOP may come between the look and the write: the row then goes into a file without a
+    name."""
     older = Table(tmp_path / "x.csv")
     older.append(ROWS[0])
     newer = Table(tmp_path / "x.csv", offset=older.offset)
     monkeypatch.setattr(older, "_require_ours", lambda: None)
     older.append(ROWS[1])
     newer.append(ROWS[1])
-    assert (tmp_path / "x.csv").read_text() == format_table(("step", "loss", "return_mean"), ROWS[:2])
+    assert (tmp_path / "x.csv").read_text() == format_table(
+        ("step", "loss", "return_mean"), ROWS[:2]
+    )
 
 
 def test_a1_the_newest_writer_takes_its_place_back(tmp_path: Path) -> None:
-    """An older attempt that stood still in the middle of its own start has put its file over ours."""
+    """An older attempt that stood still in the middle of its own start has put its file over
+    ours."""
     newest = ["older"]
 
     def permitted(name: str) -> Callable[[], None]:
@@ -352,13 +406,23 @@ def test_the_last_row_of_a_long_table(tmp_path: Path) -> None:
     for number in range(20_000):
         table.append({"step": number, "return_mean": 7.0 if number == 19_000 else None})
     assert last_row(tmp_path / "x.csv") == {"step": "19999", "return_mean": ""}
-    assert last_row(tmp_path / "x.csv", having="return_mean") == {"step": "19000", "return_mean": "7.0"}
+    assert last_row(tmp_path / "x.csv", having="return_mean") == {
+        "step": "19000",
+        "return_mean": "7.0",
+    }
 
 
 def test_status_round_trip_and_what_is_no_status(tmp_path: Path) -> None:
     path = tmp_path / "status" / "train.json"
     assert read_status(path) is None
-    status = Status(task="train", state="failed", started="now", exit_code=3, reason="diverged", details={"step": 3})
+    status = Status(
+        task="train",
+        state="failed",
+        started="now",
+        exit_code=3,
+        reason="diverged",
+        details={"step": 3},
+    )
     write_status(path, status)
     assert read_status(path) == status
     written = json.loads(path.read_text())
@@ -369,7 +433,9 @@ def test_status_round_trip_and_what_is_no_status(tmp_path: Path) -> None:
         assert read_status(path) is None
 
 
-def test_outputs_are_files_and_only_where_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outputs_are_files_and_only_where_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("OUTPUTS", raising=False)
     write_outputs({"runs": "[0]"})
     monkeypatch.setenv("OUTPUTS", str(tmp_path))
@@ -378,11 +444,20 @@ def test_outputs_are_files_and_only_where_asked(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_of_a_step_that_has_succeeded_is_waited_for(tmp_path: Path) -> None:
-    context = StepContext("plot-evaluation", ExperimentDirectory(tmp_path), 0, None, argparse.Namespace(), StopRequest())
+    context = StepContext(
+        "plot-evaluation",
+        ExperimentDirectory(tmp_path),
+        0,
+        None,
+        argparse.Namespace(),
+        StopRequest(),
+    )
     path = context.run.evaluation_csv
     with pytest.raises(BadInput, match=r"no file .*evaluation\.csv: evaluate makes it"):
         context.require(path, "evaluate")
-    write_status(context.run.status / "evaluate.json", Status(task="evaluate", state="succeeded", started=""))
+    write_status(
+        context.run.status / "evaluate.json", Status(task="evaluate", state="succeeded", started="")
+    )
     late = threading.Timer(0.3, lambda: path.write_text("episode\n"))
     late.start()
     assert context.require(path, "evaluate") == path
@@ -392,7 +467,15 @@ def test_a_file_of_a_step_that_has_succeeded_is_waited_for(tmp_path: Path) -> No
 def test_checkpoint_names_sort_as_their_steps(tmp_path: Path) -> None:
     run = ExperimentDirectory(tmp_path).run(3)
     assert run.checkpoint_steps() == []
-    for name in ("000000012000", "000000000500", ".000000099000.17.tmp", "99", "latest", ".nfs0001", "000000012000.pkl"):
+    for name in (
+        "000000012000",
+        "000000000500",
+        ".000000099000.17.tmp",
+        "99",
+        "latest",
+        ".nfs0001",
+        "000000012000.pkl",
+    ):
         (run.checkpoints / name).mkdir(parents=True)
     assert run.checkpoint_steps() == [500, 12000]
     assert run.checkpoint(12000).name == "000000012000"
@@ -419,7 +502,8 @@ def test_processes_are_told_apart() -> None:
 
 @pytest.mark.parametrize("number", [1, 2**31])
 def test_a6_a_process_of_another_namespace_or_boot_is_unknown_not_dead(number: int) -> None:
-    """Containers on the host's network share its name: the pid that they see is another process here, or none."""
+    """Containers on the host's network share its name: the pid that they see is another process
+    here, or none."""
     host, _, _, world = processes.identity().rsplit(":", 3)
     boot, namespace = world.split("-")
     elsewhere = (f"{boot}-{int(namespace) + 1}", f"{'f' * 8}-{namespace}")

@@ -1,4 +1,5 @@
-"""Ownership on its own, without processes: who is refused, who takes over, and what a claim leaves."""
+"""Ownership on its own, without processes: who is refused, who takes over, and what a claim
+leaves."""
 
 from __future__ import annotations
 
@@ -61,7 +62,10 @@ def test_every_step_compares_the_uid(path: Path) -> None:
         owner.check(path, "first")
     owner.claim(path, FIRST)
     owner.check(path, "first")
-    with pytest.raises(WrongDirectory, match=r"belongs to workflow ppo-first \(uid first, host node-1\), not to workflow uid second"):
+    with pytest.raises(
+        WrongDirectory,
+        match=r"belongs to workflow ppo-first \(uid first, host node-1\), not to workflow uid second",
+    ):
         owner.check(path, "second")
     owner.release(path, "second")
     owner.check(path, "first")
@@ -122,10 +126,16 @@ def test_a_displaced_workflow_cannot_renew_the_lease(path: Path) -> None:
     assert path.stat().st_mtime_ns == before
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"uid": 1, "lease_s": "x"}', "[" * 20_000, " " * 100_000])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"uid": 1, "lease_s": "x"}', "[" * 20_000, " " * 100_000]
+)
 def test_an_unreadable_owner_is_nobody_to_overwrite(path: Path, content: str) -> None:
     path.write_text(content)
-    for act in (lambda: owner.claim(path, FIRST), lambda: owner.check(path, "first"), lambda: owner.check(path, None)):
+    for act in (
+        lambda: owner.claim(path, FIRST),
+        lambda: owner.check(path, "first"),
+        lambda: owner.check(path, None),
+    ):
         with pytest.raises(WrongDirectory, match="delete it if no workflow writes"):
             act()
     assert path.read_text() == content
@@ -133,6 +143,8 @@ def test_an_unreadable_owner_is_nobody_to_overwrite(path: Path, content: str) ->
 
 def test_the_owner_comes_from_the_environment() -> None:
     assert owner.from_environment({}) is None
-    found = owner.from_environment({"EXPERIMENT_OWNER": "u", "EXPERIMENT_WORKFLOW": "w", "EXPERIMENT_OWNER_PROCESS": "h:1:2"})
+    found = owner.from_environment(
+        {"EXPERIMENT_OWNER": "u", "EXPERIMENT_WORKFLOW": "w", "EXPERIMENT_OWNER_PROCESS": "h:1:2"}
+    )
     assert found is not None
     assert (found.uid, found.workflow, found.process) == ("u", "w", "h:1:2")

@@ -1,4 +1,5 @@
-"""An evaluated episode depends on its number alone, begins every life with FIRE, and is shown again by its actions."""
+"""An evaluated episode depends on its number alone, begins every life with FIRE, and is shown again
+by its actions."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ from config.resolve import Resolved, resolve
 from steps.directory.status import read_status
 from tests import synthetic
 
-SMALL = {"num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2", "epochs": "1"}
+SMALL = {
+    "num_envs": "2",
+    "rollout_length": "32",
+    "update_epochs": "1",
+    "minibatches": "2",
+    "epochs": "1",
+}
 GAMES = ("cartpole", "pendulum", "tests.own_games:Picture")
 WHOLE_GAME_STEPS = 1000
 """Of Breakout with nobody at the paddle: five lost balls take 120."""
@@ -43,7 +50,9 @@ def beginner(game: str) -> Any:
 
 def same(first: Sequence[Episode], second: Sequence[Episode]) -> bool:
     """Equal in every number and action."""
-    return list(first) == list(second) and all(np.array_equal(a.actions, b.actions) for a, b in zip(first, second, strict=True))
+    return list(first) == list(second) and all(
+        np.array_equal(a.actions, b.actions) for a, b in zip(first, second, strict=True)
+    )
 
 
 @pytest.mark.parametrize("sample", [True, False], ids=["sampled", "greedy"])
@@ -56,8 +65,11 @@ def test_more_episodes_never_change_the_first(game: str, many: int, sample: bool
 
 
 @pytest.mark.parametrize("game", ["cartpole", "tests.own_games:Picture"])
-def test_an_episode_does_not_know_who_plays_beside_it(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One generator for the whole group would give every other group other actions. (Pendulum's would show the 6e-8.)"""
+def test_an_episode_does_not_know_who_plays_beside_it(
+    game: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One generator for the whole group would give every other group other actions. (Pendulum's
+    would show the 6e-8.)"""
     resolved = small(game)
     policy = beginner(game)
     together = list(evaluate(policy, resolved, 0, 12, True))
@@ -76,7 +88,8 @@ def test_a_run_without_its_last_checkpoint_is_bad_input(tmp_path: Path) -> None:
 
 
 class Counting:
-    """Its actions say how many rows it was shown: a network's answers differ by 6e-8 between batches of 32 and of 3."""
+    """Its actions say how many rows it was shown: a network's answers differ by 6e-8 between
+    batches of 32 and of 3."""
 
     def seed(self, seeds: Sequence[int]) -> None: ...
 
@@ -84,7 +97,11 @@ class Counting:
         return np.full(len(observations), int(len(observations) == evaluation.LARGEST_GROUP))
 
 
-@pytest.mark.parametrize("resolved", [small("cartpole"), small("breakout", fire_after_life_loss="false")], ids=lambda one: one.game.name)
+@pytest.mark.parametrize(
+    "resolved",
+    [small("cartpole"), small("breakout", fire_after_life_loss="false")],
+    ids=lambda one: one.game.name,
+)
 def test_the_network_sees_batches_of_one_size(resolved: Resolved) -> None:
     for episode in evaluate(Counting(), of_at_most(resolved, 50), 0, 3, False):
         assert episode.actions.tolist() == [1] * episode.length
@@ -111,14 +128,18 @@ def test_fire_begins_every_life_whatever_the_policy_chose() -> None:
     resolved = of_at_most(small("breakout"), WHOLE_GAME_STEPS)
     for episode in evaluate(Idle(), resolved, 0, 3, False):
         assert episode.length < WHOLE_GAME_STEPS / 2, "all lives lost"
-        assert episode.actions[0] == 1 and episode.actions.sum() == 5, "FIRE once for each of five lives"
+        assert episode.actions[0] == 1 and episode.actions.sum() == 5, (
+            "FIRE once for each of five lives"
+        )
 
 
 def test_without_fire_nobody_plays() -> None:
     resolved = of_at_most(small("breakout", fire_after_life_loss="false"), WHOLE_GAME_STEPS)
     (episode,) = evaluate(Idle(), resolved, 0, 1, False)
     assert episode.actions.sum() == 0
-    assert episode.length >= WHOLE_GAME_STEPS - 30, "the time limit ended it, of which the no-ops before it are a part"
+    assert episode.length >= WHOLE_GAME_STEPS - 30, (
+        "the time limit ended it, of which the no-ops before it are a part"
+    )
 
 
 def shown(resolved: Resolved, episode: Episode) -> tuple[Replay, int]:
@@ -149,7 +170,8 @@ def test_a_film_that_is_another_episode_says_so() -> None:
 
 
 def test_a_film_that_stops_before_the_end_says_so() -> None:
-    """Random numbers that are drawn when the game is drawn: the game is no function of its seed and actions."""
+    """Random numbers that are drawn when the game is drawn: the game is no function of its seed and
+    actions."""
     game = "tests.own_games:Picture"
     resolved = small(game)
     episodes = evaluate(beginner(game), resolved, 0, 8, True)
@@ -168,6 +190,8 @@ def test_a_film_that_stops_before_the_end_says_so() -> None:
         ("pendulum", np.zeros((5, 2), np.float32), r"floats of shape \(1,\)"),
     ],
 )
-def test_actions_that_a_game_does_not_have_never_reach_it(game: str, actions: np.ndarray, allowed: str) -> None:
+def test_actions_that_a_game_does_not_have_never_reach_it(
+    game: str, actions: np.ndarray, allowed: str
+) -> None:
     with pytest.raises(BadInput, match=allowed):
         list(Replay(small(game), 0, actions).frames())

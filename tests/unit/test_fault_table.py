@@ -20,7 +20,11 @@ def names_in(file: str) -> frozenset[str]:
     path = TESTS / file
     if not path.is_file():
         return frozenset()
-    functions = [one for one in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(one, ast.FunctionDef)]
+    functions = [
+        one
+        for one in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(one, ast.FunctionDef)
+    ]
     return frozenset(one.name for one in functions if one.name.startswith("test_"))
 
 

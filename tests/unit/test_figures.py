@@ -1,4 +1,5 @@
-"""The plots: the same bytes from the same numbers, captions that tell the truth, and every number of runs that can occur."""
+"""The plots: the same bytes from the same numbers, captions that tell the truth, and every number
+of runs that can occur."""
 
 from __future__ import annotations
 
@@ -30,19 +31,33 @@ def columns(rows: int = 50, seed: int = 0) -> dict[str, np.ndarray]:
     returns[generator.random(rows) < 0.2] = np.nan
     returns[-1] = 1.0
     steps = np.arange(1.0, rows + 1) * 100
-    return {"epoch": steps, "step": steps, "episodes": np.ones(rows), "return_mean": returns, "value_loss": generator.random(rows)}
+    return {
+        "epoch": steps,
+        "step": steps,
+        "episodes": np.ones(rows),
+        "return_mean": returns,
+        "value_loss": generator.random(rows),
+    }
 
 
 def averaged(runs: int) -> Figure:
-    curves = {i: curve(one["step"], one["return_mean"]) for i in range(runs) for one in [columns(seed=i)]}
+    curves = {
+        i: curve(one["step"], one["return_mean"]) for i in range(runs) for one in [columns(seed=i)]
+    }
     grid = common_grid(list(curves.values()))
-    result = aggregate(np.array([hold(one, grid) for one in curves.values()]), seed=1, resamples=200)
+    result = aggregate(
+        np.array([hold(one, grid) for one in curves.values()]), seed=1, resamples=200
+    )
     excluded = {runs: curve([100, 200], [0.0, 1.0])}
-    return average.training_curve(HEADING, grid, result, curves, excluded, frames_per_step=4, solved=None)
+    return average.training_curve(
+        HEADING, grid, result, curves, excluded, frames_per_step=4, solved=None
+    )
 
 
 def texts(figure: Figure) -> str:
-    legends = [text for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()]
+    legends = [
+        text for axes in figure.axes if axes.get_legend() for text in axes.get_legend().get_texts()
+    ]
     return " ".join(text.get_text() for text in [*figure.texts, *legends]).replace("\n", " ")
 
 
@@ -67,7 +82,9 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path):
     for name in ("first", "second"):
         write(averaged(3), tmp_path / name)
     for kind in ("png", "svg"):
-        assert (tmp_path / f"first.{kind}").read_bytes() == (tmp_path / f"second.{kind}").read_bytes()
+        assert (tmp_path / f"first.{kind}").read_bytes() == (
+            tmp_path / f"second.{kind}"
+        ).read_bytes()
     assert b"<dc:date>" not in (tmp_path / "first.svg").read_bytes()
 
 
@@ -104,9 +121,16 @@ def test_evaluations_of_any_spread_are_drawn(returns, tmp_path):
 def test_evaluation_over_runs_names_those_without(tmp_path):
     scores = aggregate(np.array([[1.0], [2.0]]), seed=1, resamples=100)
     episodes = {0: [0.5, 1.5], 2: [2.0, 2.0]}
-    figure = average.evaluation(HEADING, episodes, {1: "failed"}, scores, policy="greedy", solved=None)
+    figure = average.evaluation(
+        HEADING, episodes, {1: "failed"}, scores, policy="greedy", solved=None
+    )
     assert [text.get_text() for text in figure.axes[0].texts] == ["failed"]
-    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["run 0", "run 1", "run 2", "mean\nof 2 runs"]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [
+        "run 0",
+        "run 1",
+        "run 2",
+        "mean\nof 2 runs",
+    ]
 
 
 def test_atari_says_what_a_step_is():
@@ -114,7 +138,10 @@ def test_atari_says_what_a_step_is():
 
 
 def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
-    long, short_ = (run.training_curve(columns(rows), **LINES, frames_per_step=1, solved=None) for rows in (400, 30))
+    long, short_ = (
+        run.training_curve(columns(rows), **LINES, frames_per_step=1, solved=None)
+        for rows in (400, 30)
+    )
     assert long is not None
     assert short_ is not None
     assert "a trailing mean of" in texts(long)
@@ -132,8 +159,20 @@ def test_long_lines_keep_their_peaks():
 
 def test_colours_of_runs_differ_for_the_colour_blind():
     """Machado et al. 2009, full deuteranopia and protanopia: the colours stay apart."""
-    deuteranopia = np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]])
-    protanopia = np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]])
+    deuteranopia = np.array(
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
+    )
+    protanopia = np.array(
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
+    )
     for seen in (deuteranopia, protanopia):
         colours = [seen @ np.array(to_rgb(colour)) for colour in RUN_COLOURS[:4]]
         apart = [np.linalg.norm(a - b) for i, a in enumerate(colours) for b in colours[:i]]
@@ -141,7 +180,20 @@ def test_colours_of_runs_differ_for_the_colour_blind():
 
 
 def test_numbers_as_people_read_them():
-    assert [short(value) for value in (0, 12_000, 2.5e6, 1e9, 0.00025, -0.5, 475)] == ["0", "12k", "2.5M", "1G", "2.5e−4", "−0.5", "475"]
-    assert [number(value) for value in (487.34, -92.154, 12_340, 500)] == ["487.3", "−92.15", "12\u2009340", "500"]
+    assert [short(value) for value in (0, 12_000, 2.5e6, 1e9, 0.00025, -0.5, 475)] == [
+        "0",
+        "12k",
+        "2.5M",
+        "1G",
+        "2.5e−4",
+        "−0.5",
+        "475",
+    ]
+    assert [number(value) for value in (487.34, -92.154, 12_340, 500)] == [
+        "487.3",
+        "−92.15",
+        "12\u2009340",
+        "500",
+    ]
     told = [duration(value) for value in (0.42, 18.34, 119.6, 125, 3599.6, 11_520)]
     assert told == ["0.4 s", "18 s", "2 min 0 s", "2 min 5 s", "1 h 0 min", "3 h 12 min"]

@@ -1,4 +1,5 @@
-"""Run from a folder where a `config.py`, a `config/` or an `agents/` lies that is not ours (found.md B14)."""
+"""Run from a folder where a `config.py`, a `config/` or an `agents/` lies that is not ours
+(found.md B14)."""
 
 from __future__ import annotations
 
@@ -23,18 +24,31 @@ def modules(folder: Path) -> None:
 def packages(folder: Path) -> None:
     for name in ("config", "agents"):
         (folder / name).mkdir()
-        (folder / name / "__init__.py").write_text("raise SystemExit('a foreign package was imported')\n")
+        (folder / name / "__init__.py").write_text(
+            "raise SystemExit('a foreign package was imported')\n"
+        )
 
 
 def folders_without_code(folder: Path) -> None:
     for name in ("config", "agents", "steps", "workflows"):
         (folder / name).mkdir()
-        (folder / name / "errors.py").write_text("raise SystemExit('a foreign module was imported')\n")
+        (folder / name / "errors.py").write_text(
+            "raise SystemExit('a foreign module was imported')\n"
+        )
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ARGO_")} | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-m", *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("ARGO_")
+    } | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 FOREIGN = pytest.mark.parametrize("foreign", [modules, packages, folders_without_code])
@@ -43,7 +57,17 @@ FOREIGN = pytest.mark.parametrize("foreign", [modules, packages, folders_without
 @FOREIGN
 def test_b14_submit_takes_its_own_packages(foreign: Callable[[Path], None], tmp_path: Path) -> None:
     foreign(tmp_path)
-    done = run(tmp_path, "workflows.submit", "ppo", "--local", "-p", "game=cartpole", "-p", "outdir=results/x", "--dry-run")
+    done = run(
+        tmp_path,
+        "workflows.submit",
+        "ppo",
+        "--local",
+        "-p",
+        "game=cartpole",
+        "-p",
+        "outdir=results/x",
+        "--dry-run",
+    )
     assert done.returncode == 0, done.stderr
     assert "CartPole-v1" in done.stdout
 
@@ -57,11 +81,35 @@ def test_b14_a_step_takes_its_own_packages(foreign: Callable[[Path], None], tmp_
     assert "n = 1 of 1 runs" in done.stdout
 
 
-def test_b14_a_game_in_the_working_directory_is_found_beside_a_foreign_config(tmp_path: Path) -> None:
+def test_b14_a_game_in_the_working_directory_is_found_beside_a_foreign_config(
+    tmp_path: Path,
+) -> None:
     modules(tmp_path)
     (tmp_path / "mygame.py").write_text((ROOT / "tests/own_games.py").read_text())
-    done = run(tmp_path, "workflows.submit", "ppo", "--local", "-p", "game=mygame:Bandit", "-p", "outdir=results/x", "--dry-run")
+    done = run(
+        tmp_path,
+        "workflows.submit",
+        "ppo",
+        "--local",
+        "-p",
+        "game=mygame:Bandit",
+        "-p",
+        "outdir=results/x",
+        "--dry-run",
+    )
     assert done.returncode == 0, done.stderr
     assert "mygame:Bandit" in done.stdout
-    refused = run(tmp_path, "workflows.submit", "ppo", "--local", "-p", "game=mygame:Nothing", "-p", "outdir=results/x", "--dry-run")
-    assert refused.returncode == 2 and "mygame" in refused.stderr, "the probe imports our own packages, too"
+    refused = run(
+        tmp_path,
+        "workflows.submit",
+        "ppo",
+        "--local",
+        "-p",
+        "game=mygame:Nothing",
+        "-p",
+        "outdir=results/x",
+        "--dry-run",
+    )
+    assert refused.returncode == 2 and "mygame" in refused.stderr, (
+        "the probe imports our own packages, too"
+    )

@@ -26,14 +26,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows.local.errors": ("config",),
     "workflows.local.language": ("config", "workflows.local.errors"),
     "workflows.local.spec": ("config", "workflows.local.errors", "workflows.local.language"),
-    "workflows.local.machine": ("config", "workflows.local.errors", "workflows.local.language", "workflows.local.spec"),
+    "workflows.local.machine": (
+        "config",
+        "workflows.local.errors",
+        "workflows.local.language",
+        "workflows.local.spec",
+    ),
 }
 
 
 def modules() -> dict[str, Path]:
     """Every module of ours by its dotted name."""
     files = [path for top in TOPS for path in sorted((ROOT / top).rglob("*.py"))]
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files]
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in files
+    ]
     return dict(zip(names, files, strict=True))
 
 

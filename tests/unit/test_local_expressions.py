@@ -1,4 +1,5 @@
-"""`{{= }}`, `when`, `depends` and textual replacement, against results that Argo's own libraries gave (reference 3.1 and 3.5)."""
+"""`{{= }}`, `when`, `depends` and textual replacement, against results that Argo's own libraries
+gave (reference 3.1 and 3.5)."""
 
 from __future__ import annotations
 
@@ -196,7 +197,8 @@ def test_hostile_conditions_and_expressions_only_raise_their_own_error(text: str
             evaluated(text)
 
 
-# --- replacement -----------------------------------------------------------------------------------------------------------------
+# --- replacement
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_value_is_scanned_again_by_the_next_pass_only() -> None:
@@ -206,7 +208,17 @@ def test_a_value_is_scanned_again_by_the_next_pass_only() -> None:
     assert replace(once, values) == ["wf", "2", "xwfy"]
 
 
-@pytest.mark.parametrize("value", ['a"b\\c\'d\n{"e":[1]}é $HOME `x` ${Y}', '"},{"evil":"1', "</script>", "\t", "漢字 🎲", "{{"[:1] + "x"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        'a"b\\c\'d\n{"e":[1]}é $HOME `x` ${Y}',
+        '"},{"evil":"1',
+        "</script>",
+        "\t",
+        "漢字 🎲",
+        "{{"[:1] + "x",
+    ],
+)
 def test_values_are_data_never_structure(value: str) -> None:
     assert replace({"v": "{{p}}"}, {"p": value}) == {"v": value}
 
@@ -228,20 +240,45 @@ def test_nested_tags_resolve_once() -> None:
 
 
 def test_expressions_write_text_bare_and_everything_else_as_json() -> None:
-    written = replace(["{{=[1,2]}}", "{{=3/2}}", '{{="a"}}', "{{=1==1}}", "{{=4.0}}", "{{=1e21}}", '{{={"a":"<"}}}'], {})
+    written = replace(
+        [
+            "{{=[1,2]}}",
+            "{{=3/2}}",
+            '{{="a"}}',
+            "{{=1==1}}",
+            "{{=4.0}}",
+            "{{=1e21}}",
+            '{{={"a":"<"}}}',
+        ],
+        {},
+    )
     assert written[:6] == ["[1,2]", "1.5", "a", "true", "4", "1e+21"]
 
 
 @pytest.mark.parametrize(
-    "tag", ["{{=item}}", "{{=retries + 1}}", "{{=lastRetry.exitCode}}", "{{=workflow.status}}", "{{=tasks.later.status}}"]
+    "tag",
+    [
+        "{{=item}}",
+        "{{=retries + 1}}",
+        "{{=lastRetry.exitCode}}",
+        "{{=workflow.status}}",
+        "{{=tasks.later.status}}",
+    ],
 )
 def test_expressions_over_what_is_not_known_yet_wait(tag: str) -> None:
     assert replace(tag, {"a": "1"}) == tag
 
 
 def test_strict_tags_must_have_a_value() -> None:
-    assert replace("{{item}} {{tasks.a.status}}", {"tasks.a.status": "S"}, strict=STRICT_TASKS) == "{{item}} S"
-    for text, strict in (("{{tasks.a.status}}", STRICT_TASKS), ("{{=tasks.a.status}}", STRICT_TASKS), ("{{item}}", STRICT_ALL)):
+    assert (
+        replace("{{item}} {{tasks.a.status}}", {"tasks.a.status": "S"}, strict=STRICT_TASKS)
+        == "{{item}} S"
+    )
+    for text, strict in (
+        ("{{tasks.a.status}}", STRICT_TASKS),
+        ("{{=tasks.a.status}}", STRICT_TASKS),
+        ("{{item}}", STRICT_ALL),
+    ):
         with pytest.raises(MissingTagError):
             replace(text, {"b": "1"}, strict=strict)
 
@@ -250,7 +287,10 @@ def test_an_absent_output_is_an_error_unless_guarded() -> None:
     values = {"tasks.a.outputs.parameters.o": None}
     with pytest.raises(TagError, match="absent optional"):
         replace("x{{tasks.a.outputs.parameters.o}}", values)
-    assert replace("{{=tasks.a.outputs.parameters.o ?? 'fallback'}}", values, strict=STRICT_TASKS) == "fallback"
+    assert (
+        replace("{{=tasks.a.outputs.parameters.o ?? 'fallback'}}", values, strict=STRICT_TASKS)
+        == "fallback"
+    )
 
 
 @given(st.text(max_size=40))
@@ -261,7 +301,8 @@ def test_any_text_survives_or_raises_a_workflow_error(text: str) -> None:
         assert any(not character.isprintable() for character in text)
 
 
-# --- depends, loops, numbers -------------------------------------------------------------------------------------------------------
+# --- depends, loops, numbers
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -278,7 +319,10 @@ def test_any_text_survives_or_raises_a_workflow_error(text: str) -> None:
 )
 def test_depends(depends: str, phases: dict[str, str], result: bool) -> None:
     logic = logic_of({"depends": depends}, lambda name: {})
-    assert is_satisfied(logic, {name: results_of(phase, []) for name, phase in phases.items()}) is result
+    assert (
+        is_satisfied(logic, {name: results_of(phase, []) for name, phase in phases.items()})
+        is result
+    )
 
 
 def test_dependencies_accept_what_continue_on_tolerates() -> None:
@@ -309,7 +353,10 @@ def test_sequences(fields: dict[str, Any], items: list[str]) -> None:
     assert sequence(fields) == items
 
 
-@pytest.mark.parametrize("fields", [{"count": "1.5"}, {"count": "x"}, {}, {"count": "99999999"}, {"count": "1", "format": "%s"}])
+@pytest.mark.parametrize(
+    "fields",
+    [{"count": "1.5"}, {"count": "x"}, {}, {"count": "99999999"}, {"count": "1", "format": "%s"}],
+)
 def test_sequences_that_are_wrong(fields: dict[str, Any]) -> None:
     with pytest.raises(WorkflowError):
         sequence(fields)
@@ -323,26 +370,63 @@ def test_items_keep_their_text() -> None:
         "arguments": {"parameters": [{"name": "v", "value": "{{item}}"}]},
     }
     expanded = expand_task(task, {})
-    assert [item["arguments"]["parameters"][0]["value"] for item in expanded] == ["1", "1.5", "true", "a", '{"k":"(v)"}']
-    assert [item["name"] for item in expanded] == ["l(0:1)", "l(1:1.5)", "l(2:true)", "l(3:a)", "l(4:k:v)"]
+    assert [item["arguments"]["parameters"][0]["value"] for item in expanded] == [
+        "1",
+        "1.5",
+        "true",
+        "a",
+        '{"k":"(v)"}',
+    ]
+    assert [item["name"] for item in expanded] == [
+        "l(0:1)",
+        "l(1:1.5)",
+        "l(2:true)",
+        "l(3:a)",
+        "l(4:k:v)",
+    ]
     assert node_name("l", 0, {"b": 1, "a": None}) == "l(0:a:null,b:1)"
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(1e5, "100000"), (0.10, "0.1"), (True, "true"), (1e-4, "0.0001"), (3, "3"), ("3e5", "3e5"), (1e21, "1" + "0" * 21)]
+    ("value", "text"),
+    [
+        (1e5, "100000"),
+        (0.10, "0.1"),
+        (True, "true"),
+        (1e-4, "0.0001"),
+        (3, "3"),
+        ("3e5", "3e5"),
+        (1e21, "1" + "0" * 21),
+    ],
 )
 def test_parameters_are_text_without_exponents(value: Any, text: str) -> None:
     assert parameter_text(value) == text
 
 
 def test_go_json_and_quoting() -> None:
-    assert to_json({"b": 1.0, "a": ["<", None, 1e21, 1e-7]}) == '{"a":["\\u003c",null,1e+21,1e-7],"b":1}'
+    assert (
+        to_json({"b": 1.0, "a": ["<", None, 1e21, 1e-7]})
+        == '{"a":["\\u003c",null,1e+21,1e-7],"b":1}'
+    )
     assert quote('a"\\\n\x01\x7f\u200bé') == r"a\"\\\n\x01\x7f\u200bé"
 
 
 def test_quantities_and_durations() -> None:
-    assert [quantity(text) for text in ("500m", "2Gi", "1.5", 2, "1e3")] == [0.5, 2 * 1024**3, 1.5, 2, 1000]
-    assert [duration_s(text) for text in ("10", "10s", "1h30m", "1d", "500ms", 5)] == [10, 10, 5400, 86400, 0.5, 5]
+    assert [quantity(text) for text in ("500m", "2Gi", "1.5", 2, "1e3")] == [
+        0.5,
+        2 * 1024**3,
+        1.5,
+        2,
+        1000,
+    ]
+    assert [duration_s(text) for text in ("10", "10s", "1h30m", "1d", "500ms", 5)] == [
+        10,
+        10,
+        5400,
+        86400,
+        0.5,
+        5,
+    ]
     for wrong in ("one", "", "1s2"):
         with pytest.raises(WorkflowError):
             duration_s(wrong)

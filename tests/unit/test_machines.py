@@ -1,4 +1,5 @@
-"""What `make test-machines` must notice: bytes that differ, what still runs, what a machine does not have."""
+"""What `make test-machines` must notice: bytes that differ, what still runs, what a machine does
+not have."""
 
 from __future__ import annotations
 
@@ -32,23 +33,34 @@ def test_other_bytes_of_the_same_python_are_broken() -> None:
         result("elsewhere", "3.12", b"3"),
     ]
     machines.compare(results)
-    assert [one.verdict for one in results] == ["ok", "BROKEN: not the bytes of first: train.csv", "ok", "ok"]
+    assert [one.verdict for one in results] == [
+        "ok",
+        "BROKEN: not the bytes of first: train.csv",
+        "ok",
+        "ok",
+    ]
 
 
 def test_what_cannot_be_had_is_named_and_not_tried(tmp_path: Path) -> None:
     variant = Variant((Condition("moon", "rocket", conditions.change_umask, lambda: "no rocket"),))
     (told,) = machines.Trials(tmp_path, None, 60).run([variant])
     assert told.verdict == "skipped: no rocket"
-    assert machines.table([told]).splitlines()[-1] == "| moon | rocket |  | skipped: no rocket | 0 |"
+    assert (
+        machines.table([told]).splitlines()[-1] == "| moon | rocket |  | skipped: no rocket | 0 |"
+    )
 
 
-def test_what_outlives_its_command_is_seen_and_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_outlives_its_command_is_seen_and_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trial, "GRACE_S", 0.2)
     setup = Setup(tmp_path, None, PYTHON, {"PATH": conditions.PATH})
     setup.clone.mkdir()
     (tmp_path / "tmp").mkdir()
     with pytest.raises(trial.Broken, match="left running"):
-        trial.run(setup, "command", "/bin/sh", "-c", f"sh -c 'sleep 1000; exit' {setup.clone}/ & exit 0")
+        trial.run(
+            setup, "command", "/bin/sh", "-c", f"sh -c 'sleep 1000; exit' {setup.clone}/ & exit 0"
+        )
     assert list(trial.processes_of(setup)) == []
 
 
@@ -57,8 +69,11 @@ def test_every_variant_is_named_once() -> None:
     assert len(set(names)) == len(names) >= 24
 
 
-def test_a_pyenv_folder_that_cannot_be_looked_into_holds_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`su` hands a user the PYENV_ROOT of root; as root, a name that is too long is refused by the kernel just so."""
+def test_a_pyenv_folder_that_cannot_be_looked_into_holds_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`su` hands a user the PYENV_ROOT of root; as root, a name that is too long is refused by the
+    kernel just so."""
     monkeypatch.setenv("PYENV_ROOT", f"/{'x' * 300}")
     assert [path for path in machine.candidates(13) if "xxx" in str(path)] == []
 
@@ -73,13 +88,26 @@ def test_the_topmost_closed_parent_is_found(tmp_path: Path) -> None:
 
 
 def test_a_game_whose_package_is_missing_is_refused_with_one_line(tmp_path: Path) -> None:
-    """Python 3.14 has no Box2D: LunarLander cannot be had there, and is refused before anything is started or written."""
+    """Python 3.14 has no Box2D: LunarLander cannot be had there, and is refused before anything is
+    started or written."""
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['Box2D'] = None\n")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
-    command = [sys.executable, "-m", "workflows.submit", "ppo", "--local", "-p", "game=lunarlander", "-p", "outdir=x"]
+    command = [
+        sys.executable,
+        "-m",
+        "workflows.submit",
+        "ppo",
+        "--local",
+        "-p",
+        "game=lunarlander",
+        "-p",
+        "outdir=x",
+    ]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
-    assert ended.stderr.startswith("refused: game 'lunarlander' cannot be made: it needs the package Box2D")
+    assert ended.stderr.startswith(
+        "refused: game 'lunarlander' cannot be made: it needs the package Box2D"
+    )
     assert not (tmp_path / "x").exists()
 
 
@@ -87,7 +115,9 @@ def test_a_game_whose_package_is_missing_is_refused_with_one_line(tmp_path: Path
 def test_the_clock_jumps_and_the_steady_one_does_not(tmp_path: Path) -> None:
     ask = "import time; print(time.time(), time.monotonic())"
     library = str(conditions.clock_library(tmp_path))
-    answer = subprocess.run([sys.executable, "-c", ask], env={"LD_PRELOAD": library}, capture_output=True, check=True).stdout
+    answer = subprocess.run(
+        [sys.executable, "-c", ask], env={"LD_PRELOAD": library}, capture_output=True, check=True
+    ).stdout
     now, steady = map(float, answer.split())
     jump = [0, 3600, 0, -3600][int(steady) // 3 % 4]
     assert abs(now - time.time() - jump) < 60 and abs(steady - time.monotonic()) < 60

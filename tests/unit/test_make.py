@@ -1,4 +1,5 @@
-"""`containers/tag` in real git repositories, what `make images` does with it, and `make test-cluster` with the exit codes of its parts."""
+"""`containers/tag` in real git repositories, what `make images` does with it, and `make
+test-cluster` with the exit codes of its parts."""
 
 from __future__ import annotations
 
@@ -14,12 +15,23 @@ from steps.prepare import source
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "MAKE", "ARGO_")) and name not in ("TAG", "REGISTRY")
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("GIT_", "MAKE", "ARGO_")) and name not in ("TAG", "REGISTRY")
 }
 
 
-def shell(folder: Path, *command: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT | environment, capture_output=True, text=True, check=False)
+def shell(
+    folder: Path, *command: str | Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=ENVIRONMENT | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -80,7 +92,9 @@ def test_every_state_has_its_own_tag(committed: Path) -> None:
     ):
         change()
         seen.append(tag(committed))
-    assert len(set(seen)) == len(seen) and all(one.startswith(f"{clean}-") and len(one) == 21 for one in seen[1:])
+    assert len(set(seen)) == len(seen) and all(
+        one.startswith(f"{clean}-") and len(one) == 21 for one in seen[1:]
+    )
     git(committed, "checkout", "--quiet", "code.py")
     new.unlink()
     assert tag(committed) == clean
@@ -103,7 +117,9 @@ def test_what_is_staged_stays_staged_and_nothing_else(committed: Path) -> None:
 def test_outside_of_git(unpacked: Path, around: bool) -> None:
     if around:
         git(unpacked.parent, "init", "--quiet")
-        git(unpacked.parent, "commit", "--quiet", "--allow-empty", "--message", "of another project")
+        git(
+            unpacked.parent, "commit", "--quiet", "--allow-empty", "--message", "of another project"
+        )
     ended = shell(unpacked, "containers/tag")
     assert ended.returncode != 0 and ended.stdout == ""
     assert "not a git repository" in ended.stderr and ended.stderr.count("\n") == 1
@@ -114,24 +130,42 @@ def images(folder: Path, *arguments: str) -> tuple[int, set[str], set[str], str]
     ended = shell(folder, "make", "images", "BUILDER=echo", *arguments)
     words = ended.stdout.split()
     names = {name for option, name in itertools.pairwise(words) if option == "--tag"}
-    return ended.returncode, names, {word.removeprefix("SOURCE=") for word in words if word.startswith("SOURCE=")}, ended.stderr
+    return (
+        ended.returncode,
+        names,
+        {word.removeprefix("SOURCE=") for word in words if word.startswith("SOURCE=")},
+        ended.stderr,
+    )
 
 
 def test_images_are_named_after_the_source_or_by_the_person(committed: Path) -> None:
     (committed / "code.py").write_text("2")
     built = tag(committed)
     assert images(committed) == (0, {f"rl:{built}-gpu", f"rl:{built}-cpu"}, {built}, "")
-    assert images(committed, "TAG=v1", "REGISTRY=r") == (0, {"r/rl:v1-gpu", "r/rl:v1-cpu"}, {built}, "")
+    assert images(committed, "TAG=v1", "REGISTRY=r") == (
+        0,
+        {"r/rl:v1-gpu", "r/rl:v1-cpu"},
+        {built},
+        "",
+    )
 
 
 def test_what_to_submit_with(committed: Path) -> None:
-    told = [shell(committed, "make", "images", "BUILDER=echo", "TAG=v1", *more).stdout.splitlines()[-1] for more in ((), ("TARGETS=cpu",))]
-    assert told == ["submit with: -p gpu_image=rl:v1-gpu -p cpu_image=rl:v1-cpu", "submit with: -p cpu_image=rl:v1-cpu"]
+    told = [
+        shell(committed, "make", "images", "BUILDER=echo", "TAG=v1", *more).stdout.splitlines()[-1]
+        for more in ((), ("TARGETS=cpu",))
+    ]
+    assert told == [
+        "submit with: -p gpu_image=rl:v1-gpu -p cpu_image=rl:v1-cpu",
+        "submit with: -p cpu_image=rl:v1-cpu",
+    ]
 
 
 def test_images_without_a_name(unpacked: Path) -> None:
     code, names, _, error = images(unpacked)
-    assert (code, names) == (2, set()) and error.splitlines()[0].endswith("images then need a name: make images TAG=…")
+    assert (code, names) == (2, set()) and error.splitlines()[0].endswith(
+        "images then need a name: make images TAG=…"
+    )
     assert images(unpacked, "TAG=v1")[:3] == (0, {"rl:v1-gpu", "rl:v1-cpu"}, {""})
 
 
@@ -157,7 +191,9 @@ def test_the_recorded_source(committed: Path, monkeypatch: pytest.MonkeyPatch) -
         (100, True, 0, ["up"], 100),
     ],
 )
-def test_the_tests_on_a_cluster(unpacked: Path, up: int | None, runs_before: bool, tests: int, called: list[str], code: int) -> None:
+def test_the_tests_on_a_cluster(
+    unpacked: Path, up: int | None, runs_before: bool, tests: int, called: list[str], code: int
+) -> None:
     scripts = {
         "cluster/up": f"echo up >> calls; echo 'why up failed' >&2; exit {up}",
         "cluster/env": "echo env >> calls; echo export ARGO_SERVER=there",
@@ -171,7 +207,16 @@ def test_the_tests_on_a_cluster(unpacked: Path, up: int | None, runs_before: boo
         (unpacked / name).chmod(0o755)
     if up is None:
         (unpacked / "cluster/up").unlink()
-    ended = shell(unpacked, "make", "test-cluster", "--assume-old=.venv/.installed", "BIN=bin", "CLUSTER=./cluster")
+    ended = shell(
+        unpacked,
+        "make",
+        "test-cluster",
+        "--assume-old=.venv/.installed",
+        "BIN=bin",
+        "CLUSTER=./cluster",
+    )
     assert [line.strip() for line in (unpacked / "calls").read_text().splitlines()] == called
-    assert (ended.returncode, f"Error {code}" in ended.stderr) == ((2, True) if code else (0, False))
+    assert (ended.returncode, f"Error {code}" in ended.stderr) == (
+        (2, True) if code else (0, False)
+    )
     assert ("why up failed" in ended.stderr) == (up is not None)

@@ -29,22 +29,35 @@ from tests.benchmarks.many_rows import (
 CELLS = st.one_of(st.none(), st.floats(width=64), st.integers(-(2**62), 2**62))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=30))
-def test_d21_both_parsers_read_the_same_numbers(rows: list[tuple[float | None, ...]], tmp_path: Path) -> None:
+def test_d21_both_parsers_read_the_same_numbers(
+    rows: list[tuple[float | None, ...]], tmp_path: Path
+) -> None:
     path, names = tmp_path / "x.csv", ("step", "a", "b")
-    path.write_text(format_table(names, (dict(zip(names, row, strict=True)) for row in rows)) + "1,2")
+    path.write_text(
+        format_table(names, (dict(zip(names, row, strict=True)) for row in rows)) + "1,2"
+    )
     few = read_columns(path)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tables, "MANY_ROWS_BYTES", 0)
         many, some = read_columns(path), read_columns(path, wanted={"b", "step"}.__contains__)
     assert list(few) == list(many) == list(names) and list(some) == ["step", "b"]
     for name in names:
-        assert few[name].tobytes() == many[name].tobytes() or np.array_equal(few[name], many[name], equal_nan=True)
+        assert few[name].tobytes() == many[name].tobytes() or np.array_equal(
+            few[name], many[name], equal_nan=True
+        )
     assert np.array_equal(some["b"], few["b"], equal_nan=True)
 
 
-def test_d21_the_averages_are_the_same_by_both_parsers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d21_the_averages_are_the_same_by_both_parsers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = []
     for name in ("few", "many"):
         directory = synthetic.experiment(tmp_path / name, ("complete",) * 5, epochs=40)
@@ -72,7 +85,8 @@ def test_d21_a_long_line_keeps_the_extremes_of_every_stretch(count: int) -> None
 
 @pytest.mark.slow
 def test_d21_a_hundred_runs_of_a_hundred_thousand_rows(tmp_path: Path) -> None:
-    """Processor time, because other programs run: with the machine to itself it is the time that passes."""
+    """Processor time, because other programs run: with the machine to itself it is the time that
+    passes."""
     directory = make(tmp_path, 100, 100_000)
     for step in ("average", "plot_average"):
         took = measure(directory, step)

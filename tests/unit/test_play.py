@@ -27,13 +27,23 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def stream(path) -> str:
-    done = subprocess.run([imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-i", str(path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-i", str(path)],
+        capture_output=True,
+        text=True,
+    )
     return next(line for line in done.stderr.splitlines() if "Video:" in line)
 
 
 @pytest.mark.parametrize(
     ("height", "width", "shown"),
-    [(400, 600, "600x400"), (210, 160, "320x420"), (33, 47, "470x330"), (321, 501, "502x322"), (1, 1, "320x320")],
+    [
+        (400, 600, "600x400"),
+        (210, 160, "320x420"),
+        (33, 47, "470x330"),
+        (321, 501, "502x322"),
+        (1, 1, "320x320"),
+    ],
 )
 def test_any_size_becomes_a_film_that_browsers_play(height, width, shown, tmp_path):
     path = tmp_path / ".episode-0.1.tmp"
@@ -43,12 +53,16 @@ def test_any_size_becomes_a_film_that_browsers_play(height, width, shown, tmp_pa
     assert "yuv420p(" in said, said
     assert shown in said, said
     content = path.read_bytes()
-    assert content.index(b"moov") < content.index(b"mdat"), "the index comes first: playing starts before the whole file is read"
+    assert content.index(b"moov") < content.index(b"mdat"), (
+        "the index comes first: playing starts before the whole file is read"
+    )
 
 
 def test_small_pictures_are_enlarged_without_blurring(tmp_path):
     path = tmp_path / "film.mp4"
-    checks = (np.indices((40, 40)).sum(axis=0) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
+    checks = (
+        (np.indices((40, 40)).sum(axis=0) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
+    )
     play.write_video(path, iter([checks] * 5), 30)
     frames = imageio_ffmpeg.read_frames(str(path))
     size = next(frames)["size"]
@@ -72,7 +86,11 @@ def test_a_broken_film_is_not_called_done(tmp_path):
 
 
 def test_without_ffmpeg_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(imageio_ffmpeg, "get_ffmpeg_exe", lambda: (_ for _ in ()).throw(RuntimeError("No ffmpeg exe could be found")))
+    monkeypatch.setattr(
+        imageio_ffmpeg,
+        "get_ffmpeg_exe",
+        lambda: (_ for _ in ()).throw(RuntimeError("No ffmpeg exe could be found")),
+    )
     with pytest.raises(BadInput, match="install imageio-ffmpeg"):
         play._check_codec()
 
@@ -80,7 +98,10 @@ def test_without_ffmpeg_the_message_says_what_to_install(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ({"renders": "'walker' gives no images: ImportError"}, "'walker' gives no images: ImportError"),
+        (
+            {"renders": "'walker' gives no images: ImportError"},
+            "'walker' gives no images: ImportError",
+        ),
         ({"video_episodes": 0}, "video_episodes is 0"),
     ],
 )
@@ -145,25 +166,42 @@ def read_facts(run, name):
     return facts.runs[0].film_note(name)
 
 
-@pytest.mark.parametrize(("column", "value"), [(0, "1"), (1, "17"), (3, "8000")], ids=["another episode", "another seed", "another length"])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(0, "1"), (1, "17"), (3, "8000")],
+    ids=["another episode", "another seed", "another length"],
+)
 def test_a_table_of_another_evaluation_is_bad_input(column, value, tmp_path):
     run, _ = evaluated(tmp_path)
     rows = run.evaluation_csv.read_text().splitlines()
     cells = rows[1].split(",")
     cells[column] = value
     run.evaluation_csv.write_text("\n".join([rows[0], ",".join(cells), *rows[2:]]) + "\n")
-    assert "does not begin with the 1 episodes of evaluation-actions.safetensors: evaluate makes both" in ended(run, 2).reason
+    assert (
+        "does not begin with the 1 episodes of evaluation-actions.safetensors: evaluate makes both"
+        in ended(run, 2).reason
+    )
 
 
 def test_actions_of_fewer_episodes_than_are_filmed_are_bad_input(tmp_path):
     run, episodes = evaluated(tmp_path, video_episodes=3)
     write_actions(run.evaluation_actions, [one.actions for one in episodes[:2]])
-    assert "has the actions of 2 episodes, not of episode 2: evaluate makes it" in ended(run, 2).reason
+    assert (
+        "has the actions of 2 episodes, not of episode 2: evaluate makes it" in ended(run, 2).reason
+    )
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0" * 8, b"\xff" * 64, (2**40).to_bytes(8, "little"), b"\2" + b"\0" * 7 + b"{}", b"\2" + b"\0" * 7 + b"[]", None],
+    [
+        b"",
+        b"\0" * 8,
+        b"\xff" * 64,
+        (2**40).to_bytes(8, "little"),
+        b"\2" + b"\0" * 7 + b"{}",
+        b"\2" + b"\0" * 7 + b"[]",
+        None,
+    ],
     ids=["empty", "zeros", "noise", "a huge header", "no array", "no header", "one bit"],
 )
 def test_damaged_actions_are_bad_input(content, tmp_path):
@@ -171,14 +209,21 @@ def test_damaged_actions_are_bad_input(content, tmp_path):
     written = bytearray(run.evaluation_actions.read_bytes())
     written[-9] ^= 1
     run.evaluation_actions.write_bytes(written if content is None else content)
-    assert re.fullmatch(r"\S+/evaluation-actions.safetensors is damaged \(.+\): evaluate makes it", ended(run, 2).reason)
+    assert re.fullmatch(
+        r"\S+/evaluation-actions.safetensors is damaged \(.+\): evaluate makes it",
+        ended(run, 2).reason,
+    )
 
 
 def test_an_array_behind_the_actions_back_is_bad_input(tmp_path):
-    """The checksum is noted in a file that anybody may write: what the game does not have never reaches it."""
+    """The checksum is noted in a file that anybody may write: what the game does not have never
+    reaches it."""
     run, episodes = evaluated(tmp_path)
     write_actions(run.evaluation_actions, [episodes[0].actions + 2])
-    assert "these are no actions of 'cartpole'; allowed: whole numbers from 0 to 1" in ended(run, 2).reason
+    assert (
+        "these are no actions of 'cartpole'; allowed: whole numbers from 0 to 1"
+        in ended(run, 2).reason
+    )
 
 
 def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd):
@@ -190,7 +235,13 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
     monkeypatch.setattr(rendering, "frames_per_second", lambda game: 10.0)
     monkeypatch.setattr(play, "LONGEST_S", 1.0)
     (video,) = ended(run, 0).details["videos"]
-    assert video == {"file": "episode-0.mp4", "frames": 10, "seconds": 1.0, "cut": True, "differs": None}
+    assert video == {
+        "file": "episode-0.mp4",
+        "frames": 10,
+        "seconds": 1.0,
+        "cut": True,
+        "differs": None,
+    }
     assert "cut there" in capfd.readouterr().out
     assert [path.name for path in run.videos.iterdir()] == ["episode-0.mp4"]
 
@@ -216,7 +267,8 @@ def test_case_57_films_and_plots_need_no_display():
 
 
 def _dropping(frames_lost: int):
-    """A writer that says nothing about the frames that never reach the encoder: a full pipe, an encoder that skips equal pictures."""
+    """A writer that says nothing about the frames that never reach the encoder: a full pipe, an
+    encoder that skips equal pictures."""
     from moviepy.video.io import ffmpeg_writer
 
     class Dropping(ffmpeg_writer.FFMPEG_VideoWriter):
@@ -236,7 +288,9 @@ def test_case_56_a_film_that_lost_frames_is_not_called_done(tmp_path, monkeypatc
     from moviepy.video.io import ffmpeg_writer
 
     monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
-    with pytest.raises(ExperimentError, match=r"film\.mp4 holds 27 of the 30 frames that were filmed"):
+    with pytest.raises(
+        ExperimentError, match=r"film\.mp4 holds 27 of the 30 frames that were filmed"
+    ):
         play.write_video(tmp_path / "film.mp4", synthetic.frames(30), 30)
 
 

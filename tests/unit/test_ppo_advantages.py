@@ -1,4 +1,5 @@
-"""GAE against closed forms and against a slow double loop over episodes (reference: algorithms.md, section 2)."""
+"""GAE against closed forms and against a slow double loop over episodes (reference: algorithms.md,
+section 2)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ NEVER = np.zeros((4, 1), np.bool_)
 AT_1 = np.array([[False], [True], [False], [False]])
 
 
-def closed_form(terminated: np.ndarray, truncated: np.ndarray, next_values: np.ndarray = NEXT_VALUES, **options: float) -> np.ndarray:
+def closed_form(
+    terminated: np.ndarray,
+    truncated: np.ndarray,
+    next_values: np.ndarray = NEXT_VALUES,
+    **options: float,
+) -> np.ndarray:
     chosen = {"discount": 0.9, "gae_lambda": 0.8} | options
     return gae(REWARDS, VALUES, next_values, terminated, truncated, **chosen)[:, 0]
 
@@ -39,11 +45,15 @@ def test_merging_truncation_with_termination_is_seen() -> None:
 
 def test_lambda_1_is_the_discounted_return_minus_the_value() -> None:
     returns = [sum(0.9**k for k in range(4 - t)) + 0.9 ** (4 - t) * 6 for t in range(4)]
-    assert closed_form(NEVER, NEVER, gae_lambda=1) == pytest.approx(np.array(returns) - VALUES[:, 0], abs=1e-12)
+    assert closed_form(NEVER, NEVER, gae_lambda=1) == pytest.approx(
+        np.array(returns) - VALUES[:, 0], abs=1e-12
+    )
 
 
 def test_lambda_0_is_the_temporal_difference() -> None:
-    assert closed_form(NEVER, NEVER, gae_lambda=0) == pytest.approx(1 + 0.9 * NEXT_VALUES[:, 0] - VALUES[:, 0], abs=1e-12)
+    assert closed_form(NEVER, NEVER, gae_lambda=0) == pytest.approx(
+        1 + 0.9 * NEXT_VALUES[:, 0] - VALUES[:, 0], abs=1e-12
+    )
 
 
 def slow_gae(rewards, values, next_values, terminated, truncated, discount, gae_lambda):  # type: ignore[no-untyped-def]

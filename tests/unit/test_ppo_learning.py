@@ -1,4 +1,5 @@
-"""PPO where the answer is known: bandits, a constant reward under a time limit, and what must never be learnt from."""
+"""PPO where the answer is known: bandits, a constant reward under a time limit, and what must never
+be learnt from."""
 
 from __future__ import annotations
 
@@ -37,7 +38,12 @@ def own(name: str, **given: str) -> Resolved:
 
 def with_options(resolved: Resolved, **options: Any) -> Resolved:
     game = Game(name=resolved.game.name, id=resolved.game.id, options=options)
-    return Resolved(algorithm="ppo", experiment=resolved.experiment, hyperparameters=resolved.hyperparameters, game=game)
+    return Resolved(
+        algorithm="ppo",
+        experiment=resolved.experiment,
+        hyperparameters=resolved.hyperparameters,
+        game=game,
+    )
 
 
 def trained(resolved: Resolved) -> tuple[PPOTrainer, list[Progress]]:
@@ -53,7 +59,9 @@ def value_of(trainer: PPOTrainer) -> float:
 
 
 def test_a_two_armed_bandit_is_solved_in_50_updates() -> None:
-    _, progress = trained(own("Bandit", epochs="50", update_epochs="1", minibatches="1", learning_rate="0.01"))
+    _, progress = trained(
+        own("Bandit", epochs="50", update_epochs="1", minibatches="1", learning_rate="0.01")
+    )
     assert np.mean(progress[0].returns) < 0.8
     assert np.mean(progress[-1].returns) > 0.98
 
@@ -62,13 +70,22 @@ def test_a_continuous_bandit_finds_the_best_action() -> None:
     resolved = own("Square", epochs="80", learning_rate="0.005")
     trainer, _ = trained(resolved)
     policy = load_policy(resolved, trainer.state_dict())
-    assert float(policy.act(np.zeros((1, 1), np.float32), sample=False)[0, 0]) == pytest.approx(5, abs=0.2)
+    assert float(policy.act(np.zeros((1, 1), np.float32), sample=False)[0, 0]) == pytest.approx(
+        5, abs=0.2
+    )
 
 
 @pytest.fixture(scope="module")
 def constant_reward_values() -> tuple[float, float]:
     """V where truncation bootstraps, and where an environment merges it with termination."""
-    resolved = own("ConstantReward", epochs="60", learning_rate="0.01", discount="0.9", anneal_learning_rate="true", max_gradient_norm="10")
+    resolved = own(
+        "ConstantReward",
+        epochs="60",
+        learning_rate="0.01",
+        discount="0.9",
+        anneal_learning_rate="true",
+        max_gradient_norm="10",
+    )
     return value_of(trained(resolved)[0]), value_of(trained(with_options(resolved, merged=True))[0])
 
 
@@ -76,7 +93,9 @@ def test_truncation_bootstraps(constant_reward_values: tuple[float, float]) -> N
     assert constant_reward_values[0] == pytest.approx(1 / (1 - 0.9), rel=0.03)
 
 
-def test_truncation_as_termination_would_be_seen(constant_reward_values: tuple[float, float]) -> None:
+def test_truncation_as_termination_would_be_seen(
+    constant_reward_values: tuple[float, float],
+) -> None:
     assert constant_reward_values[1] < 8
 
 
@@ -109,13 +128,17 @@ def test_nan_from_the_environment(field: str) -> None:
     resolved = with_options(own("Broken", epochs="1"), field=field)
     trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     weights = trainer.optimiser.values.clone()
-    with pytest.raises(Diverged, match=rf"environment 0 gave a {field} that is not finite, .*nan.*, at step 28"):
+    with pytest.raises(
+        Diverged, match=rf"environment 0 gave a {field} that is not finite, .*nan.*, at step 28"
+    ):
         next(trainer.train())
     assert torch.equal(weights, trainer.optimiser.values)
 
 
 @pytest.mark.parametrize("poison", ["gradient", "loss"])
-def test_a_non_finite_number_never_reaches_the_optimiser(poison: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_non_finite_number_never_reaches_the_optimiser(
+    poison: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer = PPOTrainer(own("ConstantReward", epochs="2"), run=0, device="cpu", precision="fp32")
     training = trainer.train()
     next(training)
@@ -123,7 +146,10 @@ def test_a_non_finite_number_never_reaches_the_optimiser(poison: str, monkeypatc
     bad = batch._replace(returns=batch.returns.clone())
     bad.returns[3] = float("inf") if poison == "gradient" else float("nan")
     weights, state = trainer.optimiser.values.clone(), trainer.optimiser.state_dict()
-    with pytest.raises(Diverged, match=r"not finite in epoch 2, after step 128: losses: policy .*gradient norm .*returns .* inf|nan"):
+    with pytest.raises(
+        Diverged,
+        match=r"not finite in epoch 2, after step 128: losses: policy .*gradient norm .*returns .* inf|nan",
+    ):
         trainer._update(bad, 1e-3, 0.2)
     assert torch.equal(weights, trainer.optimiser.values)
     assert np.array_equal(state["moment_1"], trainer.optimiser.state_dict()["moment_1"])
@@ -143,11 +169,15 @@ def test_same_seed_same_numbers_other_run_others() -> None:
 def leaves(state: State, path: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in state.items():
-        found |= leaves(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
+        found |= (
+            leaves(value, f"{path}{name}.") if isinstance(value, dict) else {path + name: value}
+        )
     return found
 
 
-def test_an_environment_that_cannot_be_replayed_starts_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_environment_that_cannot_be_replayed_starts_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     resolved = own("Forgetful", epochs="3")
     trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     training = trainer.train()
@@ -156,15 +186,28 @@ def test_an_environment_that_cannot_be_replayed_starts_over(caplog: pytest.LogCa
     resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     with caplog.at_level(logging.WARNING):
         resumed.load_state_dict(state)
-    assert "is not a function of its seed and actions: 4 of 4 episodes in flight are left out" in caplog.text
+    assert (
+        "is not a function of its seed and actions: 4 of 4 episodes in flight are left out"
+        in caplog.text
+    )
     assert resumed.episodes.state_dict()["length"].tolist() == [0, 0, 0, 0]
-    assert resumed.environments.state_dict()["seedings"].tolist() == (state["environments"]["seedings"] + 1).tolist()
+    assert (
+        resumed.environments.state_dict()["seedings"].tolist()
+        == (state["environments"]["seedings"] + 1).tolist()
+    )
     assert [one.epoch for one in resumed.train()] == [2, 3]
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_atari_resumes_exactly(threads: str) -> None:
-    given = {"game": "pong", "num_envs": "2", "rollout_length": "16", "minibatches": "1", "update_epochs": "1", "epochs": "4"}
+    given = {
+        "game": "pong",
+        "num_envs": "2",
+        "rollout_length": "16",
+        "minibatches": "1",
+        "update_epochs": "1",
+        "epochs": "4",
+    }
     resolved = resolve("ppo", given | {"threads": threads})
     trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     rows, states = list[str](), list[State]()
@@ -174,12 +217,24 @@ def test_atari_resumes_exactly(threads: str) -> None:
     resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     resumed.load_state_dict(states[1])
     assert [repr(one) for one in resumed.train()] == rows[2:]
-    assert np.array_equal(resumed.state_dict()["environments"]["observation"], states[3]["environments"]["observation"])
+    assert np.array_equal(
+        resumed.state_dict()["environments"]["observation"],
+        states[3]["environments"]["observation"],
+    )
 
 
 def test_halves_that_take_turns_are_the_same_environments() -> None:
-    given = {"game": "breakout", "num_envs": "3", "rollout_length": "8", "minibatches": "2", "epochs": "1"}
-    together, halves = (TrainingEnvironments(resolve("ppo", given | {"threads": threads}), 0) for threads in ("1", "2"))
+    given = {
+        "game": "breakout",
+        "num_envs": "3",
+        "rollout_length": "8",
+        "minibatches": "2",
+        "epochs": "1",
+    }
+    together, halves = (
+        TrainingEnvironments(resolve("ppo", given | {"threads": threads}), 0)
+        for threads in ("1", "2")
+    )
     assert (together.groups, halves.groups) == ((slice(0, 3),), (slice(0, 2), slice(2, 3)))
     generator = np.random.default_rng(0)
     for _ in range(60):
@@ -193,7 +248,16 @@ def test_halves_that_take_turns_are_the_same_environments() -> None:
 
 
 def test_lost_lives_end_episodes_for_the_learner_only() -> None:
-    resolved = resolve("ppo", {"game": "breakout", "num_envs": "2", "rollout_length": "128", "minibatches": "2", "epochs": "1"})
+    resolved = resolve(
+        "ppo",
+        {
+            "game": "breakout",
+            "num_envs": "2",
+            "rollout_length": "128",
+            "minibatches": "2",
+            "epochs": "1",
+        },
+    )
     environments = TrainingEnvironments(resolved, 0)
     lost = ended = 0
     for _ in range(400):
@@ -205,13 +269,23 @@ def test_lost_lives_end_episodes_for_the_learner_only() -> None:
     assert resolved.hyperparameters.episodic_life
 
 
-def test_a_game_that_shows_no_lives_before_its_end_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    environments = TrainingEnvironments(resolve("ppo", {"game": "breakout", "num_envs": "3", "rollout_length": "8"}), 0)
+def test_a_game_that_shows_no_lives_before_its_end_ends_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    environments = TrainingEnvironments(
+        resolve("ppo", {"game": "breakout", "num_envs": "3", "rollout_length": "8"}), 0
+    )
     nothing = np.zeros(3, np.bool_)
     shown = iter([[5, 5, 3], [4, 5, 1], [4, 5, 0], [4, 5, 0]])
 
     def answer() -> tuple[object, ...]:
-        return environments.observation, np.zeros(3, np.float32), nothing, nothing, {"lives": np.array(next(shown))}
+        return (
+            environments.observation,
+            np.zeros(3, np.float32),
+            nothing,
+            nothing,
+            {"lives": np.array(next(shown))},
+        )
 
     found = []
     for _ in range(4):
@@ -221,12 +295,18 @@ def test_a_game_that_shows_no_lives_before_its_end_ends_once(monkeypatch: pytest
         found.append(life_lost.tolist())
     environments.close()
     assert [rows[0] for rows in found[1:]] == [True, False, False]
-    assert [rows[2] for rows in found[1:]] == [True, False, False], "0 lives are no loss: the end itself will come"
+    assert [rows[2] for rows in found[1:]] == [True, False, False], (
+        "0 lives are no loss: the end itself will come"
+    )
 
 
 @pytest.mark.parametrize(
     ("game", "allowed"),
-    [("tests.own_games:Text", "Discrete, or Box"), ("tests.own_games:Missing", "cannot be made"), ("Nothing-v0", "cannot be made")],
+    [
+        ("tests.own_games:Text", "Discrete, or Box"),
+        ("tests.own_games:Missing", "cannot be made"),
+        ("Nothing-v0", "cannot be made"),
+    ],
 )
 def test_games_that_cannot_be_learnt_are_refused(game: str, allowed: str) -> None:
     with pytest.raises(BadInput, match=allowed):
@@ -239,7 +319,9 @@ def test_evaluation_repeats_itself() -> None:
     policy = load_policy(resolved, trainer.state_dict())
     episodes = list(evaluate(policy, resolved, 0, 3, False))
     assert episodes == list(evaluate(policy, resolved, 0, 3, False))
-    assert [one.episode for one in episodes] == [0, 1, 2] and len({one.seed for one in episodes}) == 3
+    assert [one.episode for one in episodes] == [0, 1, 2] and len(
+        {one.seed for one in episodes}
+    ) == 3
     assert list(evaluate(policy, resolved, 1, 3, False)) != episodes
     sampled = list(evaluate(policy, resolved, 0, 3, True))
     assert sampled == list(evaluate(policy, resolved, 0, 3, True))
@@ -263,6 +345,11 @@ def test_games_without_images_are_known_before() -> None:
 
 def test_unknown_algorithms_are_refused() -> None:
     resolved = own("Bandit")
-    other = Resolved(algorithm="pp0", experiment=resolved.experiment, hyperparameters=resolved.hyperparameters, game=resolved.game)
+    other = Resolved(
+        algorithm="pp0",
+        experiment=resolved.experiment,
+        hyperparameters=resolved.hyperparameters,
+        game=resolved.game,
+    )
     with pytest.raises(BadInput, match="did you mean 'ppo'"):
         make_trainer(other, run=0, device="cpu", precision="fp32")

@@ -12,14 +12,21 @@ from agents.actions import Actions, ContinuousActions, DiscreteActions
 from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
 
 
-@pytest.mark.parametrize(("advantage", "ratio", "expected"), [(1, 0.8, 0.8), (1, 1.3, 1.2), (-1, 0.8, -0.8), (-1, 1.3, -1.3)])
+@pytest.mark.parametrize(
+    ("advantage", "ratio", "expected"),
+    [(1, 0.8, 0.8), (1, 1.3, 1.2), (-1, 0.8, -0.8), (-1, 1.3, -1.3)],
+)
 def test_clip(advantage: float, ratio: float, expected: float) -> None:
-    loss, _ = clipped_policy_loss(torch.tensor([math.log(ratio)]), torch.tensor([float(advantage)]), 0.2)
+    loss, _ = clipped_policy_loss(
+        torch.tensor([math.log(ratio)]), torch.tensor([float(advantage)]), 0.2
+    )
     assert -float(loss) == pytest.approx(expected, abs=1e-6)
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1) -> Tensor:
-    return scale * torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return scale * torch.randn(
+        *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def test_policy_gradient_is_autograd_s() -> None:
@@ -31,8 +38,12 @@ def test_policy_gradient_is_autograd_s() -> None:
 
 
 def test_rounding_takes_no_row_its_value_gradient() -> None:
-    """Seen in a training: moved by less than the clip, and old + (value − old) is not quite value."""
-    values, old, returns = (torch.tensor([one]) for one in (0.04848610609769821, -0.07753428816795349, -0.06480690836906433))
+    """Seen in a training: moved by less than the clip, and old + (value − old) is not quite
+    value."""
+    values, old, returns = (
+        torch.tensor([one])
+        for one in (0.04848610609769821, -0.07753428816795349, -0.06480690836906433)
+    )
     assert (old + (values - old) - returns).square() > (values - returns).square()
     _, gradient = squared_value_loss(values, returns, old, 0.2)
     assert float(gradient) == pytest.approx(float(values - returns))
@@ -58,7 +69,11 @@ def discrete() -> tuple[Actions, Tensor, Tensor]:
 
 
 def continuous() -> tuple[Actions, Tensor, Tensor]:
-    return ContinuousActions(3), torch.cat((numbers(64, 3), numbers(64, 3, seed=1, scale=0.5)), dim=1), numbers(64, 3, seed=2)
+    return (
+        ContinuousActions(3),
+        torch.cat((numbers(64, 3), numbers(64, 3, seed=1, scale=0.5)), dim=1),
+        numbers(64, 3, seed=2),
+    )
 
 
 @pytest.mark.parametrize("kind", [discrete, continuous])
@@ -68,7 +83,9 @@ def test_distribution_gradients_are_autograd_s(kind, by_entropy: float) -> None:
     policy.requires_grad_()
     weights = numbers(64, seed=3)
     log_probability, entropy, gradient = actions.evaluate(policy, taken)
-    (expected,) = torch.autograd.grad((weights * log_probability).sum() + by_entropy * entropy.sum(), policy)
+    (expected,) = torch.autograd.grad(
+        (weights * log_probability).sum() + by_entropy * entropy.sum(), policy
+    )
     with torch.no_grad():
         assert torch.allclose(gradient(weights, by_entropy), expected, atol=1e-14)
 
@@ -77,25 +94,33 @@ def test_distributions_agree_with_torch_s() -> None:
     actions, policy, taken = discrete()
     reference = torch.distributions.Categorical(logits=policy)
     log_probability, entropy, _ = actions.evaluate(policy, taken)
-    assert torch.allclose(log_probability, reference.log_prob(taken)) and torch.allclose(entropy, reference.entropy())
+    assert torch.allclose(log_probability, reference.log_prob(taken)) and torch.allclose(
+        entropy, reference.entropy()
+    )
     assert torch.equal(actions.log_probability(policy, taken), log_probability)
     actions, policy, taken = continuous()
     normal = torch.distributions.Normal(policy[:, :3], policy[:, 3:].exp())
     log_probability, entropy, _ = actions.evaluate(policy, taken)
-    assert torch.allclose(log_probability, normal.log_prob(taken).sum(1)) and torch.allclose(entropy, normal.entropy().sum(1))
+    assert torch.allclose(log_probability, normal.log_prob(taken).sum(1)) and torch.allclose(
+        entropy, normal.entropy().sum(1)
+    )
 
 
 def test_sampled_actions_have_the_policy_s_frequencies() -> None:
     count, generator = 100_000, torch.Generator().manual_seed(0)
     probabilities = torch.tensor([0.5, 0.3, 0.15, 0.05])
     actions = DiscreteActions(4)
-    chosen = actions.choose(probabilities.log().expand(count, 4), actions.noise((count,), generator))
+    chosen = actions.choose(
+        probabilities.log().expand(count, 4), actions.noise((count,), generator)
+    )
     frequencies = torch.bincount(chosen, minlength=4) / count
     assert torch.allclose(frequencies, probabilities, atol=4 * math.sqrt(0.25 / count))
     normal = ContinuousActions(1)
     policy = torch.tensor([[2.0, math.log(0.5)]]).expand(count, 2)
     drawn = normal.choose(policy, normal.noise((count,), generator))
-    assert float(drawn.mean()) == pytest.approx(2, abs=0.01) and float(drawn.std()) == pytest.approx(0.5, abs=0.01)
+    assert float(drawn.mean()) == pytest.approx(2, abs=0.01) and float(
+        drawn.std()
+    ) == pytest.approx(0.5, abs=0.01)
     assert torch.equal(normal.mode(policy)[0], torch.tensor([2.0]))
 
 

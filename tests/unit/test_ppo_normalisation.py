@@ -26,7 +26,9 @@ def test_observations_are_centred_scaled_and_cut() -> None:
     normaliser.update(rows)
     normalised = normaliser(rows)
     assert normalised.dtype == np.float32
-    assert normalised.mean(0) == pytest.approx([0, 0], abs=1e-3) and normalised.std(0) == pytest.approx([1, 1], abs=1e-3)
+    assert normalised.mean(0) == pytest.approx([0, 0], abs=1e-3) and normalised.std(
+        0
+    ) == pytest.approx([1, 1], abs=1e-3)
     assert normaliser(np.array([[1e9, -1e9]], np.float32)).tolist() == [[CLIP, -CLIP]]
 
 
@@ -35,15 +37,22 @@ def test_normalising_never_learns() -> None:
     normaliser.update(np.random.default_rng(0).normal(size=(10, 2)))
     before = {name: np.copy(value) for name, value in normaliser.state_dict().items()}
     normaliser(np.full((100, 2), 50.0, np.float32))
-    assert all(np.array_equal(before[name], value) for name, value in normaliser.state_dict().items())
+    assert all(
+        np.array_equal(before[name], value) for name, value in normaliser.state_dict().items()
+    )
     other = ObservationNormaliser((2,))
     other.load_state_dict(normaliser.state_dict())
-    assert np.array_equal(other(np.ones((1, 2), np.float32)), normaliser(np.ones((1, 2), np.float32)))
+    assert np.array_equal(
+        other(np.ones((1, 2), np.float32)), normaliser(np.ones((1, 2), np.float32))
+    )
 
 
 def test_rewards_are_scaled_by_the_deviation_of_the_discounted_return() -> None:
     generator = np.random.default_rng(0)
-    rewards, ended = generator.normal(3, 1, (50, 2)).astype(np.float32), generator.random((50, 2)) < 0.1
+    rewards, ended = (
+        generator.normal(3, 1, (50, 2)).astype(np.float32),
+        generator.random((50, 2)) < 0.1,
+    )
     valid = np.vstack((np.ones((1, 2), np.bool_), ~ended[:-1]))
     rewards *= valid
     returns, current = [], np.zeros(2)

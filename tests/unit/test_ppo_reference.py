@@ -1,8 +1,10 @@
-"""PPO once more, the slow way: autograd, `torch.optim.Adam`, loops over episodes. Whole epochs end with the same parameters.
+"""PPO once more, the slow way: autograd, `torch.optim.Adam`, loops over episodes. Whole epochs end
+with the same parameters.
 
-The reference knows what the environments were asked and answered, the trainer's first weights and the order of its minibatches,
-and nothing else of its inside. Lives and FIRE are Atari's, so the recorded game is then made in the place of an Atari game. All
-switches are drawn by hypothesis: one that is ignored makes the parameters differ.
+The reference knows what the environments were asked and answered, the trainer's first weights and
+the order of its minibatches, and nothing else of its inside. Lives and FIRE are Atari's, so the
+recorded game is then made in the place of an Atari game. All switches are drawn by hypothesis: one
+that is ignored makes the parameters differ.
 """
 
 from __future__ import annotations
@@ -37,12 +39,18 @@ class Reference:
         self.hyper, self.lives, self.fire = resolved.hyperparameters, lives, fire
         spaces = trainer.environments.interface
         self.network = make_network(
-            spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=0.0, precision="fp32", generator=torch.Generator()
+            spaces,
+            hidden_sizes=self.hyper.hidden_sizes,
+            log_std_init=0.0,
+            precision="fp32",
+            generator=torch.Generator(),
         )
         self.network.load_state_dict(trainer.network.state_dict())
         self.discrete = spaces.discrete
         self.optimiser = torch.optim.Adam(self.network.parameters(), eps=self.hyper.adam_epsilon)
-        self.order = torch.Generator().manual_seed(integer_seed(resolved.experiment.seed, 0, "minibatches"))
+        self.order = torch.Generator().manual_seed(
+            integer_seed(resolved.experiment.seed, 0, "minibatches")
+        )
         self.observed = list[np.ndarray]()  # of all rollouts before
         self.flights = [0.0] * ENVIRONMENTS  # discounted returns up to now
         self.discounted_returns = list[float]()  # of all rows
@@ -58,8 +66,15 @@ class Reference:
         rewards = self._rewards(rows)
         values = [self._values([row.observation for row in of]) for of in rows]
         next_values = [self._values([row.next_observation for row in of]) for of in rows]
-        advantages = [self._advantages(*one) for one in zip(rows, rewards, values, next_values, strict=True)]
-        places = [(n, t) for t in range(STEPS) for n in range(ENVIRONMENTS) if not self._is_forced(rows[n][t])]
+        advantages = [
+            self._advantages(*one) for one in zip(rows, rewards, values, next_values, strict=True)
+        ]
+        places = [
+            (n, t)
+            for t in range(STEPS)
+            for n in range(ENVIRONMENTS)
+            if not self._is_forced(rows[n][t])
+        ]
         assert all(row.action == FIRE for of in rows for row in of if self._is_forced(row))
         observations = np.stack([rows[n][t].observation for n, t in places])
         actions = torch.from_numpy(np.stack([rows[n][t].action for n, t in places]))
@@ -99,7 +114,9 @@ class Reference:
     def _normalised(self, observations: np.ndarray) -> Tensor:
         if self.hyper.normalise_observations:
             before = np.concatenate(self.observed).astype(np.float64)
-            observations = np.clip((observations - before.mean(axis=0)) / np.sqrt(before.var(axis=0) + 1e-8), -10, 10)
+            observations = np.clip(
+                (observations - before.mean(axis=0)) / np.sqrt(before.var(axis=0) + 1e-8), -10, 10
+            )
         return torch.from_numpy(observations.astype(np.float32))
 
     def _values(self, observations: list[np.ndarray]) -> list[float]:
@@ -107,7 +124,9 @@ class Reference:
             values: list[float] = self.network(self._normalised(np.stack(observations)))[1].tolist()
         return values
 
-    def _advantages(self, rows: list[Row], rewards: list[float], values: list[float], next_values: list[float]) -> list[float]:
+    def _advantages(
+        self, rows: list[Row], rewards: list[float], values: list[float], next_values: list[float]
+    ) -> list[float]:
         """Σ (γλ)^k δ_{t+k} up to the end of the episode, for each row by itself."""
         found = []
         for t in range(STEPS):
@@ -132,7 +151,9 @@ class Reference:
     def _parts(self, count: int) -> list[Tensor]:
         if self.hyper.minibatches == 1:
             return [torch.arange(count)]
-        return list(torch.randperm(count, generator=self.order).tensor_split(self.hyper.minibatches))
+        return list(
+            torch.randperm(count, generator=self.order).tensor_split(self.hyper.minibatches)
+        )
 
     def _update(self, inputs: Tensor, actions: Tensor, old: Tensor, old_values: Tensor, advantages: Tensor, returns: Tensor,
                 *, remaining: float) -> None:  # fmt: skip
@@ -141,12 +162,18 @@ class Reference:
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         distribution, values = self._distribution(inputs), self.network(inputs)[1]
         ratio = (distribution.log_prob(actions) - old).exp()
-        policy_loss = -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
+        policy_loss = -torch.minimum(
+            ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
+        ).mean()
         errors = (values - returns) ** 2
         if hyper.clip_value_loss:
             near = old_values + (values - old_values).clamp(-clip, clip)
             errors = torch.maximum(errors, (near - returns) ** 2)
-        loss = policy_loss + hyper.value_coefficient * 0.5 * errors.mean() - hyper.entropy_coefficient * distribution.entropy().mean()
+        loss = (
+            policy_loss
+            + hyper.value_coefficient * 0.5 * errors.mean()
+            - hyper.entropy_coefficient * distribution.entropy().mean()
+        )
         self.optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), hyper.max_gradient_norm)
@@ -155,15 +182,28 @@ class Reference:
         self.optimiser.step()
 
 
-def largest_difference(given: dict[str, object], *, continuous: bool, lives: bool, fire: bool) -> float:
+def largest_difference(
+    given: dict[str, object], *, continuous: bool, lives: bool, fire: bool
+) -> float:
     """Between the trainer's parameters and the reference's, after whole epochs."""
     texts = {name: str(value).lower() for name, value in given.items()}
-    small = {"num_envs": str(ENVIRONMENTS), "rollout_length": str(STEPS), "hidden_sizes": "8,8", "epochs": str(EPOCHS)}
-    resolved = resolve("ppo", {"game": "tests.recorded_game:Recorded", "outdir": "/x", **small, **texts})
+    small = {
+        "num_envs": str(ENVIRONMENTS),
+        "rollout_length": str(STEPS),
+        "hidden_sizes": "8,8",
+        "epochs": str(EPOCHS),
+    }
+    resolved = resolve(
+        "ppo", {"game": "tests.recorded_game:Recorded", "outdir": "/x", **small, **texts}
+    )
     kind = "atari" if lives or fire else "sync"
     game = Game(name="recorded", id=resolved.game.id, kind=kind, options={"continuous": continuous})
-    hyperparameters = replace(resolved.hyperparameters, episodic_life=lives)  # which only a real Atari game may be given
-    resolved = Resolved(algorithm="ppo", experiment=resolved.experiment, hyperparameters=hyperparameters, game=game)
+    hyperparameters = replace(
+        resolved.hyperparameters, episodic_life=lives
+    )  # which only a real Atari game may be given
+    resolved = Resolved(
+        algorithm="ppo", experiment=resolved.experiment, hyperparameters=hyperparameters, game=game
+    )
     Recorded.made.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agents.vectors.make_atari", _make_recorded)
@@ -186,10 +226,13 @@ def largest_difference(given: dict[str, object], *, continuous: bool, lives: boo
 def _make_recorded(resolved: Resolved, count: int) -> SyncVectorEnv:
     """In the place of `make_atari`."""
     options = dict(resolved.game.options)
-    return SyncVectorEnv([lambda: Recorded(**options)] * count, autoreset_mode=AutoresetMode.DISABLED)
+    return SyncVectorEnv(
+        [lambda: Recorded(**options)] * count, autoreset_mode=AutoresetMode.DISABLED
+    )
 
 
-# Adam's epsilon is large: divided by its own size, a gradient of nearly 0 makes rounding as large as a step.
+# Adam's epsilon is large: divided by its own size, a gradient of nearly 0 makes rounding as large
+# as a step.
 SWITCHES = st.fixed_dictionaries({
     "normalise_observations": st.booleans(), "normalise_rewards": st.booleans(), "clip_rewards": st.booleans(),
     "anneal_learning_rate": st.booleans(), "anneal_clip": st.booleans(), "clip_value_loss": st.booleans(),
@@ -203,5 +246,10 @@ SWITCHES = st.fixed_dictionaries({
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(given=SWITCHES, continuous=st.booleans(), lives=st.booleans(), fire=st.booleans())
-def test_whole_epochs_end_with_the_parameters_of_the_reference(given: dict[str, object], continuous: bool, lives: bool, fire: bool) -> None:
-    assert largest_difference(given, continuous=continuous, lives=lives, fire=fire and not continuous) < 1e-5
+def test_whole_epochs_end_with_the_parameters_of_the_reference(
+    given: dict[str, object], continuous: bool, lives: bool, fire: bool
+) -> None:
+    assert (
+        largest_difference(given, continuous=continuous, lives=lives, fire=fire and not continuous)
+        < 1e-5
+    )

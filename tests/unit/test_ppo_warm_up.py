@@ -1,4 +1,5 @@
-"""Where observations are normalised, the first rollout fills the statistics and is not learnt from."""
+"""Where observations are normalised, the first rollout fills the statistics and is not learnt
+from."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ def test_its_steps_and_episodes_are_recorded(game: str) -> None:
 
 def test_raw_observations_need_none() -> None:
     trainer = trainer_of("pendulum", normalise_observations="false")
-    assert [one.step for one in trainer.train()][:2] == [STEPS * ENVIRONMENTS, 2 * STEPS * ENVIRONMENTS]
+    assert [one.step for one in trainer.train()][:2] == [
+        STEPS * ENVIRONMENTS,
+        2 * STEPS * ENVIRONMENTS,
+    ]
     trainer.close()
 
 

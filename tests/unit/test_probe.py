@@ -26,7 +26,15 @@ def trials(fp32_s: tuple[float, ...], bf16_s: tuple[float, ...]) -> Trials:
 
 def picture(**given: str) -> Resolved:
     return resolve(
-        "ppo", {"game": "tests.own_games:Picture", "num_envs": "4", "rollout_length": "8", "minibatches": "4", "device": "cpu", **given}
+        "ppo",
+        {
+            "game": "tests.own_games:Picture",
+            "num_envs": "4",
+            "rollout_length": "8",
+            "minibatches": "4",
+            "device": "cpu",
+            **given,
+        },
     )
 
 
@@ -42,13 +50,25 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
         ((1.7, 1.7, 1.7), (1.0, 1.0, 1.0), "bf16", "1.70"),
         ((1.15, 1.15, 1.15), (1.0, 1.0, 1.0), "bf16", "1.15"),
         ((1.14, 1.14, 1.14), (1.0, 1.0, 1.0), "fp32", "1.14"),
-        ((2354.0, 2354.0, 2354.0), (3431.0, 3431.0, 3431.0), "fp32", "0.69"),  # the Intel of issue 8
+        (
+            (2354.0, 2354.0, 2354.0),
+            (3431.0, 3431.0, 3431.0),
+            "fp32",
+            "0.69",
+        ),  # the Intel of issue 8
         ((1.7, 1.7, 1.0), (1.0, 1.0, 9.0), "bf16", "1.70"),  # one disturbed trial
         ((0.7, 9.0, 0.7), (1.0, 1.0, 1.0), "fp32", "0.70"),
-        ((1.7, 17.0, 170.0), (1.0, 10.0, 100.0), "bf16", "1.70"),  # a machine that slows down, on both sides
+        (
+            (1.7, 17.0, 170.0),
+            (1.0, 10.0, 100.0),
+            "bf16",
+            "1.70",
+        ),  # a machine that slows down, on both sides
     ],
 )
-def test_the_median_ratio_decides(fp32_s: tuple[float, ...], bf16_s: tuple[float, ...], precision: str, ratio: str) -> None:
+def test_the_median_ratio_decides(
+    fp32_s: tuple[float, ...], bf16_s: tuple[float, ...], precision: str, ratio: str
+) -> None:
     measured = trials(fp32_s, bf16_s)
     found, reason, figures = choose_precision("auto", "cpu", lambda: measured)
     assert (found, figures) == (precision, measured)
@@ -64,9 +84,17 @@ def test_no_probe_where_there_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> N
         assert choose_precision(asked, "cpu", never) == (asked, f"{asked} was asked for", None)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    assert choose_precision("auto", "cpu", never) == ("fp32", "no native bf16 arithmetic here", None)
+    assert choose_precision("auto", "cpu", never) == (
+        "fp32",
+        "no native bf16 arithmetic here",
+        None,
+    )
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    assert choose_precision("auto", "cpu", lambda: None) == ("fp32", "this network is computed in fp32 only", None)
+    assert choose_precision("auto", "cpu", lambda: None) == (
+        "fp32",
+        "this network is computed in fp32 only",
+        None,
+    )
     assert choose_precision("auto", "cpu", lambda: trials((2.0,) * 3, (1.0,) * 3))[0] == "bf16"
 
 
@@ -119,7 +147,15 @@ def test_generators_and_threads_are_left_alone(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(torch, "set_num_threads", lambda count: pytest.fail(f"set to {count}"))
     states = random.getstate(), str(np.random.get_state()), torch.get_rng_state()
     try:
-        resolved = resolve("ppo", {"game": "tests.own_games:Global", "num_envs": "2", "rollout_length": "2", "minibatches": "1"})
+        resolved = resolve(
+            "ppo",
+            {
+                "game": "tests.own_games:Global",
+                "num_envs": "2",
+                "rollout_length": "2",
+                "minibatches": "1",
+            },
+        )
         measured = probe.measure(resolved, "cpu")
         assert measured is not None and measured.threads == torch.get_num_threads() == 2
         assert random.getstate() == states[0]
@@ -134,7 +170,11 @@ def test_the_first_record_counts(tmp_path: Path) -> None:
     path = tmp_path / "compute.json"
     assert read_compute(path) is None
     first = {"device": "cpu", "precision": "bf16", "reason": "measured", "probe": {"ratio": 2.0}}
-    assert settle(path, first) == read_compute(path) == Compute(device="cpu", precision="bf16", reason="measured")
+    assert (
+        settle(path, first)
+        == read_compute(path)
+        == Compute(device="cpu", precision="bf16", reason="measured")
+    )
     content = path.read_bytes()
     assert settle(path, first | {"precision": "fp32"}).precision == "bf16"
     assert path.read_bytes() == content
@@ -147,9 +187,15 @@ def test_of_many_at_once_all_use_the_same(tmp_path: Path) -> None:
 
     def decide(precision: str) -> None:
         barrier.wait()
-        found.append(settle(tmp_path / "compute.json", {"device": "cpu", "precision": precision, "reason": "x"}).precision)
+        found.append(
+            settle(
+                tmp_path / "compute.json", {"device": "cpu", "precision": precision, "reason": "x"}
+            ).precision
+        )
 
-    threads = [threading.Thread(target=decide, args=(("fp32", "bf16")[number % 2],)) for number in range(8)]
+    threads = [
+        threading.Thread(target=decide, args=(("fp32", "bf16")[number % 2],)) for number in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,5 @@
-"""What a person sees while an experiment runs: a table on a terminal, one line per change elsewhere."""
+"""What a person sees while an experiment runs: a table on a terminal, one line per change
+elsewhere."""
 
 from __future__ import annotations
 
@@ -42,22 +43,41 @@ def directory(tmp_path: Path, resolved: Resolved) -> Path:
     """Run 0 is half way."""
     run = ExperimentDirectory(tmp_path).run(0)
     run.root.mkdir(parents=True)
-    run.train_csv.write_text(f"epoch,step,return_mean\n49,1,30.5\n50,{resolved.total_steps // 2},123.44\n")
+    run.train_csv.write_text(
+        f"epoch,step,return_mean\n49,1,30.5\n50,{resolved.total_steps // 2},123.44\n"
+    )
     run.resources_csv.write_text("wall_s,step,steps_per_second\n1,5000,1280.0\n")
     return tmp_path
 
 
 def status(**phases: str) -> dict[str, Any]:
     """`prepare=`, `train_0=`, …: a phase each."""
-    names = {key: f"wf.{key}" if "_" not in key else "wf.runs({1}:{1}).{0}".format(*key.split("_")) for key in phases}
+    names = {
+        key: f"wf.{key}" if "_" not in key else "wf.runs({1}:{1}).{0}".format(*key.split("_"))
+        for key in phases
+    }
     nodes = {
-        key: {"name": names[key], "type": "Retry", "phase": phase, "startedAt": "2026-11-21T12:00:00Z"} for key, phase in phases.items()
+        key: {
+            "name": names[key],
+            "type": "Retry",
+            "phase": phase,
+            "startedAt": "2026-11-21T12:00:00Z",
+        }
+        for key, phase in phases.items()
     }
     return {"phase": "Running", "nodes": nodes}
 
 
-def show(out: io.StringIO, layout: Layout, resolved: Resolved, directory: Path | None, *statuses: dict[str, Any]) -> str:
-    view = ProgressView(workflow="wf", layout=layout, resolved=resolved, directory=directory, out=out)
+def show(
+    out: io.StringIO,
+    layout: Layout,
+    resolved: Resolved,
+    directory: Path | None,
+    *statuses: dict[str, Any],
+) -> str:
+    view = ProgressView(
+        workflow="wf", layout=layout, resolved=resolved, directory=directory, out=out
+    )
     for one in statuses:
         view.update(one)
         view._draw_now()
@@ -73,16 +93,33 @@ def last_table(written: str) -> list[str]:
 
 
 def test_a_terminal_shows_a_table(layout: Layout, resolved: Resolved, directory: Path) -> None:
-    written = show(Terminal(), layout, resolved, directory, status(prepare="Succeeded", train_0="Running", train_1="Pending"))
+    written = show(
+        Terminal(),
+        layout,
+        resolved,
+        directory,
+        status(prepare="Succeeded", train_0="Running", train_1="Pending"),
+    )
     lines = last_table(written)
     assert len(lines) == 5 and lines[0].startswith("  ✔ prepare")
-    assert lines[1].startswith("  run 0  ● train  ━━━━━━━━━━━━━━  50 %  return 123.4  1,280 steps/s  0:10 left")
-    assert lines[2].startswith("  run 1  ◌ train  ○ evaluate  ○ play") and lines[3].startswith("  run 2  ○ train")
+    assert lines[1].startswith(
+        "  run 0  ● train  ━━━━━━━━━━━━━━  50 %  return 123.4  1,280 steps/s  0:10 left"
+    )
+    assert lines[2].startswith("  run 1  ◌ train  ○ evaluate  ○ play") and lines[3].startswith(
+        "  run 2  ○ train"
+    )
     assert lines[4] == "  ○ average  ○ plot-average  ○ report"
 
 
 def test_the_table_is_drawn_in_place(layout: Layout, resolved: Resolved, directory: Path) -> None:
-    written = show(Terminal(), layout, resolved, directory, status(prepare="Running"), status(prepare="Succeeded"))
+    written = show(
+        Terminal(),
+        layout,
+        resolved,
+        directory,
+        status(prepare="Running"),
+        status(prepare="Succeeded"),
+    )
     assert written.count("\x1b[5F\x1b[J") >= 2 and "✔ prepare" in last_table(written)[0]
 
 
@@ -97,36 +134,59 @@ def test_a_message_stays_above_the_table(layout: Layout, resolved: Resolved) -> 
     )
 
 
-def test_no_colour_when_a_person_wants_none(layout: Layout, resolved: Resolved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_colour_when_a_person_wants_none(
+    layout: Layout, resolved: Resolved, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[36m" not in show(Terminal(), layout, resolved, None, status(prepare="Running"))
 
 
-def test_narrow_and_low_terminals(layout: Layout, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrow_and_low_terminals(
+    layout: Layout, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("LINES", "12")
     many = resolve("ppo", {"runs": "200"})
-    lines = last_table(show(Terminal(), layout, many, directory, status(train_150="Running", train_3="Failed")))
+    lines = last_table(
+        show(Terminal(), layout, many, directory, status(train_150="Running", train_3="Failed"))
+    )
     assert len(lines) <= 11 and max(map(len, lines)) <= 40
-    assert any(line.startswith("  run 150") for line in lines) and any(line.startswith("  run   3") for line in lines)
+    assert any(line.startswith("  run 150") for line in lines) and any(
+        line.startswith("  run   3") for line in lines
+    )
     assert any("more runs" in line for line in lines)
 
 
-def test_elsewhere_one_line_for_each_change(layout: Layout, resolved: Resolved, directory: Path) -> None:
-    first, second = status(prepare="Succeeded", train_0="Running"), status(prepare="Succeeded", train_0="Succeeded")
+def test_elsewhere_one_line_for_each_change(
+    layout: Layout, resolved: Resolved, directory: Path
+) -> None:
+    first, second = (
+        status(prepare="Succeeded", train_0="Running"),
+        status(prepare="Succeeded", train_0="Succeeded"),
+    )
     written = show(io.StringIO(), layout, resolved, directory, first, first, first, second)
     said = [line.split("  ", 1)[1] for line in written.splitlines()]
     assert said == ["prepare succeeded", "run 0  train started", "run 0  train succeeded in 0.0 s"]
     assert "\x1b" not in written
 
 
-def test_how_a_training_stood_at_its_end_is_said_once(layout: Layout, resolved: Resolved, directory: Path) -> None:
+def test_how_a_training_stood_at_its_end_is_said_once(
+    layout: Layout, resolved: Resolved, directory: Path
+) -> None:
     """Also of one that was shorter than the ten seconds between two lines."""
     run, ended = ExperimentDirectory(directory).run(0), status(train_0="Succeeded")
-    run.train_csv.write_text(f"epoch,step,return_mean\n1,256,19.8\n100,{resolved.total_steps},500.0\n")
-    written = show(io.StringIO(), layout, resolved, directory, status(train_0="Running"), ended, ended, ended)
+    run.train_csv.write_text(
+        f"epoch,step,return_mean\n1,256,19.8\n100,{resolved.total_steps},500.0\n"
+    )
+    written = show(
+        io.StringIO(), layout, resolved, directory, status(train_0="Running"), ended, ended, ended
+    )
     said = [line.split("  ", 1)[1] for line in written.splitlines()]
-    assert said == ["run 0  train started", "run 0  train succeeded in 0.0 s", "run 0  train 100 %  return 500.0  1,280 steps/s"]
+    assert said == [
+        "run 0  train started",
+        "run 0  train succeeded in 0.0 s",
+        "run 0  train 100 %  return 500.0  1,280 steps/s",
+    ]
 
 
 def test_waiting_is_said_only_with_an_uncommon_reason(layout: Layout, resolved: Resolved) -> None:
@@ -134,22 +194,37 @@ def test_waiting_is_said_only_with_an_uncommon_reason(layout: Layout, resolved: 
     waiting["nodes"]["train_0"]["message"] = "ContainerCreating"
     stuck["nodes"]["train_0"]["message"] = "Unschedulable: insufficient nvidia.com/gpu"
     assert show(io.StringIO(), layout, resolved, None, waiting) == ""
-    assert "run 0  train is waiting: Unschedulable: insufficient nvidia.com/gpu" in show(io.StringIO(), layout, resolved, None, stuck)
+    assert "run 0  train is waiting: Unschedulable: insufficient nvidia.com/gpu" in show(
+        io.StringIO(), layout, resolved, None, stuck
+    )
 
 
-def test_the_reason_of_a_failure_is_said_at_once_and_only_once(layout: Layout, resolved: Resolved, tmp_path: Path) -> None:
+def test_the_reason_of_a_failure_is_said_at_once_and_only_once(
+    layout: Layout, resolved: Resolved, tmp_path: Path
+) -> None:
     log = tmp_path / "pod.log"
     log.write_text("Traceback …\ntrain of run 0: failed: loss is not finite at step 512\n\n")
 
     def attempt(whole: str) -> dict[str, Any]:
         shown = status(train_0=whole)
-        failed = {"name": "wf.runs(0:0).train(0)", "phase": "Failed", "message": "main: Error (exit code 3)", "logFile": str(log)}
+        failed = {
+            "name": "wf.runs(0:0).train(0)",
+            "phase": "Failed",
+            "message": "main: Error (exit code 3)",
+            "logFile": str(log),
+        }
         shown["nodes"]["attempt"] = failed
         return shown
 
     retrying, failed = attempt("Running"), attempt("Failed")
-    said = [line.split("  ", 2)[2] for line in show(io.StringIO(), layout, resolved, None, retrying, failed).splitlines()]
-    assert said == ["train attempt 1 failed: loss is not finite at step 512 (main: Error (exit code 3))", "train failed"]
+    said = [
+        line.split("  ", 2)[2]
+        for line in show(io.StringIO(), layout, resolved, None, retrying, failed).splitlines()
+    ]
+    assert said == [
+        "train attempt 1 failed: loss is not finite at step 512 (main: Error (exit code 3))",
+        "train failed",
+    ]
     table = last_table(show(Terminal(), layout, resolved, None, retrying))
     assert table[1].startswith("  run 0  ↻ train  ○  ○  ○  ○  loss is not finite at step 512")
 
@@ -158,12 +233,24 @@ def test_time_in_a_queue_is_not_time_at_work(layout: Layout, resolved: Resolved)
     """The node's own times span both; what was seen to run counts."""
     done = status(train_0="Succeeded")
     done["nodes"]["train_0"]["finishedAt"] = "2026-11-21T13:00:00Z"
-    waited = show(io.StringIO(), layout, resolved, None, status(train_0="Pending"), status(train_0="Running"), done)
+    waited = show(
+        io.StringIO(),
+        layout,
+        resolved,
+        None,
+        status(train_0="Pending"),
+        status(train_0="Running"),
+        done,
+    )
     assert "train succeeded in 0.0 s" in waited
-    assert "train succeeded in 1 h 0 min" in show(io.StringIO(), layout, resolved, None, done), "its start was not seen"
+    assert "train succeeded in 1 h 0 min" in show(io.StringIO(), layout, resolved, None, done), (
+        "its start was not seen"
+    )
 
 
-def test_elsewhere_a_training_does_not_flood(layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_a_training_does_not_flood(
+    layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workflows.progress.lines.SAY_AFTER_S", 0.0)
     running = status(train_0="Running")
     written = show(io.StringIO(), layout, resolved, directory, *[running] * 20)
@@ -174,13 +261,21 @@ def test_elsewhere_a_training_does_not_flood(layout: Layout, resolved: Resolved,
 def test_a_finished_run_needs_no_names_on_a_narrow_terminal(
     layout: Layout, resolved: Resolved, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    phases = {"train_0": "Succeeded", "evaluate_0": "Succeeded", "play_0": "Running", "plot-training_0": "Failed"}
+    phases = {
+        "train_0": "Succeeded",
+        "evaluate_0": "Succeeded",
+        "play_0": "Running",
+        "plot-training_0": "Failed",
+    }
     monkeypatch.setenv("COLUMNS", "70")
     narrow = last_table(show(Terminal(), layout, resolved, directory, status(**phases)))
     assert narrow[1] == "  run 0  ✔ train  return 123.4  ✔  ● play  ✘ plot-training  ○"
     monkeypatch.setenv("COLUMNS", "120")
     wide = last_table(show(Terminal(), layout, resolved, directory, status(**phases)))
-    assert wide[1] == "  run 0  ✔ train  return 123.4  ✔ evaluate  ● play  ✘ plot-training  ○ plot-evaluation"
+    assert (
+        wide[1]
+        == "  run 0  ✔ train  return 123.4  ✔ evaluate  ● play  ✘ plot-training  ○ plot-evaluation"
+    )
 
 
 def test_without_files_only_states(layout: Layout, resolved: Resolved, tmp_path: Path) -> None:
@@ -189,18 +284,35 @@ def test_without_files_only_states(layout: Layout, resolved: Resolved, tmp_path:
         assert "● train" in lines[1] and "return" not in lines[1]
 
 
-def test_damaged_files_do_not_end_the_view(layout: Layout, resolved: Resolved, directory: Path) -> None:
-    ExperimentDirectory(directory).run(0).train_csv.write_bytes(b"epoch,step,return_mean\n1,\xff\xfe,x\n")
-    assert "● train" in last_table(show(Terminal(), layout, resolved, directory, status(train_0="Running")))[1]
+def test_damaged_files_do_not_end_the_view(
+    layout: Layout, resolved: Resolved, directory: Path
+) -> None:
+    ExperimentDirectory(directory).run(0).train_csv.write_bytes(
+        b"epoch,step,return_mean\n1,\xff\xfe,x\n"
+    )
+    assert (
+        "● train"
+        in last_table(show(Terminal(), layout, resolved, directory, status(train_0="Running")))[1]
+    )
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (31.4, "0:31"), (725, "12:05"), (10800, "3:00:00"), (-1, "0:00")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0:00"), (31.4, "0:31"), (725, "12:05"), (10800, "3:00:00"), (-1, "0:00")],
+)
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(4.2, "4.2 s"), (9.96, "10 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (11520, "3 h 12 min")]
+    ("seconds", "text"),
+    [
+        (4.2, "4.2 s"),
+        (9.96, "10 s"),
+        (59.6, "1 min 0 s"),
+        (125, "2 min 5 s"),
+        (11520, "3 h 12 min"),
+    ],
 )
 def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
@@ -208,9 +320,20 @@ def test_duration(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize("return_mean", [None, -1234567.0, 0.5])
 @pytest.mark.parametrize("steps_per_second", [None, 5120.5])
-def test_what_a_training_prints_can_be_read(return_mean: float | None, steps_per_second: float | None) -> None:
-    progress = Progress(step=248, total_steps=25600, epoch=1, epochs=100, return_mean=return_mean, steps_per_second=steps_per_second)
+def test_what_a_training_prints_can_be_read(
+    return_mean: float | None, steps_per_second: float | None
+) -> None:
+    progress = Progress(
+        step=248,
+        total_steps=25600,
+        epoch=1,
+        epochs=100,
+        return_mean=return_mean,
+        steps_per_second=steps_per_second,
+    )
     seen = read_printed(printed(progress))
-    assert seen is not None and dataclasses.replace(seen, return_mean=None) == dataclasses.replace(progress, return_mean=None)
+    assert seen is not None and dataclasses.replace(seen, return_mean=None) == dataclasses.replace(
+        progress, return_mean=None
+    )
     assert (seen.return_mean or 0.0) == pytest.approx(return_mean or 0.0, rel=1e-4)
     assert read_printed(f"warning: {printed(progress)}") is read_printed("") is None

@@ -44,12 +44,16 @@ class Links(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag, attrs):
-        self.found += [value for name, value in attrs if name in ("href", "src", "poster", "action", "data")]
+        self.found += [
+            value for name, value in attrs if name in ("href", "src", "poster", "action", "data")
+        ]
 
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory):
-    directory = synthetic.experiment(tmp_path_factory.mktemp("complete"), ("complete",) * 2, learning_rate=0.002)
+    directory = synthetic.experiment(
+        tmp_path_factory.mktemp("complete"), ("complete",) * 2, learning_rate=0.002
+    )
     synthetic.finish(directory, films=True)
     return directory
 
@@ -88,7 +92,9 @@ def test_a_repeat_leaves_the_page_untouched(complete):
     run_report(complete)
     before = {path: path.stat().st_mtime_ns for path in complete.root.rglob("*") if path.is_file()}
     assert run_report(complete)[0] == 0
-    assert {path: path.stat().st_mtime_ns for path in complete.root.rglob("*") if path.is_file()} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in complete.root.rglob("*") if path.is_file()
+    } == before
 
 
 def test_the_same_experiment_gives_the_same_page(tmp_path):
@@ -132,7 +138,9 @@ def test_min_runs_decides(tmp_path):
     assert "n = 1, no interval" in text_of(page)
 
 
-@pytest.mark.parametrize("task", ["play", "plot-training", "plot-evaluation", "average", "plot-average"])
+@pytest.mark.parametrize(
+    "task", ["play", "plot-training", "plot-evaluation", "average", "plot-average"]
+)
 def test_a_product_that_failed_for_good_makes_it_incomplete(task, tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete",))
     folder = directory.status if "average" in task else directory.run(0).status
@@ -140,10 +148,15 @@ def test_a_product_that_failed_for_good_makes_it_incomplete(task, tmp_path):
         synthetic.status(directory.run(0).status / f"{name}.json")
     for name in ("average", "plot-average"):
         synthetic.status(directory.status / f"{name}.json")
-    synthetic.status(folder / f"{task}.json", state="failed", exit_code=1, reason="ValueError: no such thing")
+    synthetic.status(
+        folder / f"{task}.json", state="failed", exit_code=1, reason="ValueError: no such thing"
+    )
     code, page = run_report(directory)
     assert code == 5
-    assert f"{task}{' of run 0' if folder != directory.status else ''}: ValueError: no such thing" in text_of(page)
+    assert (
+        f"{task}{' of run 0' if folder != directory.status else ''}: ValueError: no such thing"
+        in text_of(page)
+    )
 
 
 def test_a_stopped_workflow_shows_what_there_is(tmp_path):
@@ -189,9 +202,15 @@ def test_averages_of_fewer_runs_than_are_usable_are_not_the_headline(tmp_path):
 
 
 def test_a_game_without_images_is_complete_without_films(tmp_path):
-    directory = synthetic.experiment(tmp_path, ("complete",), renders="'walker' gives no images: ImportError: pygame")
+    directory = synthetic.experiment(
+        tmp_path, ("complete",), renders="'walker' gives no images: ImportError: pygame"
+    )
     synthetic.finish(directory, draw=False)
-    synthetic.status(directory.run(0).status / "play.json", state="skipped", reason="'walker' gives no images: ImportError: pygame")
+    synthetic.status(
+        directory.run(0).status / "play.json",
+        state="skipped",
+        reason="'walker' gives no images: ImportError: pygame",
+    )
     code, page = run_report(directory)
     assert code == 0
     assert "<video" not in page
@@ -204,7 +223,13 @@ HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m{{
 def test_hostile_words_stay_words(tmp_path):
     directory = synthetic.experiment(tmp_path, ("failed",))
     run = directory.run(0)
-    synthetic.status(run.status / "train.json", state="failed", exit_code=1, reason=HOSTILE, details={"device": HOSTILE})
+    synthetic.status(
+        run.status / "train.json",
+        state="failed",
+        exit_code=1,
+        reason=HOSTILE,
+        details={"device": HOSTILE},
+    )
     (run.logs / "train.log").write_text(HOSTILE * 3)
     run.videos.mkdir()
     (run.videos / "episode-0.mp4<script>.mp4").write_bytes(b"x")
@@ -220,7 +245,12 @@ def test_hostile_words_stay_words(tmp_path):
 @pytest.mark.parametrize("name", ["", "nowhere"])
 def test_no_experiment_is_one_line_and_not_a_traceback(name, tmp_path):
     arguments = [f"--outdir={tmp_path / name}", "--workflow-status=Failed"]
-    done = subprocess.run([sys.executable, "-m", "steps.report", *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "steps.report", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 2
     assert re.fullmatch(r"report: no (file|directory) \S+: prepare makes it\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
@@ -228,7 +258,9 @@ def test_no_experiment_is_one_line_and_not_a_traceback(name, tmp_path):
 
 def own(directory, uid: str) -> None:
     directory.root.mkdir(parents=True, exist_ok=True)
-    owner.claim(directory.owner_json, owner.Owner(uid=uid, workflow="ppo", host=socket.gethostname()))
+    owner.claim(
+        directory.owner_json, owner.Owner(uid=uid, workflow="ppo", host=socket.gethostname())
+    )
 
 
 @pytest.mark.parametrize("states", [("complete",), ("failed",)])
@@ -247,7 +279,11 @@ def test_a_report_that_is_tried_again_finds_its_directory_owned(tmp_path, monkey
     own(directory, "uid-1")
     monkeypatch.setenv("EXPERIMENT_OWNER", "uid-1")
     with monkeypatch.context() as broken:
-        broken.setattr(report, "write_if_changed", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+        broken.setattr(
+            report,
+            "write_if_changed",
+            lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")),
+        )
         assert report.main([f"--outdir={tmp_path}"]) == 1
     assert not owner.read_owner(directory.owner_json).released
     assert report.main([f"--outdir={tmp_path}"]) == 5
@@ -257,7 +293,9 @@ def test_a_report_that_is_tried_again_finds_its_directory_owned(tmp_path, monkey
 def test_a_killed_step_is_not_waited_for_after_a_workflow_that_succeeded(tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete",))
     synthetic.finish(directory, draw=False)
-    synthetic.status(directory.run(0).status / "play.json", state="running", process="another-machine:1:1")
+    synthetic.status(
+        directory.run(0).status / "play.json", state="running", process="another-machine:1:1"
+    )
     began = time.monotonic()
     code, page = run_report(directory, "Succeeded")
     assert time.monotonic() - began < 20
@@ -288,7 +326,11 @@ synthetic.status(Path({str(path)!r}), state='preempted', exit_code=75, reason='s
 """], stdin=subprocess.PIPE, text=True)  # fmt: skip
     synthetic.status(path, state="running", process=processes.identity(sleeper.pid))
     assert sleeper.stdin is not None
-    reporter = subprocess.Popen([sys.executable, "-m", "steps.report", f"--outdir={tmp_path}"], stdout=subprocess.PIPE, text=True)
+    reporter = subprocess.Popen(
+        [sys.executable, "-m", "steps.report", f"--outdir={tmp_path}"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert reporter.stdout is not None
     for line in reporter.stdout:
         if "waiting for train of run 0" in line:
@@ -318,7 +360,9 @@ def test_waiting_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "WAIT_S", 0.3)
     monkeypatch.setattr(report.wait_for_running, "__defaults__", (0.3,))
     directory = synthetic.experiment(tmp_path, ("unfinished",))
-    synthetic.status(directory.run(0).status / "train.json", state="running", process="another-host:1:1")
+    synthetic.status(
+        directory.run(0).status / "train.json", state="running", process="another-host:1:1"
+    )
     assert run_report(directory, "Failed")[0] == 5
     assert "was running, or was killed" in directory.report_html.read_text()
 
@@ -340,16 +384,25 @@ def test_every_colour_of_a_plot_has_one_for_dark_pages(complete):
         assert colour in svg
     dark = on_dark_pages(svg)
     assert dark.count("prefers-color-scheme") == 1
-    assert svg.replace("</style>", "", 1) in dark.replace(dark[dark.index("@media") : dark.index("</style>") + 8], "")
+    assert svg.replace("</style>", "", 1) in dark.replace(
+        dark[dark.index("@media") : dark.index("</style>") + 8], ""
+    )
 
 
 def test_steps_after_training_import_no_torch(complete):
     for module in ("plot_training", "plot_evaluation", "average", "plot_average", "report"):
-        arguments = [f"--outdir={complete.root}"] + (["--run=0"] if module in ("plot_training", "plot_evaluation") else [])
+        arguments = [f"--outdir={complete.root}"] + (
+            ["--run=0"] if module in ("plot_training", "plot_evaluation") else []
+        )
         heavy = {"torch", "pandas", "gymnasium"} | (set() if module == "average" else {"scipy"})
         forbidden = f"bool({heavy!r} & set(sys.modules))"
         code = f"import sys; from steps import {module} as m; m.main({arguments!r}); sys.exit({forbidden})"
-        assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "OUTPUTS": ""}, timeout=60).returncode == 0, module
+        assert (
+            subprocess.run(
+                [sys.executable, "-c", code], env={**os.environ, "OUTPUTS": ""}, timeout=60
+            ).returncode
+            == 0
+        ), module
 
 
 def test_the_page_needs_no_plot_library(complete):

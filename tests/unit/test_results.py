@@ -1,4 +1,5 @@
-"""Results from Python: the frames against the files, policies that act, ONNX against torch; and the line for what is missing."""
+"""Results from Python: the frames against the files, policies that act, ONNX against torch; and the
+line for what is missing."""
 
 from __future__ import annotations
 
@@ -24,11 +25,19 @@ from steps.directory.layout import ExperimentDirectory
 from steps.results import Results, TrainedAgent
 from tests import synthetic
 
-NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "from_python.ipynb"
+NOTEBOOK = Path(__file__).resolve().parents[2] / "steps" / "results" / "from_python.ipynb"
 STATES = ("complete", "unfinished", "absent", "failed", "skipped")
 COUNTED = ["run", "epoch", "step", "frame", "episodes"]
-SHORT = {"num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2", "epochs": "2"}
-CARTPOLE = np.array([[0.0, 0.1, -0.2, 0.3], [1.0, -1.0, 0.1, 0.0], [-0.5, 0.2, 0.0, 2.0]], np.float32)
+SHORT = {
+    "num_envs": "2",
+    "rollout_length": "32",
+    "update_epochs": "1",
+    "minibatches": "2",
+    "epochs": "2",
+}
+CARTPOLE = np.array(
+    [[0.0, 0.1, -0.2, 0.3], [1.0, -1.0, 0.1, 0.0], [-0.5, 0.2, 0.0, 2.0]], np.float32
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +53,19 @@ def with_policy(directory: ExperimentDirectory) -> None:
     resolved, run = synthetic.resolved_of(directory), directory.run(0)
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     record = {"epoch": resolved.epochs}
-    checkpoints.save(run, step=run.checkpoint_steps()[-1], state=trainer.state_dict(), identity=resolved.identity(), record=record)
+    checkpoints.save(
+        run,
+        step=run.checkpoint_steps()[-1],
+        state=trainer.state_dict(),
+        identity=resolved.identity(),
+        record=record,
+    )
     trainer.close()
 
 
 def trained(game: str) -> Policy:
-    """After one epoch: its weights and its statistics of observations are no longer those of the start."""
+    """After one epoch: its weights and its statistics of observations are no longer those of the
+    start."""
     resolved = resolve("ppo", {"game": game, **SHORT})
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     next(iter(trainer.train()))
@@ -64,7 +80,10 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def tree(root: Path) -> dict[str, tuple[int, bytes]]:
-    return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in sorted(root.rglob("*"))}
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in sorted(root.rglob("*"))
+    }
 
 
 def test_training_is_what_the_files_say(directory: ExperimentDirectory) -> None:
@@ -72,8 +91,12 @@ def test_training_is_what_the_files_say(directory: ExperimentDirectory) -> None:
     assert list(frame)[:2] == ["run", "usable"]
     assert list(frame)[2:] == list(rows(directory.run(0).train_csv)[0])
     assert [name for name in frame if frame[name].dtype == np.int64] == COUNTED
-    assert frame["usable"].dtype == bool and all(frame[name].dtype == np.float64 for name in frame if name not in [*COUNTED, "usable"])
-    assert dict(frame.groupby("run")["usable"].all()) == {0: True, 1: False, 3: False, 4: True}, "a run that never started has no row"
+    assert frame["usable"].dtype == bool and all(
+        frame[name].dtype == np.float64 for name in frame if name not in [*COUNTED, "usable"]
+    )
+    assert dict(frame.groupby("run")["usable"].all()) == {0: True, 1: False, 3: False, 4: True}, (
+        "a run that never started has no row"
+    )
     for index in (0, 1, 3, 4):
         written = rows(directory.run(index).train_csv)
         read = frame[frame["run"] == index].reset_index(drop=True)
@@ -86,7 +109,14 @@ def test_training_is_what_the_files_say(directory: ExperimentDirectory) -> None:
 def test_evaluation_is_what_the_files_say(directory: ExperimentDirectory) -> None:
     frame = Results(directory.root).evaluation
     assert list(frame) == ["run", "usable", "episode", "seed", "return", "length"]
-    assert [str(kind) for kind in frame.dtypes] == ["int64", "bool", "int64", "int64", "float64", "int64"]
+    assert [str(kind) for kind in frame.dtypes] == [
+        "int64",
+        "bool",
+        "int64",
+        "int64",
+        "float64",
+        "int64",
+    ]
     written = rows(directory.run(0).evaluation_csv)
     for name in ("episode", "seed", "return", "length"):
         assert frame[name].tolist() == [float(row[name]) for row in written]
@@ -104,18 +134,41 @@ def test_summary_has_a_row_for_every_planned_run(directory: ExperimentDirectory)
     frame = Results(directory.root).summary
     assert frame["run"].tolist() == [0, 1, 2, 3, 4]
     assert frame["state"].tolist() == ["complete", "unfinished", "unfinished", "failed", "skipped"]
-    assert frame["state"].dtype == "category" and frame["usable"].tolist() == [True, False, False, False, True]
+    assert frame["state"].dtype == "category" and frame["usable"].tolist() == [
+        True,
+        False,
+        False,
+        False,
+        True,
+    ]
     assert frame["reason"].isna().tolist() == [True, False, False, False, False]
-    assert frame["reason"][2] == "train has not started" and frame["epoch"].tolist() == [20, 10, 0, 6, 20]
+    assert frame["reason"][2] == "train has not started" and frame["epoch"].tolist() == [
+        20,
+        10,
+        0,
+        6,
+        20,
+    ]
     returns = [float(row["return"]) for row in rows(directory.run(0).evaluation_csv)]
-    assert frame["return_mean"][0] == pytest.approx(np.mean(returns)) and frame["return_sd"][0] == pytest.approx(np.std(returns, ddof=1))
-    assert (frame["return_min"][0], frame["return_max"][0], frame["episodes"][0]) == (min(returns), max(returns), len(returns))
+    assert frame["return_mean"][0] == pytest.approx(np.mean(returns)) and frame["return_sd"][
+        0
+    ] == pytest.approx(np.std(returns, ddof=1))
+    assert (frame["return_min"][0], frame["return_max"][0], frame["episodes"][0]) == (
+        min(returns),
+        max(returns),
+        len(returns),
+    )
     assert frame["return_mean"].isna().tolist() == [False, True, True, True, True]
 
 
-def test_a_summary_without_any_result_has_the_same_types(tmp_path: Path, directory: ExperimentDirectory) -> None:
+def test_a_summary_without_any_result_has_the_same_types(
+    tmp_path: Path, directory: ExperimentDirectory
+) -> None:
     synthetic.experiment(tmp_path, ("absent",) * 2, epochs=5)
-    assert Results(tmp_path).summary.dtypes.to_dict() == Results(directory.root).summary.dtypes.to_dict()
+    assert (
+        Results(tmp_path).summary.dtypes.to_dict()
+        == Results(directory.root).summary.dtypes.to_dict()
+    )
 
 
 def test_a_running_experiment_is_read_up_to_its_last_whole_line(tmp_path: Path) -> None:
@@ -124,11 +177,16 @@ def test_a_running_experiment_is_read_up_to_its_last_whole_line(tmp_path: Path) 
     table.write_bytes(table.read_bytes() + b"11,28")
     results = Results(tmp_path)
     assert len(results.training) == 30
-    assert results.runs[1].training["epoch"].tolist() == list(range(1, 11)) and not results.runs[1].training["usable"].any()
+    assert (
+        results.runs[1].training["epoch"].tolist() == list(range(1, 11))
+        and not results.runs[1].training["usable"].any()
+    )
     assert results.summary["epoch"].tolist() == [20, 10]
     columns = len(rows(table)[0])
     table.write_bytes(table.read_bytes() + b"16,11,0" + b"," * (columns - 4) + b"\n")
-    assert len(results.training) == 30 and len(Results(tmp_path).training) == 31, "a new one sees what was added"
+    assert len(results.training) == 30 and len(Results(tmp_path).training) == 31, (
+        "a new one sees what was added"
+    )
 
 
 def test_a_table_without_a_row_adds_none_and_changes_no_type(tmp_path: Path) -> None:
@@ -178,17 +236,29 @@ def folder_instead(directory: ExperimentDirectory) -> Any:
 
 
 MISSING: dict[str, tuple[Callable[[ExperimentDirectory], Any], type[ExperimentError], str]] = {
-    "no directory": (lambda made: Results(made.root / "nowhere"), BadInput, "no directory {root}/nowhere: prepare makes it"),
+    "no directory": (
+        lambda made: Results(made.root / "nowhere"),
+        BadInput,
+        "no directory {root}/nowhere: prepare makes it",
+    ),
     "no record": (removed, BadInput, "no file {root}/experiment.yaml: prepare makes it"),
     "a damaged table": (damaged, WrongDirectory, "{root}/runs/0/train.csv is no table: "),
-    "an empty step": (not_whole, WrongDirectory, "{root}/runs/0/train.csv is no table: column 'step' holds what is no whole number"),
+    "an empty step": (
+        not_whole,
+        WrongDirectory,
+        "{root}/runs/0/train.csv is no table: column 'step' holds what is no whole number",
+    ),
     "a folder": (folder_instead, WrongDirectory, "cannot read {root}/runs/0/evaluation.csv: "),
     "no evaluation": (
         lambda made: Results(made.root).runs[1].evaluation,
         BadInput,
         "no file {root}/runs/1/evaluation.csv: evaluate makes it",
     ),
-    "no training": (lambda made: Results(made.root).runs[2].training, BadInput, "no file {root}/runs/2/train.csv: train makes it"),
+    "no training": (
+        lambda made: Results(made.root).runs[2].training,
+        BadInput,
+        "no file {root}/runs/2/train.csv: train makes it",
+    ),
     "no policy": (
         lambda made: Results(made.root).runs[2].policy(),
         BadInput,
@@ -203,7 +273,9 @@ def test_what_is_missing_is_one_line_that_names_who_makes_it(case: str, tmp_path
     read, error, message = MISSING[case]
     with pytest.raises(error) as raised:
         read(made)
-    assert str(raised.value).startswith(message.format(root=tmp_path)) and "\n" not in str(raised.value)
+    assert str(raised.value).startswith(message.format(root=tmp_path)) and "\n" not in str(
+        raised.value
+    )
 
 
 def test_an_experiment_before_its_first_row_says_so(tmp_path: Path) -> None:
@@ -223,7 +295,9 @@ def agent(directory: ExperimentDirectory) -> TrainedAgent:
 def test_one_observation_gives_one_action_and_many_give_many(agent: TrainedAgent) -> None:
     many = agent.act(CARTPOLE)
     assert many.shape == (3,) and many.tolist() == agent.policy.act(CARTPOLE, sample=False).tolist()
-    assert [agent.act(row).item() for row in CARTPOLE] == many.tolist() and agent.act(CARTPOLE[0]).shape == ()
+    assert [agent.act(row).item() for row in CARTPOLE] == many.tolist() and agent.act(
+        CARTPOLE[0]
+    ).shape == ()
     assert agent.act(CARTPOLE.tolist()).tolist() == many.tolist()
     assert agent.step == 20 * 256
 
@@ -242,7 +316,10 @@ def test_a_seed_repeats_the_draws(agent: TrainedAgent) -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "too short": (np.zeros(3), r"observation has the shape \(3,\); allowed: \(4,\), or N of them: \('N', 4\)"),
+    "too short": (
+        np.zeros(3),
+        r"observation has the shape \(3,\); allowed: \(4,\), or N of them: \('N', 4\)",
+    ),
     "a number": (1.0, r"observation has the shape \(\); allowed"),
     "too deep": (np.zeros((1, 2, 4)), r"observation has the shape \(1, 2, 4\); allowed"),
     "none": (np.zeros((0, 4)), r"observation has the shape \(0, 4\); allowed"),
@@ -272,15 +349,24 @@ def test_an_image_has_the_environment_s_own_order_and_type() -> None:
         agent.act(np.zeros((50, 41, 3)))
 
 
-def test_the_notebook_runs(directory: ExperimentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs(
+    directory: ExperimentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import matplotlib.pyplot as plt
 
     plt.switch_backend("Agg")
-    (tmp_path / "examples").mkdir()
+    beside = tmp_path / "steps" / "results"
+    beside.mkdir(parents=True)
     (tmp_path / "results").symlink_to(directory.root.parent)
-    monkeypatch.chdir(tmp_path / "examples")
-    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
-    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells), "kept without outputs"
+    monkeypatch.chdir(beside)
+    cells = [
+        cell
+        for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells), (
+        "kept without outputs"
+    )
     names: dict[str, Any] = {}
     for number, cell in enumerate(cells, start=1):
         exec(compile("".join(cell["source"]), f"cell {number}", "exec"), names)  # noqa: S102 - our own file
@@ -290,18 +376,24 @@ def test_the_notebook_runs(directory: ExperimentDirectory, tmp_path: Path, monke
 
 
 ONNX_GAMES = ("cartpole", "pendulum", "tests.own_games:Picture")
-"""Logits; a mean with observations normalised; images in the environment's own order, actions from 1."""
+"""Logits; a mean with observations normalised; images in the environment's own order, actions from
+1."""
 
 
 @pytest.fixture(scope="module")
 def onnx_packages() -> Iterator[None]:
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(name, reason=f"{name} is not installed (no part of it is needed but for the export)")
+        pytest.importorskip(
+            name, reason=f"{name} is not installed (no part of it is needed but for the export)"
+        )
     yield
 
 
 def test_the_command_exports_the_run_s_policy(
-    directory: ExperimentDirectory, tmp_path: Path, onnx_packages: None, capfd: pytest.CaptureFixture[str]
+    directory: ExperimentDirectory,
+    tmp_path: Path,
+    onnx_packages: None,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """First, because torch's exporter says what it has to say once in a process."""
     import onnxruntime
@@ -311,9 +403,19 @@ def test_the_command_exports_the_run_s_policy(
     assert tuple(capfd.readouterr()) == (f"the policy of run 0 is in {target}\n", "")
     session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
     origin = session.get_modelmeta().custom_metadata_map
-    assert (origin["algorithm"], origin["game"], origin["run"], origin["step"]) == ("ppo", "CartPole-v1", "0", str(20 * 256))
-    assert session.run(["action"], {"observation": CARTPOLE})[0].tolist() == Results(directory.root).runs[0].policy().act(CARTPOLE).tolist()
-    assert tree(directory.root) == before and [path.name for path in target.parent.iterdir()] == ["policy.onnx"]
+    assert (origin["algorithm"], origin["game"], origin["run"], origin["step"]) == (
+        "ppo",
+        "CartPole-v1",
+        "0",
+        str(20 * 256),
+    )
+    assert (
+        session.run(["action"], {"observation": CARTPOLE})[0].tolist()
+        == Results(directory.root).runs[0].policy().act(CARTPOLE).tolist()
+    )
+    assert tree(directory.root) == before and [path.name for path in target.parent.iterdir()] == [
+        "policy.onnx"
+    ]
 
 
 @pytest.mark.parametrize("game", ONNX_GAMES)
@@ -325,7 +427,9 @@ def test_onnx_answers_as_torch_does(game: str, onnx_packages: None) -> None:
 
     policy = trained(game)
     spaces = policy.spaces
-    session = onnxruntime.InferenceSession(to_onnx(policy, {"game": game}), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        to_onnx(policy, {"game": game}), providers=["CPUExecutionProvider"]
+    )
     heads = ["logits"] if spaces.discrete else ["mean", "log_std"]
     assert [one.name for one in session.get_inputs()] == ["observation"]
     assert [one.name for one in session.get_outputs()] == ["action", *heads, "value"]
@@ -335,28 +439,46 @@ def test_onnx_answers_as_torch_does(game: str, onnx_packages: None) -> None:
         observations = generator.normal(0, 2, (count, *spaces.environment_shape)).astype(np.float32)
         if spaces.image:
             observations = generator.integers(0, 256, observations.shape, np.uint8)
-        answers = dict(zip(["action", *heads, "value"], session.run(None, {"observation": observations}), strict=True))
+        answers = dict(
+            zip(
+                ["action", *heads, "value"],
+                session.run(None, {"observation": observations}),
+                strict=True,
+            )
+        )
         expected = policy.act(observations, sample=False)
-        assert answers["action"].shape == expected.shape and answers["action"].dtype == expected.dtype
+        assert (
+            answers["action"].shape == expected.shape and answers["action"].dtype == expected.dtype
+        )
         np.testing.assert_allclose(answers["action"], expected, atol=1e-5)
         seen = observations if policy.normaliser is None else policy.normaliser(observations)
         with torch.inference_mode():
             head, value = policy.network(policy.network.encode(torch.from_numpy(seen)))
-        np.testing.assert_allclose(np.concatenate([answers[name] for name in heads], axis=1), head, atol=1e-5)
+        np.testing.assert_allclose(
+            np.concatenate([answers[name] for name in heads], axis=1), head, atol=1e-5
+        )
         np.testing.assert_allclose(answers["value"], value, atol=1e-5)
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
 def test_without_its_packages_the_export_says_what_to_install(
-    package: str, directory: ExperimentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    package: str,
+    directory: ExperimentDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    assert export.main([f"--outdir={directory.root}", "--run=0", f"--to={tmp_path}/policy.onnx"]) == 2
+    assert (
+        export.main([f"--outdir={directory.root}", "--run=0", f"--to={tmp_path}/policy.onnx"]) == 2
+    )
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and said.endswith("pip install onnx onnxscript\n")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_refuses_a_run_that_is_not_planned(directory: ExperimentDirectory, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_a_run_that_is_not_planned(
+    directory: ExperimentDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert export.main([f"--outdir={directory.root}", "--run=5"]) == 2
     assert capsys.readouterr().err == "export: no run 5: the experiment has the runs 0 to 4\n"

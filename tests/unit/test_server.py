@@ -1,4 +1,5 @@
-"""The Argo Server client against a real HTTP server: addresses, refusals, and a server that is away for a while."""
+"""The Argo Server client against a real HTTP server: addresses, refusals, and a server that is away
+for a while."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def argo() -> Iterator[LoopbackArgo]:
 def client(argo: LoopbackArgo, said: list[str] | None = None, **changes: Any) -> ArgoServer:
     where = address({**argo.environment, **changes}, None)
     assert where is not None
-    return ArgoServer(where, patience_s=5.0, pause_s=0.02, say=(said if said is not None else []).append)
+    return ArgoServer(
+        where, patience_s=5.0, pause_s=0.02, say=(said if said is not None else []).append
+    )
 
 
 def manifest(name: str = "ppo-1") -> dict[str, Any]:
@@ -50,8 +53,15 @@ def test_the_address_as_the_argo_command_reads_it(environment: dict[str, str], u
 
 
 def test_the_other_variables() -> None:
-    environment = {"ARGO_SERVER": "a:1", "ARGO_TOKEN": TOKEN, "ARGO_NAMESPACE": NAMESPACE, "ARGO_INSECURE_SKIP_VERIFY": "true"}
-    assert address(environment, "other") == Address(url="https://a:1/", token=TOKEN, namespace=NAMESPACE, verify_certificate=False)
+    environment = {
+        "ARGO_SERVER": "a:1",
+        "ARGO_TOKEN": TOKEN,
+        "ARGO_NAMESPACE": NAMESPACE,
+        "ARGO_INSECURE_SKIP_VERIFY": "true",
+    }
+    assert address(environment, "other") == Address(
+        url="https://a:1/", token=TOKEN, namespace=NAMESPACE, verify_certificate=False
+    )
     assert address({"ARGO_TOKEN": TOKEN}, "other") is None
 
 
@@ -59,7 +69,10 @@ def test_the_other_variables() -> None:
     ("environment", "named"),
     [
         ({"ARGO_SERVER": "https://argo:2746", "ARGO_NAMESPACE": "a"}, "ARGO_SERVER"),
-        ({"ARGO_SERVER": "argo:2746", "ARGO_SECURE": "maybe", "ARGO_NAMESPACE": "a"}, "ARGO_SECURE"),
+        (
+            {"ARGO_SERVER": "argo:2746", "ARGO_SECURE": "maybe", "ARGO_NAMESPACE": "a"},
+            "ARGO_SECURE",
+        ),
         ({"ARGO_SERVER": "argo:2746"}, "ARGO_NAMESPACE"),
     ],
 )
@@ -70,9 +83,12 @@ def test_a_wrong_address_is_refused(environment: dict[str, str], named: str) -> 
 
 def test_what_is_created_is_the_manifest(argo: LoopbackArgo) -> None:
     client(argo).create(manifest())
-    assert argo.bodies == [{"workflow": {**manifest(), "metadata": argo.workflows["ppo-1"]["metadata"]}}]
+    assert argo.bodies == [
+        {"workflow": {**manifest(), "metadata": argo.workflows["ppo-1"]["metadata"]}}
+    ]
     assert (
-        argo.workflows["ppo-1"]["metadata"].items() >= {key: v for key, v in manifest()["metadata"].items() if key != "annotations"}.items()
+        argo.workflows["ppo-1"]["metadata"].items()
+        >= {key: v for key, v in manifest()["metadata"].items() if key != "annotations"}.items()
     )
     assert argo.workflows["ppo-1"]["metadata"]["name"] == "ppo-1"
     assert argo.workflows["ppo-1"]["spec"] == manifest()["spec"], "Hera's models dropped something"
@@ -95,11 +111,16 @@ def test_status_before_and_while_the_controller_works(argo: LoopbackArgo) -> Non
         "phase": "Running",
         "startedAt": "2026-11-21T12:00:00Z",
     }
-    argo.statuses = [{}, {"phase": "Running", "startedAt": "2026-11-21T12:00:00Z", "nodes": {"n": node}}]
+    argo.statuses = [
+        {},
+        {"phase": "Running", "startedAt": "2026-11-21T12:00:00Z", "nodes": {"n": node}},
+    ]
     assert server.status("ppo-1") == {}
     assert server.status("ppo-1")["nodes"]["n"].items() >= node.items()
     method, _, query = argo.requests[-1]
-    assert method == "GET" and "status.nodes" in query["fields"][0], "a reply with the whole spec each time is large"
+    assert method == "GET" and "status.nodes" in query["fields"][0], (
+        "a reply with the whole spec each time is large"
+    )
 
 
 def test_a_name_is_taken(argo: LoopbackArgo) -> None:
@@ -176,9 +197,15 @@ def test_the_last_lines_of_a_pod(argo: LoopbackArgo) -> None:
     server.create(manifest())
     argo.printed["ppo-1-train-7"] = [*(f"line {i}" for i in range(30)), "", "the last"]
     assert server.last_lines("ppo-1", "ppo-1-train-7", 3) == ["line 29", "", "the last"]
-    assert server.last_lines("ppo-1", "ppo-1-train-8", 2) == server.last_lines("ppo-9", "x", 2) == []
+    assert (
+        server.last_lines("ppo-1", "ppo-1-train-8", 2) == server.last_lines("ppo-9", "x", 2) == []
+    )
     argo.broken = [0, 503]
-    assert server.last_lines("ppo-1", "ppo-1-train-7", 2) == server.last_lines("ppo-1", "ppo-1-train-7", 2) == []
+    assert (
+        server.last_lines("ppo-1", "ppo-1-train-7", 2)
+        == server.last_lines("ppo-1", "ppo-1-train-7", 2)
+        == []
+    )
 
 
 def test_the_token_is_in_no_message(argo: LoopbackArgo) -> None:

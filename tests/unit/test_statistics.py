@@ -1,4 +1,5 @@
-"""The formulas against closed forms, slow references and simulations; negative twins show the error that each rule prevents."""
+"""The formulas against closed forms, slow references and simulations; negative twins show the error
+that each rule prevents."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from steps.statistics.curves import Curve, area_under_curve, common_grid, curve, hold, trailing_mean
-from steps.statistics.intervals import bootstrap_iqm_interval, resample_counts, t_interval, t_quantile
+from steps.statistics.intervals import (
+    bootstrap_iqm_interval,
+    resample_counts,
+    t_interval,
+    t_quantile,
+)
 from steps.statistics.rule import aggregate
 from steps.statistics.scores import (
     iqm,
@@ -62,7 +68,9 @@ def test_iqm_weights_sum_to_half(count):
 @given(scores)
 def test_iqm_against_the_slow_reference(values):
     repeated = sorted(value for value in values for _ in range(4))
-    assert iqm(values) == pytest.approx(math.fsum(repeated[len(values) : -len(values)]) / (2 * len(values)), rel=1e-12, abs=1e-9)
+    assert iqm(values) == pytest.approx(
+        math.fsum(repeated[len(values) : -len(values)]) / (2 * len(values)), rel=1e-12, abs=1e-9
+    )
 
 
 def _t_central(t: float, freedom: int) -> float:
@@ -71,7 +79,9 @@ def _t_central(t: float, freedom: int) -> float:
     term, total = math.cos(angle) if odd else 1.0, 0.0
     for k in range((freedom - odd) // 2):
         total += term
-        term *= math.cos(angle) ** 2 * ((2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2))
+        term *= math.cos(angle) ** 2 * (
+            (2 * k + 2) / (2 * k + 3) if odd else (2 * k + 1) / (2 * k + 2)
+        )
     return (angle + math.sin(angle) * total) * 2 / math.pi if odd else math.sin(angle) * total
 
 
@@ -80,7 +90,9 @@ def test_t_quantile_against_the_closed_form(freedom):
     assert _t_central(t_quantile(freedom), freedom) == pytest.approx(0.95, rel=1e-12)
 
 
-@pytest.mark.parametrize(("freedom", "published"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262)])
+@pytest.mark.parametrize(
+    ("freedom", "published"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262)]
+)
 def test_t_quantile_as_printed_in_tables(freedom, published):
     assert t_quantile(freedom) == pytest.approx(published, abs=5e-4)
 
@@ -97,7 +109,8 @@ def test_equal_values_have_an_interval_of_no_width():
 
 
 @pytest.mark.parametrize(
-    ("successes", "trials", "expected"), [(8, 10, (0.49016, 0.94332)), (95, 100, (0.88825, 0.97846)), (0, 20, (0, 0.16113))]
+    ("successes", "trials", "expected"),
+    [(8, 10, (0.49016, 0.94332)), (95, 100, (0.88825, 0.97846)), (0, 20, (0, 0.16113))],
 )
 def test_wilson(successes, trials, expected):
     assert wilson_interval(successes, trials) == pytest.approx(expected, abs=1e-5)
@@ -109,7 +122,9 @@ def test_probability_of_improvement_by_hand():
 
 @given(scores, scores)
 def test_probabilities_of_improvement_are_complementary(ours, theirs):
-    assert probability_of_improvement(ours, theirs) + probability_of_improvement(theirs, ours) == pytest.approx(1)
+    assert probability_of_improvement(ours, theirs) + probability_of_improvement(
+        theirs, ours
+    ) == pytest.approx(1)
     assert probability_of_improvement(ours, ours) == 0.5
 
 
@@ -118,7 +133,10 @@ def test_optimality_gap_of_a_constant():
     assert optimality_gap([5.0, 0.0]) == 0.5, "what exceeds the target does not help"
 
 
-@given(st.lists(st.floats(0, 2), min_size=1, max_size=20), st.lists(st.floats(0, 2), min_size=1, max_size=20))
+@given(
+    st.lists(st.floats(0, 2), min_size=1, max_size=20),
+    st.lists(st.floats(0, 2), min_size=1, max_size=20),
+)
 def test_profile_against_the_slow_reference(values, thresholds):
     slow = [sum(value > threshold for value in values) / len(values) for threshold in thresholds]
     assert performance_profile(values, thresholds) == pytest.approx(slow)
@@ -126,7 +144,9 @@ def test_profile_against_the_slow_reference(values, thresholds):
 
 def test_area_under_the_profile_is_the_mean_of_the_clipped_scores():
     thresholds = (np.arange(100_000) + 0.5) / 100_000
-    assert performance_profile([0.2, 0.5, 3.0], thresholds).mean() == pytest.approx((0.2 + 0.5 + 1) / 3, abs=1e-5)
+    assert performance_profile([0.2, 0.5, 3.0], thresholds).mean() == pytest.approx(
+        (0.2 + 0.5 + 1) / 3, abs=1e-5
+    )
 
 
 def test_sd_of_unit_noise_around_a_billion():
@@ -154,7 +174,10 @@ def test_runs_of_different_length_share_one_true_curve():
 
 def test_negative_averaging_by_index_bends_the_curve():
     short, long = _exponential(500_000), _exponential(1_000_000)
-    stretched = [np.interp(np.linspace(0, 1, 501), np.linspace(0, 1, len(one)), one.values) for one in (short, long)]
+    stretched = [
+        np.interp(np.linspace(0, 1, 501), np.linspace(0, 1, len(one)), one.values)
+        for one in (short, long)
+    ]
     by_index = np.mean(stretched, axis=0)
     at = int(500 * 2 / 3)
     assert abs(by_index[at] - (1 - math.exp(-at / 500 * 1e6 / 3e5))) > 0.1
@@ -183,7 +206,9 @@ def test_area_under_the_curve_by_hand():
 def test_trailing_mean_has_no_edges():
     assert trailing_mean(np.ones(8), 5) == pytest.approx(1)
     assert trailing_mean(np.array([1.0, 2, 3, 4]), 2).tolist() == [1, 1.5, 2.5, 3.5]
-    assert np.convolve(np.ones(8), np.full(5, 0.2), "same")[0] == pytest.approx(0.6), "what this is not"
+    assert np.convolve(np.ones(8), np.full(5, 0.2), "same")[0] == pytest.approx(0.6), (
+        "what this is not"
+    )
 
 
 def test_common_grid_of_nothing_and_of_strangers_is_empty():
@@ -213,7 +238,10 @@ def test_the_rule_by_number_of_runs(runs):
 @pytest.mark.parametrize("runs", [3, 7])
 def test_no_order_of_the_runs_matters(runs):
     values = np.random.default_rng(0).normal(size=(runs, 4)) * 1e3
-    straight, reversed_ = aggregate(values, seed=3, resamples=300), aggregate(values[::-1], seed=3, resamples=300)
+    straight, reversed_ = (
+        aggregate(values, seed=3, resamples=300),
+        aggregate(values[::-1], seed=3, resamples=300),
+    )
     for name in ("mean", "sd", "low", "high", "iqm", "iqm_low", "iqm_high", "median"):
         first, second = getattr(straight, name), getattr(reversed_, name)
         assert (first is None and second is None) or first.tolist() == second.tolist()
@@ -221,8 +249,21 @@ def test_no_order_of_the_runs_matters(runs):
 
 def test_an_affine_map_of_the_returns_maps_every_interval():
     values = np.random.default_rng(0).normal(size=(8, 2))
-    plain, mapped = aggregate(values, seed=3, resamples=300), aggregate(200 + 50 * values, seed=3, resamples=300)
-    for name in ("mean", "low", "high", "iqm", "iqm_low", "iqm_high", "median", "minimum", "maximum"):
+    plain, mapped = (
+        aggregate(values, seed=3, resamples=300),
+        aggregate(200 + 50 * values, seed=3, resamples=300),
+    )
+    for name in (
+        "mean",
+        "low",
+        "high",
+        "iqm",
+        "iqm_low",
+        "iqm_high",
+        "median",
+        "minimum",
+        "maximum",
+    ):
         assert getattr(mapped, name) == pytest.approx(200 + 50 * getattr(plain, name), rel=1e-12)
 
 
@@ -237,14 +278,20 @@ def test_bootstrap_equals_building_every_resample():
 
 
 def test_curves_use_the_first_resamples_of_the_table():
-    np.testing.assert_array_equal(resample_counts(5, 20, seed=4), resample_counts(5, 200, seed=4)[:20])
+    np.testing.assert_array_equal(
+        resample_counts(5, 20, seed=4), resample_counts(5, 200, seed=4)[:20]
+    )
 
 
 def test_resampling_steps_instead_of_runs_would_be_far_too_sure():
     generator = np.random.default_rng(5)
     values = generator.normal(size=(10, 1)) + np.zeros((1, 100))
-    low, high = bootstrap_iqm_interval(values.mean(axis=1, keepdims=True), resample_counts(10, 2000, seed=1))
-    each = [np.mean([iqm(generator.choice(values[:, at], 10)) for at in range(100)]) for _ in range(200)]
+    low, high = bootstrap_iqm_interval(
+        values.mean(axis=1, keepdims=True), resample_counts(10, 2000, seed=1)
+    )
+    each = [
+        np.mean([iqm(generator.choice(values[:, at], 10)) for at in range(100)]) for _ in range(200)
+    ]
     assert high[0] - low[0] > 5 * (np.quantile(each, 0.975) - np.quantile(each, 0.025))
 
 
@@ -264,6 +311,8 @@ def test_coverage_is_the_reason_for_the_rule():
 
 @given(scores)
 def test_the_mean_is_exact(values):
-    assert mean(values) == float(sum((Fraction(value) for value in values), Fraction(0)) / len(values)) or mean(values) == pytest.approx(
+    assert mean(values) == float(
+        sum((Fraction(value) for value in values), Fraction(0)) / len(values)
+    ) or mean(values) == pytest.approx(
         float(sum((Fraction(value) for value in values), Fraction(0)) / len(values)), rel=1e-15
     )

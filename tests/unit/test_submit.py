@@ -1,4 +1,5 @@
-"""`python -m workflows.submit`: what it refuses, and that nothing is written or sent; what it shows; its start-up."""
+"""`python -m workflows.submit`: what it refuses, and that nothing is written or sent; what it
+shows; its start-up."""
 
 from __future__ import annotations
 
@@ -31,16 +32,27 @@ def files(folder: Path = Path()) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize(("folder", "reason"), [("a{b}", "braces"), ("a\u00a0b", "unusual spaces"), ("a\tb", "control characters")])
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [("a{b}", "braces"), ("a\u00a0b", "unusual spaces"), ("a\tb", "control characters")],
+)
 def test_c16_a_folder_whose_path_no_parameter_may_hold(
-    tmp_path: Path, folder: str, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    folder: str,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """found.md C16: `prepare` would refuse its path, in the middle of the workflow."""
     (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path / folder)
     assert submit.main(["ppo", "--local", "-p", "game=cartpole"]) == 2
     refused = capsys.readouterr().err
-    assert refused.startswith("refused: parameter 'outdir' cannot be ") and reason in refused and refused.count("\n") == 1
+    assert (
+        refused.startswith("refused: parameter 'outdir' cannot be ")
+        and reason in refused
+        and refused.count("\n") == 1
+    )
     assert files() == []
 
 
@@ -88,7 +100,11 @@ REFUSED: list[tuple[Sequence[str], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[" ".join(arguments)[:40] or "nothing" for arguments, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    REFUSED,
+    ids=[" ".join(arguments)[:40] or "nothing" for arguments, _ in REFUSED],
+)
 def test_refused(arguments: Sequence[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert submit.main(arguments) == 2
     shown = capsys.readouterr()
@@ -99,16 +115,26 @@ def test_refused(arguments: Sequence[str], said: str, capsys: pytest.CaptureFixt
 
 @pytest.mark.parametrize(
     "text",
-    ["claim: !!python/object:os.system x", "a: &x [1]\nclaim: *x", "claim: a\nclaim: b", "claims: x", "gpu: {limits: {memory: lots}}"],
+    [
+        "claim: !!python/object:os.system x",
+        "a: &x [1]\nclaim: *x",
+        "claim: a\nclaim: b",
+        "claims: x",
+        "gpu: {limits: {memory: lots}}",
+    ],
 )
-def test_hostile_cluster_settings(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hostile_cluster_settings(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "cluster.yaml").write_text(text)
     assert submit.main(["ppo", "--cluster", "cluster.yaml"]) == 2
     assert capsys.readouterr().err.startswith("refused: cluster.yaml")
     assert files() == ["cluster.yaml"]
 
 
-def test_cuda_without_a_gpu(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuda_without_a_gpu(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workflows.request.preflight.CUDA_PROBE", "raise SystemExit(1)")
     assert submit.main(["ppo", "-p", "device=cuda"]) == 2
     assert "parameter 'device' cannot be 'cuda' on this machine" in capsys.readouterr().err
@@ -128,26 +154,41 @@ HANGS = "import threading\nthreading.Event().wait()\n"
     ],
 )
 def test_c19_a_game_whose_module_hangs_or_ends_the_process(
-    module: str, timeout_s: float, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    module: str,
+    timeout_s: float,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "odd_game.py").write_text(module)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{tmp_path}")
     monkeypatch.setattr("workflows.request.preflight.PROBE_TIMEOUT_S", timeout_s)
     assert submit.main(["ppo", "-p", "game=odd_game:Game", "-p", "outdir=results/x"]) == 2
     shown = capsys.readouterr().err
-    assert shown.startswith("refused: game 'odd_game:Game' cannot be made: ") and said in shown and shown.count("\n") == 1
+    assert (
+        shown.startswith("refused: game 'odd_game:Game' cannot be made: ")
+        and said in shown
+        and shown.count("\n") == 1
+    )
     assert not Path("results").exists()
 
 
-def test_a_full_directory(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_directory(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("workflows.request.preflight.SMALLEST_FREE_BYTES", 2**62)
     assert submit.main(["ppo", "-p", "outdir=results/x"]) == 2
     assert "MiB are free there" in capsys.readouterr().err
     assert files() == []
 
 
-@pytest.mark.parametrize("arguments", [["-p", "outdir=loop"], ["-p", "outdir=loop/x"], ["--storage", "loop"]])
-def test_a_symbolic_link_that_leads_to_itself(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["-p", "outdir=loop"], ["-p", "outdir=loop/x"], ["--storage", "loop"]]
+)
+def test_a_symbolic_link_that_leads_to_itself(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("loop").symlink_to("loop")
     assert submit.main(["ppo", *arguments]) == 2
     shown = capsys.readouterr().err
@@ -164,7 +205,9 @@ def test_a_directory_that_is_not_writable(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WITHOUT_PRIVILEGE, "ppo", "-p", "outdir=results/x"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2, ended.stderr
-    assert f"{tmp_path / 'results'} is not writable for user {os.geteuid()} (mode 555" in ended.stderr
+    assert (
+        f"{tmp_path / 'results'} is not writable for user {os.geteuid()} (mode 555" in ended.stderr
+    )
     assert files() == ["results"]
 
 
@@ -175,19 +218,55 @@ def test_manifest_is_the_committed_file(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_manifest_with_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.yaml").write_text("gpu_image: mine:2\nparallelism: 3\n")
-    arguments = ["ppo", "--manifest", "--cluster", "own.yaml", "-p", "game=ALE/Pong-v5", "--name", "pong", "--deadline", "60"]
+    arguments = [
+        "ppo",
+        "--manifest",
+        "--cluster",
+        "own.yaml",
+        "-p",
+        "game=ALE/Pong-v5",
+        "--name",
+        "pong",
+        "--deadline",
+        "60",
+    ]
     assert submit.main(arguments) == 0
     printed = manifest_yaml.load(capsys.readouterr().out)
     values = {one["name"]: one["value"] for one in printed["spec"]["arguments"]["parameters"]}
-    assert (values["game"], values["outdir"], values["gpu_image"]) == ("ALE/Pong-v5", "/storage/ppo-pong", "mine:2")
-    assert printed["metadata"] == {"name": "pong"} and printed["spec"]["activeDeadlineSeconds"] == 60
+    assert (values["game"], values["outdir"], values["gpu_image"]) == (
+        "ALE/Pong-v5",
+        "/storage/ppo-pong",
+        "mine:2",
+    )
+    assert (
+        printed["metadata"] == {"name": "pong"} and printed["spec"]["activeDeadlineSeconds"] == 60
+    )
 
 
 def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert submit.main(["ppo", "-p", "game=cartpole", "-p", "runs=3", "-p", "epochs=196", "-p", "outdir=results/x", "--dry-run"]) == 0
+    assert (
+        submit.main(
+            [
+                "ppo",
+                "-p",
+                "game=cartpole",
+                "-p",
+                "runs=3",
+                "-p",
+                "epochs=196",
+                "-p",
+                "outdir=results/x",
+                "--dry-run",
+            ]
+        )
+        == 0
+    )
     shown = capsys.readouterr().out
     assert "this machine" in shown and "3 x 196 epochs x 256 steps = 3 x 50,176 steps" in shown
-    assert "prepare, 3 x (train, evaluate, play, plot-training, plot-evaluation), average, plot-average, report" in shown
+    assert (
+        "prepare, 3 x (train, evaluate, play, plot-training, plot-evaluation), average, plot-average, report"
+        in shown
+    )
     assert "  * runs " in shown and "    seed " in shown and "directory    results/x" in shown
     assert files() == []
 
@@ -212,14 +291,18 @@ def test_list_and_help_name_every_parameter(capsys: pytest.CaptureFixture[str]) 
         ("results/deep/x/", "results/deep", "/storage/x", "results/deep/x"),
     ],
 )
-def test_where_the_results_go(given: str | None, storage: str, outdir: str, directory: str, tmp_path: Path) -> None:
+def test_where_the_results_go(
+    given: str | None, storage: str, outdir: str, directory: str, tmp_path: Path
+) -> None:
     options = submit._parse(["ppo", *(["-p", f"outdir={given}"] if given else [])])
     submission = submit._checked(options, submit.load_cluster(None), local=True)
     assert submission.place is not None
     assert submission.place.storage == (tmp_path / storage).resolve()
     assert submission.place.outdir == outdir == submission.resolved.experiment.outdir
     assert submission.place.directory == Path(directory)
-    values = {one["name"]: one["value"] for one in submission.manifest["spec"]["arguments"]["parameters"]}
+    values = {
+        one["name"]: one["value"] for one in submission.manifest["spec"]["arguments"]["parameters"]
+    }
     assert values["outdir"] == outdir
 
 
@@ -232,10 +315,17 @@ def test_a_storage_folder_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("game", "label"),
-    [("cartpole", "cartpole"), ("ALE/Pong-v5", "pong"), ("Blackjack-v1", "blackjack-v1"), ("pkg.mod:My_Game", "pkg-mod-my-game")],
+    [
+        ("cartpole", "cartpole"),
+        ("ALE/Pong-v5", "pong"),
+        ("Blackjack-v1", "blackjack-v1"),
+        ("pkg.mod:My_Game", "pkg-mod-my-game"),
+    ],
 )
 def test_name_and_directory_from_the_game(game: str, label: str) -> None:
-    submission = submit._checked(submit._parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=False)
+    submission = submit._checked(
+        submit._parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=False
+    )
     assert submission.name.startswith(f"ppo-{label}-") and submit.NAME.fullmatch(submission.name)
     assert submission.resolved.experiment.outdir == f"/storage/ppo-{label}"
 
@@ -247,7 +337,16 @@ def test_start_up_is_light(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     loaded = set(ended.stdout.splitlines()[-1].split())
-    assert not loaded & {"hera", "torch", "pandas", "requests", "gymnasium", "pydantic", "matplotlib", "scipy"}
+    assert not loaded & {
+        "hera",
+        "torch",
+        "pandas",
+        "requests",
+        "gymnasium",
+        "pydantic",
+        "matplotlib",
+        "scipy",
+    }
 
 
 @pytest.mark.parametrize(
@@ -282,13 +381,30 @@ def test_a_reader_that_has_left(arguments: Sequence[str], code: int) -> None:
 @pytest.mark.parametrize(
     ("broken", "error", "said"),
     [
-        ("tempfile.mkdtemp", FileNotFoundError(2, "No usable temporary directory found"), "no temporary folder can be made"),
-        ("threading.Thread.start", RuntimeError("can't start new thread"), "this machine grants no further thread"),
-        ("subprocess.Popen", BlockingIOError(11, "Resource temporarily unavailable"), "the supervisor of the pods cannot be started"),
+        (
+            "tempfile.mkdtemp",
+            FileNotFoundError(2, "No usable temporary directory found"),
+            "no temporary folder can be made",
+        ),
+        (
+            "threading.Thread.start",
+            RuntimeError("can't start new thread"),
+            "this machine grants no further thread",
+        ),
+        (
+            "subprocess.Popen",
+            BlockingIOError(11, "Resource temporarily unavailable"),
+            "the supervisor of the pods cannot be started",
+        ),
     ],
 )
 def test_a_machine_that_can_start_nothing_is_said_in_one_line(
-    broken: str, error: Exception, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    broken: str,
+    error: Exception,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     """A full table of processes, a full disk: each of them was a traceback (found.md A3)."""
 

@@ -1,4 +1,5 @@
-"""`workflows.submit` through an Argo Server, from the request to the exit code, against a real HTTP server on loopback."""
+"""`workflows.submit` through an Argo Server, from the request to the exit code, against a real HTTP
+server on loopback."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def status(phase: str, message: str = "", **phases: str) -> dict[str, Any]:
     return {"phase": phase, "message": message, "nodes": nodes, **times}
 
 
-def test_submit_and_follow_to_success(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+def test_submit_and_follow_to_success(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]
+) -> None:
     argo.statuses = [
         {},
         status("Running", prepare="Running"),
@@ -55,9 +58,16 @@ def test_submit_and_follow_to_success(argo: LoopbackArgo, capsys: pytest.Capture
     ]
     assert submit.main(SHORT) == 0
     first, *_, last_but_one, last = capsys.readouterr().out.splitlines()
-    assert first.startswith("Submitted ppo-1 to http://127.0.0.1:") and f"namespace {NAMESPACE}" in first and "cartpole" in first
+    assert (
+        first.startswith("Submitted ppo-1 to http://127.0.0.1:")
+        and f"namespace {NAMESPACE}" in first
+        and "cartpole" in first
+    )
     assert last_but_one == "Succeeded in 1 min 12 s" and "/storage/ppo-cartpole/report.html" in last
-    values = {one["name"]: one["value"] for one in argo.workflows["ppo-1"]["spec"]["arguments"]["parameters"]}
+    values = {
+        one["name"]: one["value"]
+        for one in argo.workflows["ppo-1"]["spec"]["arguments"]["parameters"]
+    }
     assert (values["runs"], values["outdir"], values["gpu_image"]) == (
         "2",
         "/storage/ppo-cartpole",
@@ -69,20 +79,31 @@ def test_a_failed_workflow(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str
     argo.statuses = [status("Failed", "child failed", train_1="Failed")]
     assert submit.main(SHORT) == 1
     shown = capsys.readouterr().out
-    assert "Failed after 1 min 12 s\n" in shown and "run 1 train failed: main: Error (exit code 3)" in shown
+    assert (
+        "Failed after 1 min 12 s\n" in shown
+        and "run 1 train failed: main: Error (exit code 3)" in shown
+    )
 
 
-def test_reasons_from_storage_that_is_mounted_here(argo: LoopbackArgo, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reasons_from_storage_that_is_mounted_here(
+    argo: LoopbackArgo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = ExperimentDirectory(tmp_path / "nfs/ppo-cartpole").run(1)
     run.status.mkdir(parents=True)
     run.logs.mkdir()
     (run.logs / "train.log").write_text("…")
     reason = "loss is not finite at step 512"
-    write_status(run.status / "train.json", Status(task="train", state="failed", started="", exit_code=3, reason=reason))
+    write_status(
+        run.status / "train.json",
+        Status(task="train", state="failed", started="", exit_code=3, reason=reason),
+    )
     argo.statuses = [status("Failed", train_1="Failed")]
     assert submit.main([*SHORT, "--storage", "nfs"]) == 1
     shown = capsys.readouterr().out
-    assert f"run 1 train failed: {reason} (main: Error (exit code 3)); log: nfs/ppo-cartpole/runs/1/logs/train.log" in shown
+    assert (
+        f"run 1 train failed: {reason} (main: Error (exit code 3)); log: nfs/ppo-cartpole/runs/1/logs/train.log"
+        in shown
+    )
     assert shown.splitlines()[-1] == "Results: nfs/ppo-cartpole"
 
 
@@ -97,7 +118,11 @@ def test_follow_again(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) ->
     argo.statuses = [status("Running", train_1="Running"), status("Error", "it went wrong")]
     assert submit.main(["--follow", "ppo-1"]) == 1
     shown = capsys.readouterr().out
-    assert "Following ppo-1" in shown and "run 1  train started" in shown and "Error after 1 min 12 s: it went wrong" in shown
+    assert (
+        "Following ppo-1" in shown
+        and "run 1  train started" in shown
+        and "Error after 1 min 12 s: it went wrong" in shown
+    )
 
 
 def test_follow_what_is_not_ours(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,9 +138,17 @@ def test_follow_what_is_not_ours(argo: LoopbackArgo, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-p", "rnus=1"), ("-p", "outdir=results/x"), ("-p", "outdir=/etc/x"), ("-p", "game={{workflow.name}}"), ("--name", "ppo-0")],
+    [
+        ("-p", "rnus=1"),
+        ("-p", "outdir=results/x"),
+        ("-p", "outdir=/etc/x"),
+        ("-p", "game={{workflow.name}}"),
+        ("--name", "ppo-0"),
+    ],
 )
-def test_refused_before_anything_is_sent(argo: LoopbackArgo, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_refused_before_anything_is_sent(
+    argo: LoopbackArgo, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     argo.workflows["ppo-0"] = {}
     assert submit.main(["ppo", *arguments]) == 2
     shown = capsys.readouterr()
@@ -179,7 +212,9 @@ def test_the_last_line_of_a_training_is_asked_for_after_its_end(
     assert submit.main(SHORT) == 0
     shown = capsys.readouterr().out
     assert "run 1  train 100 %  return 500.0  5,120 steps/s\n" in shown
-    assert len([path for _, path, _ in argo.requests if path.endswith("/log")]) == 2, "once while it runs, once at its end"
+    assert len([path for _, path, _ in argo.requests if path.endswith("/log")]) == 2, (
+        "once while it runs, once at its end"
+    )
 
 
 def test_a_follower_that_is_refused_says_that_the_workflow_goes_on(
@@ -189,7 +224,11 @@ def test_a_follower_that_is_refused_says_that_the_workflow_goes_on(
     monkeypatch.setattr(on_cluster.time, "sleep", lambda _: setattr(argo, "allowed", "another"))
     assert submit.main(SHORT) == 130
     shown = capsys.readouterr()
-    assert "does not accept ARGO_TOKEN" in shown.err and "ppo-1 goes on" in shown.out and "--follow ppo-1" in shown.out
+    assert (
+        "does not accept ARGO_TOKEN" in shown.err
+        and "ppo-1 goes on" in shown.out
+        and "--follow ppo-1" in shown.out
+    )
 
 
 def test_a_workflow_that_is_deleted_does_not_go_on(
@@ -199,13 +238,21 @@ def test_a_workflow_that_is_deleted_does_not_go_on(
     monkeypatch.setattr(on_cluster.time, "sleep", lambda _: argo.workflows.clear())
     assert submit.main(SHORT) == 1
     shown = capsys.readouterr()
-    assert shown.err.startswith("failed: ") and "it was deleted" in shown.err and "goes on" not in shown.out
+    assert (
+        shown.err.startswith("failed: ")
+        and "it was deleted" in shown.err
+        and "goes on" not in shown.out
+    )
 
 
-def test_what_argo_submit_let_through_can_be_followed(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_argo_submit_let_through_can_be_followed(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]
+) -> None:
     """An unknown parameter: `prepare` refuses it, and a follower says how that ended."""
     submit.main([*SHORT, "--detach"])
-    argo.workflows["ppo-1"]["spec"]["arguments"]["parameters"].append({"name": "epoch", "value": "3"})
+    argo.workflows["ppo-1"]["spec"]["arguments"]["parameters"].append(
+        {"name": "epoch", "value": "3"}
+    )
     argo.statuses = [status("Failed", prepare="Failed")]
     assert submit.main(["--follow", "ppo-1"]) == 1
     assert "prepare failed" in capsys.readouterr().out

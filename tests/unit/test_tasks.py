@@ -1,4 +1,5 @@
-"""The table of tasks from Argo's nodes: names, retries, loops, skipped and missing nodes, as a real controller writes them."""
+"""The table of tasks from Argo's nodes: names, retries, loops, skipped and missing nodes, as a real
+controller writes them."""
 
 from __future__ import annotations
 
@@ -19,23 +20,42 @@ def layout() -> Layout:
 
 
 def node(name: str, kind: str, phase: str, **more: Any) -> dict[str, Any]:
-    times = {"startedAt": START} | ({"finishedAt": END} if phase not in ("Pending", "Running") else {})
-    return {"id": name, "name": name, "displayName": name.rsplit(".", 1)[-1], "type": kind, "phase": phase, **times, **more}
+    times = {"startedAt": START} | (
+        {"finishedAt": END} if phase not in ("Pending", "Running") else {}
+    )
+    return {
+        "id": name,
+        "name": name,
+        "displayName": name.rsplit(".", 1)[-1],
+        "type": kind,
+        "phase": phase,
+        **times,
+        **more,
+    }
 
 
 def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) -> Experiment:
-    return read_tasks({"phase": "Running", "nodes": {one["id"]: one for one in nodes}, **status}, "wf", layout, runs)
+    return read_tasks(
+        {"phase": "Running", "nodes": {one["id"]: one for one in nodes}, **status},
+        "wf",
+        layout,
+        runs,
+    )
 
 
 def test_layout_is_that_of_the_manifest(layout: Layout) -> None:
-    assert layout.outside == ("prepare", "average", "plot-average") and layout.at_exit == ("report",)
+    assert layout.outside == ("prepare", "average", "plot-average") and layout.at_exit == (
+        "report",
+    )
     assert layout.inside == ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 
 
 def test_before_the_controller_has_seen_it(layout: Layout) -> None:
     tasks = read_tasks({}, "wf", layout, 2)
     assert (
-        tasks.phase == "Pending" and list(tasks.runs) == [0, 1] and list(tasks.outside) == ["prepare", "average", "plot-average", "report"]
+        tasks.phase == "Pending"
+        and list(tasks.runs) == [0, 1]
+        and list(tasks.outside) == ["prepare", "average", "plot-average", "report"]
     )
     assert {task.state for run in tasks.runs.values() for task in run.values()} == {"waiting"}
 
@@ -51,20 +71,40 @@ def test_a_run_in_the_middle(layout: Layout) -> None:
         node("wf.runs(0:0).train", "Retry", "Succeeded"),
         node("wf.runs(0:0).train(0)", "Pod", "Error", message="pod deleted"),
         node("wf.runs(0:0).train(1)", "Pod", "Succeeded"),
-        node("wf.runs(0:0).evaluate", "Skipped", "Skipped", message='when \'"false" == "true"\' evaluated false'),
-        node("wf.runs(0:0).plot-evaluation", "Skipped", "Omitted", message="omitted: depends condition not met"),
+        node(
+            "wf.runs(0:0).evaluate",
+            "Skipped",
+            "Skipped",
+            message='when \'"false" == "true"\' evaluated false',
+        ),
+        node(
+            "wf.runs(0:0).plot-evaluation",
+            "Skipped",
+            "Omitted",
+            message="omitted: depends condition not met",
+        ),
         node("wf.runs(1:1)", "DAG", "Running"),
         node("wf.runs(1:1).train", "Retry", "Running"),
-        node("wf.runs(1:1).train(0)", "Pod", "Pending", message="Unschedulable: 0/1 nodes\n are available: insufficient nvidia.com/gpu"),
+        node(
+            "wf.runs(1:1).train(0)",
+            "Pod",
+            "Pending",
+            message="Unschedulable: 0/1 nodes\n are available: insufficient nvidia.com/gpu",
+        ),
         runs=3,
     )
-    assert tasks.outside["prepare"].state == "succeeded" and tasks.outside["prepare"].duration_s == 7
+    assert (
+        tasks.outside["prepare"].state == "succeeded" and tasks.outside["prepare"].duration_s == 7
+    )
     train = tasks.runs[0]["train"]
     assert (train.state, train.attempt, tasks.runs[0]["evaluate"].state, tasks.runs[0]["plot-evaluation"].state) == (
         "succeeded", 2, "skipped", "omitted",
     )  # fmt: skip
     pending = tasks.runs[1]["train"]
-    assert (pending.state, pending.message) == ("pending", "Unschedulable: 0/1 nodes are available: insufficient nvidia.com/gpu")
+    assert (pending.state, pending.message) == (
+        "pending",
+        "Unschedulable: 0/1 nodes are available: insufficient nvidia.com/gpu",
+    )
     assert list(tasks.runs) == [0, 1, 2] and tasks.runs[2]["train"].state == "waiting"
     assert list(tasks.having("failed")) == []
 
@@ -75,15 +115,28 @@ def test_between_two_attempts(layout: Layout) -> None:
         node("wf.runs(0:0).train", "Retry", "Running", message="Backoff for 5 seconds"),
         node("wf.runs(0:0).train(0)", "Pod", "Failed", message="main: Error (exit code 75)"),
     )
-    assert tasks.runs[0]["train"].state == "retrying" and "exit code 75" in tasks.runs[0]["train"].message
+    assert (
+        tasks.runs[0]["train"].state == "retrying"
+        and "exit code 75" in tasks.runs[0]["train"].message
+    )
 
 
 def test_failures_are_named_with_their_run(layout: Layout) -> None:
     tasks = table(
         layout,
-        node("wf.runs(2:2).train", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
+        node(
+            "wf.runs(2:2).train",
+            "Retry",
+            "Failed",
+            message="retryStrategy.expression evaluated to false",
+        ),
         node("wf.runs(2:2).train(0)", "Pod", "Failed", message="main: Error (exit code 3)"),
-        node("wf.onExit.report", "Retry", "Failed", message="retryStrategy.expression evaluated to false"),
+        node(
+            "wf.onExit.report",
+            "Retry",
+            "Failed",
+            message="retryStrategy.expression evaluated to false",
+        ),
         node("wf.onExit.report(0)", "Pod", "Failed", message="main: Error (exit code 5)"),
         phase="Failed",
     )
@@ -98,7 +151,10 @@ def test_failures_are_named_with_their_run(layout: Layout) -> None:
     [
         ("workflow shutdown with strategy:  Stop", "workflow shutdown with strategy:  Stop"),
         ("Stopped with strategy 'Stop'", "main: Error (exit code 75)"),
-        ("retry exceeded workflow deadline 2026-11-21 12:00:00 +0000 UTC", "Step exceeded its deadline"),
+        (
+            "retry exceeded workflow deadline 2026-11-21 12:00:00 +0000 UTC",
+            "Step exceeded its deadline",
+        ),
     ],
 )
 def test_what_was_stopped_did_not_fail(layout: Layout, whole: str, attempt: str) -> None:

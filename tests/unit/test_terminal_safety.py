@@ -1,4 +1,5 @@
-"""Nothing from elsewhere steers the terminal: exceptions, servers, status files, the last lines of logs (found.md B14)."""
+"""Nothing from elsewhere steers the terminal: exceptions, servers, status files, the last lines of
+logs (found.md B14)."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ def test_b14_the_live_view(terminal: bool, tmp_path: Path, monkeypatch: pytest.M
     pending = node | {"id": "w-2", "name": "w.prepare", "phase": "Pending"}
     out = Screen(terminal)
     layout = Layout(outside=("prepare", "average"), inside=(), at_exit=())
-    with ProgressView(workflow="w", layout=layout, resolved=None, directory=tmp_path, out=out) as view:
+    with ProgressView(
+        workflow="w", layout=layout, resolved=None, directory=tmp_path, out=out
+    ) as view:
         view.say(HOSTILE)
         view.update({"phase": "Failed", "message": HOSTILE, "nodes": {"w-1": node, "w-2": pending}})
     assert "[2J" in out.getvalue()
@@ -74,21 +77,30 @@ def test_b14_the_live_view(terminal: bool, tmp_path: Path, monkeypatch: pytest.M
 def test_b14_a_reason_of_a_log_or_a_status(tmp_path: Path) -> None:
     log = tmp_path / "pod.log"
     log.write_text("before\nplay of run 0: failed: \x1b[2Jno\x07\n")
-    assert reason(0, Task("play", "failed", "main: Error", log=str(log)), None) == r"\x1b[2Jno\x07 (main: Error)"
+    assert (
+        reason(0, Task("play", "failed", "main: Error", log=str(log)), None)
+        == r"\x1b[2Jno\x07 (main: Error)"
+    )
     synthetic.status(tmp_path / "train.json", state="failed", exit_code=1, reason=HOSTILE)
     status = read_status(tmp_path / "train.json")
     assert status is not None and status.reason == PLAIN
 
 
-def test_b14_a_step_that_repeats_the_reason_of_a_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_b14_a_step_that_repeats_the_reason_of_a_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     directory = synthetic.experiment(tmp_path, ("complete", "failed"), min_runs=1)
-    synthetic.status(directory.run(1).status / "train.json", state="failed", exit_code=1, reason=HOSTILE)
+    synthetic.status(
+        directory.run(1).status / "train.json", state="failed", exit_code=1, reason=HOSTILE
+    )
     assert average.main([f"--outdir={tmp_path}"]) == 0
     printed = capfd.readouterr().out
     assert f"run 1: failed: train: {PLAIN}" in printed and "\x1b" not in printed
 
 
-def test_b14_the_traceback_of_an_exception(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_b14_the_traceback_of_an_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     synthetic.experiment(tmp_path, ("complete",))
 
     def fails(run: object, resolved: object) -> None:
@@ -99,4 +111,7 @@ def test_b14_the_traceback_of_an_exception(tmp_path: Path, monkeypatch: pytest.M
     out, err = capfd.readouterr()
     log = (tmp_path / "logs/average.log").read_text()
     assert "\x1b" not in out + err + log
-    assert "    raise RuntimeError(HOSTILE)" in err + log and f"average: failed: RuntimeError: {PLAIN}" in err
+    assert (
+        "    raise RuntimeError(HOSTILE)" in err + log
+        and f"average: failed: RuntimeError: {PLAIN}" in err
+    )

@@ -1,4 +1,5 @@
-"""No episode is cut or left out, every environment has seeds of its own, and a checkpoint brings back what was in flight."""
+"""No episode is cut or left out, every environment has seeds of its own, and a checkpoint brings
+back what was in flight."""
 
 from __future__ import annotations
 
@@ -73,7 +74,11 @@ def test_whatever_the_numbers(num_envs: int, rollout_length: int, epochs: int, g
     trainer = made(resolved_for(game, **{name: str(value) for name, value in given.items()}))
     lengths = [length for one in trainer.train() for length in one.lengths]
     trainer.close()
-    assert sum(lengths) + trainer.episodes.state_dict()["length"].sum() == trainer.step == num_envs * rollout_length * epochs
+    assert (
+        sum(lengths) + trainer.episodes.state_dict()["length"].sum()
+        == trainer.step
+        == num_envs * rollout_length * epochs
+    )
 
 
 @pytest.mark.parametrize("game", ["cartpole", "acrobot", "mountaincar"])
@@ -103,7 +108,9 @@ def test_native_cartpole_starts_from_a_seed_of_each_environment() -> None:
 
 def test_no_two_seeds_are_equal() -> None:
     environments, numbers = (axis.ravel() for axis in np.meshgrid(np.arange(8), np.arange(5000)))
-    seeds = np.concatenate([environment_seeds(7, run, 8, environments, numbers) for run in (0, 1, 2, RUNS - 1)])
+    seeds = np.concatenate(
+        [environment_seeds(7, run, 8, environments, numbers) for run in (0, 1, 2, RUNS - 1)]
+    )
     assert len(np.unique(seeds)) == len(seeds)
     assert seeds.min() >= 0 and seeds.max() < 2**31
     assert not np.isin(seeds, environment_seeds(8, 0, 8, environments, numbers)).all()
@@ -156,11 +163,17 @@ def test_resumes_exactly_after_every_epoch() -> None:
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(
+    threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("agents.environments.ATARI_SEED_STEPS", 250)
     resolved = resolved_for("breakout", threads=threads)
     environments = TrainingEnvironments(resolved, 0)
-    generator, since, seedings = np.random.default_rng(0), np.zeros(3, np.int64), np.ones(3, np.int64)
+    generator, since, seedings = (
+        np.random.default_rng(0),
+        np.zeros(3, np.int64),
+        np.ones(3, np.int64),
+    )
     ends = np.zeros(2, np.int64)  # without and with a seeding
     for _ in range(700):
         transitions = environments.step(generator.integers(0, 4, 3))
@@ -170,20 +183,27 @@ def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(threads:
         ends += (ended & ~due).sum(), due.sum()
         since[due], seedings[due] = 0, seedings[due] + 1
         state = environments.state_dict()
-        assert (state["seedings"].tolist(), state["lengths"].tolist()) == (seedings.tolist(), since.tolist())
+        assert (state["seedings"].tolist(), state["lengths"].tolist()) == (
+            seedings.tolist(),
+            since.tolist(),
+        )
     assert ends.min() >= 2
     resumed = TrainingEnvironments(resolved, 0)
     assert not resumed.load_state_dict(state).any()
     for _ in range(50):
         actions = generator.integers(0, 4, 3)
         for mine, theirs in zip(environments.step(actions), resumed.step(actions), strict=True):
-            assert np.array_equal(mine.observation, theirs.observation) and np.array_equal(mine.reward, theirs.reward)
+            assert np.array_equal(mine.observation, theirs.observation) and np.array_equal(
+                mine.reward, theirs.reward
+            )
     assert np.array_equal(environments.forced, resumed.forced)
     environments.close()
     resumed.close()
 
 
-def test_a_replay_costs_the_longest_log_says_so_and_can_be_interrupted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_replay_costs_the_longest_log_says_so_and_can_be_interrupted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     resolved = resolved_for("tests.own_games:ConstantReward", num_envs="3", rollout_length="4")
     environments = TrainingEnvironments(resolved, 0)
     for _ in range(8):
@@ -192,7 +212,10 @@ def test_a_replay_costs_the_longest_log_says_so_and_can_be_interrupted(caplog: p
     resumed = TrainingEnvironments(resolved, 0)
     with caplog.at_level(logging.INFO):
         assert not resumed.load_state_dict(state).any()
-    assert "8 steps in the longest" in caplog.text and "replayed 8 steps of 3 environments in " in caplog.text
+    assert (
+        "8 steps in the longest" in caplog.text
+        and "replayed 8 steps of 3 environments in " in caplog.text
+    )
 
     def stop() -> None:
         raise Preempted("asked to stop")
@@ -222,8 +245,14 @@ def test_a_state_of_another_format_is_refused() -> None:
 
 
 def lives_played(*, fire: bool) -> tuple[int, int]:
-    """Lives that ended, and games that ended, while the policy of 8 environments presses nothing for 250 steps."""
-    given = {"num_envs": "8", "rollout_length": "8", "sticky_actions": "0.25", "fire_after_life_loss": str(fire).lower()}
+    """Lives that ended, and games that ended, while the policy of 8 environments presses nothing
+    for 250 steps."""
+    given = {
+        "num_envs": "8",
+        "rollout_length": "8",
+        "sticky_actions": "0.25",
+        "fire_after_life_loss": str(fire).lower(),
+    }
     environments = TrainingEnvironments(resolved_for("breakout", **given), 0)
     lives = games = 0
     for _ in range(250):
@@ -240,7 +269,9 @@ def test_fire_starts_every_life_whatever_the_policy_does() -> None:
     lives, games = lives_played(fire=True)
     assert games >= 8 and lives >= 5 * games
     lives_without, games_without = lives_played(fire=False)
-    assert games_without == 0 and lives_without <= 8, "the emulator's own FIRE starts the first ball at most"
+    assert games_without == 0 and lives_without <= 8, (
+        "the emulator's own FIRE starts the first ball at most"
+    )
 
 
 def test_rows_of_fire_are_counted_and_not_learnt_from() -> None:
@@ -251,12 +282,18 @@ def test_rows_of_fire_are_counted_and_not_learnt_from() -> None:
         assert rollout.valid.tolist() == (~begins[-65:-1]).tolist()
         assert len(trainer._batch().returns) == rollout.valid.sum() < rollout.valid.size
         assert one.step == one.epoch * 128
-    taken = trainer.environments.state_dict()["actions"].reshape(2, 128).T  # not seeded since: an environment after the other
+    taken = (
+        trainer.environments.state_dict()["actions"].reshape(2, 128).T
+    )  # not seeded since: an environment after the other
     assert (taken[begins[:-1]] == 1).all() and (taken != 1).any()
     assert begins.sum() >= 4
     trainer.close()
 
 
-def test_a_native_vector_without_a_masked_reset_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_native_vector_without_a_masked_reset_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gymnasium.spec("CartPole-v1"), "vector_entry_point", "some.package:Another")
-    assert isinstance(make_environments(resolved_for("cartpole"), 2), gymnasium.vector.SyncVectorEnv)
+    assert isinstance(
+        make_environments(resolved_for("cartpole"), 2), gymnasium.vector.SyncVectorEnv
+    )

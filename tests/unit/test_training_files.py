@@ -52,7 +52,9 @@ def record(run: RunDirectory, resolved: Resolved, first: int, last: int, saved: 
     return state
 
 
-def test_a_row_covers_its_interval_and_the_last_epoch_ends_one(run: RunDirectory, resolved: Resolved) -> None:
+def test_a_row_covers_its_interval_and_the_last_epoch_ends_one(
+    run: RunDirectory, resolved: Resolved
+) -> None:
     record(run, resolved, 1, 8, None)
     rows = read_rows(run.train_csv)
     assert list(rows[0]) == [
@@ -68,14 +70,24 @@ def test_a_row_covers_its_interval_and_the_last_epoch_ends_one(run: RunDirectory
         "entropy",
     ]
     assert [row["epoch"] for row in rows] == ["3", "6", "8"]
-    assert (rows[0]["episodes"], rows[0]["return_mean"], rows[0]["return_min"], rows[0]["return_max"]) == ("4", "7.0", "1.0", "13.0")
+    assert (
+        rows[0]["episodes"],
+        rows[0]["return_mean"],
+        rows[0]["return_min"],
+        rows[0]["return_max"],
+    ) == ("4", "7.0", "1.0", "13.0")
     assert float(rows[0]["loss"]) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     assert (rows[0]["frame"], rows[0]["length_mean"]) == ("120", "5.0")
 
 
 @pytest.mark.parametrize("cut", range(1, 8))
-def test_a_resumed_recorder_writes_the_same_bytes(tmp_path: Path, resolved: Resolved, cut: int) -> None:
-    undisturbed, resumed = ExperimentDirectory(tmp_path / "a").run(0), ExperimentDirectory(tmp_path / "b").run(0)
+def test_a_resumed_recorder_writes_the_same_bytes(
+    tmp_path: Path, resolved: Resolved, cut: int
+) -> None:
+    undisturbed, resumed = (
+        ExperimentDirectory(tmp_path / "a").run(0),
+        ExperimentDirectory(tmp_path / "b").run(0),
+    )
     whole = record(undisturbed, resolved, 1, 8, None)
     saved = record(resumed, resolved, 1, cut, None)
     record(resumed, resolved, cut + 1, 8, saved)  # killed after it wrote everything
@@ -97,7 +109,9 @@ def test_rows_without_an_episode_are_empty(run: RunDirectory) -> None:
     recorder.close()
 
 
-def test_tensorboard_drops_what_a_killed_attempt_wrote(run: RunDirectory, resolved: Resolved) -> None:
+def test_tensorboard_drops_what_a_killed_attempt_wrote(
+    run: RunDirectory, resolved: Resolved
+) -> None:
     saved = record(run, resolved, 1, 3, None)
     record(run, resolved, 4, 8, saved)
     record(run, resolved, 4, 8, saved)
@@ -106,7 +120,9 @@ def test_tensorboard_drops_what_a_killed_attempt_wrote(run: RunDirectory, resolv
     assert events.Scalars("train/return_mean")[0].value == 7.0
 
 
-def test_resources_are_sampled_and_continued(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_are_sampled_and_continued(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("steps.training.resources.PERIOD_S", 0.05)
     path = run.resources_csv
     sampler = ResourceSampler(path, offset=0, wall_s=0.0, step=0, gpu=lambda: (50.0, 1024))
@@ -117,8 +133,20 @@ def test_resources_are_sampled_and_continued(run: RunDirectory, monkeypatch: pyt
     offset, wall_s = sampler.offset, sampler.wall_s
     sampler.close()
     rows = read_rows(path)
-    assert list(rows[0]) == ["wall_s", "step", "steps_per_second", "cpu_percent", "memory_bytes", "gpu_percent", "gpu_memory_bytes"]
-    assert (rows[0]["step"], rows[0]["gpu_percent"], rows[0]["gpu_memory_bytes"]) == ("100", "50.0", "1024")
+    assert list(rows[0]) == [
+        "wall_s",
+        "step",
+        "steps_per_second",
+        "cpu_percent",
+        "memory_bytes",
+        "gpu_percent",
+        "gpu_memory_bytes",
+    ]
+    assert (rows[0]["step"], rows[0]["gpu_percent"], rows[0]["gpu_memory_bytes"]) == (
+        "100",
+        "50.0",
+        "1024",
+    )
     assert float(rows[0]["steps_per_second"]) > 0
     assert rows[1]["steps_per_second"] == "", "no epoch ended since"
     with path.open("a") as file:
@@ -130,7 +158,9 @@ def test_resources_are_sampled_and_continued(run: RunDirectory, monkeypatch: pyt
     assert read_rows(path)[-1]["gpu_percent"] == ""
 
 
-def test_what_stops_the_sampling_stops_the_training(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stops_the_sampling_stops_the_training(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("steps.training.resources.PERIOD_S", 0.01)
 
     def gpu() -> tuple[float | None, int | None]:

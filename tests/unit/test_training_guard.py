@@ -21,11 +21,21 @@ from steps.training.guard import KILLS, Guard, after, as_details, failed
 
 
 def left(guard: Guard, state: Any = "running", exit_code: int | None = None) -> Status:
-    return Status(task="train", state=state, started="", exit_code=exit_code, details={"guard": as_details(guard)})
+    return Status(
+        task="train",
+        state=state,
+        started="",
+        exit_code=exit_code,
+        details={"guard": as_details(guard)},
+    )
 
 
-def begin(previous: Status | None, *, checkpoint: int = 0, reached: int = 128, owner: str | None = "uid") -> Guard:
-    guard = after(previous, checkpoint=checkpoint, owner=owner, reached=reached, memory="it had used 1 byte")
+def begin(
+    previous: Status | None, *, checkpoint: int = 0, reached: int = 128, owner: str | None = "uid"
+) -> Guard:
+    guard = after(
+        previous, checkpoint=checkpoint, owner=owner, reached=reached, memory="it had used 1 byte"
+    )
     assert not guard.began
     return guard
 
@@ -66,7 +76,10 @@ def test_kills_at_the_same_row() -> None:
     guard = begin(None)
     for _ in range(KILLS - 1):
         guard = begin(left(began(guard)))
-    with pytest.raises(NoProgress, match=rf"killed {KILLS} times at step 128, continuing from step 0; it had used 1 byte"):
+    with pytest.raises(
+        NoProgress,
+        match=rf"killed {KILLS} times at step 128, continuing from step 0; it had used 1 byte",
+    ):
         begin(left(began(guard)))
 
 
@@ -80,12 +93,15 @@ def test_kills_elsewhere_during_the_start_and_preemptions_do_not_add_up() -> Non
 
 
 def test_a7_kills_before_the_training_has_begun() -> None:
-    """An environment that ends the process when it is made would otherwise use up every retry of a GPU pod."""
+    """An environment that ends the process when it is made would otherwise use up every retry of a
+    GPU pod."""
     guard = begin(None)
     for _ in range(KILLS - 1):
         guard = begin(left(guard))
         guard = begin(left(guard, "preempted", 75))
-    with pytest.raises(NoProgress, match=rf"killed {KILLS} times while the training was being made, from step 0"):
+    with pytest.raises(
+        NoProgress, match=rf"killed {KILLS} times while the training was being made, from step 0"
+    ):
         begin(left(guard))
 
 
@@ -95,7 +111,9 @@ def test_another_workflow_and_a_repeat_after_exit_3_start_anew() -> None:
     assert begin(left(guard, "failed", 3)).failed_at is None
 
 
-def test_a7_a_kill_while_the_checkpoint_is_read_does_not_forget_the_kills_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a7_a_kill_while_the_checkpoint_is_read_does_not_forget_the_kills_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checkpoints, "clean", lambda run: sys.exit("killed here"))
     monkeypatch.setattr(StepContext, "resolved", resolve("ppo", {"outdir": "/x"}))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -111,6 +129,10 @@ def test_a7_a_kill_while_the_checkpoint_is_read_does_not_forget_the_kills_before
     assert (guard.kills, guard.unbegun) == (3, 1)
 
 
-@pytest.mark.parametrize("details", [{}, {"guard": None}, {"guard": {}}, {"guard": {"surprise": 1}}])
+@pytest.mark.parametrize(
+    "details", [{}, {"guard": None}, {"guard": {}}, {"guard": {"surprise": 1}}]
+)
 def test_a_status_without_a_guard(details: dict[str, Any]) -> None:
-    assert begin(Status(task="train", state="running", started="", details=details)) == Guard(checkpoint=0, owner="uid")
+    assert begin(Status(task="train", state="running", started="", details=details)) == Guard(
+        checkpoint=0, owner="uid"
+    )

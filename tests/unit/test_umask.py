@@ -1,4 +1,5 @@
-"""Pods start with umask 0 (seen: Argo's emissary sets it); what steps write is writable for their own user only."""
+"""Pods start with umask 0 (seen: Argo's emissary sets it); what steps write is writable for their
+own user only."""
 
 import stat
 import subprocess
@@ -7,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-WRITE = (
-    "import sys; from pathlib import Path; from steps.command.main import guarded; guarded('x', lambda: Path(sys.argv[1]).write_text('x'))"
-)
+WRITE = "import sys; from pathlib import Path; from steps.command.main import guarded; guarded('x', lambda: Path(sys.argv[1]).write_text('x'))"
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0, 0o644), (0o077, 0o600), (0o002, 0o664)])

@@ -1,7 +1,9 @@
-"""One request to the Argo Server and its whole answer: bounded in time and size, with our token and no other, never elsewhere.
+"""One request to the Argo Server and its whole answer: bounded in time and size, with our token and
+no other, never elsewhere.
 
-`requests` alone waits for ever for an answer that comes byte by byte (its timeout starts again with every byte), reads an answer of
-any size, prefers a password in `~/.netrc` to the token, and repeats a redirected POST as a GET. Proxies from the environment apply.
+`requests` alone waits for ever for an answer that comes byte by byte (its timeout starts again with
+every byte), reads an answer of any size, prefers a password in `~/.netrc` to the token, and repeats
+a redirected POST as a GET. Proxies from the environment apply.
 """
 
 from __future__ import annotations
@@ -42,10 +44,13 @@ class Session(requests.Session):
         super().__init__()
         self.auth, self._connect_s, self._whole_s = _Token(), connect_s, whole_s
 
-    def request(self, method: Any, url: Any, *, whole_s: float | None = None, **options: Any) -> requests.Response:  # type: ignore[override]
+    def request(  # type: ignore[override]
+        self, method: Any, url: Any, *, whole_s: float | None = None, **options: Any
+    ) -> requests.Response:
         """The answer with its content; raises `RequestException`.
 
-        The exchange has a thread of its own: neither a slow name server nor single bytes of a header can be given up otherwise.
+        The exchange has a thread of its own: neither a slow name server nor single bytes of a
+        header can be given up otherwise.
         """
         limit_s = self._whole_s if whole_s is None else whole_s
         ended: queue.SimpleQueue[requests.Response | Exception] = queue.SimpleQueue()
@@ -53,7 +58,11 @@ class Session(requests.Session):
 
         def exchange() -> None:
             try:
-                ended.put(self._exchange(method, url, given_up, {**options, "timeout": (self._connect_s, limit_s)}))
+                ended.put(
+                    self._exchange(
+                        method, url, given_up, {**options, "timeout": (self._connect_s, limit_s)}
+                    )
+                )
             except Exception as error:
                 ended.put(error)
 
@@ -68,8 +77,12 @@ class Session(requests.Session):
             raise answer
         return answer
 
-    def _exchange(self, method: Any, url: Any, given_up: threading.Event, options: dict[str, Any]) -> requests.Response:
-        with super().request(method, url, stream=True, allow_redirects=False, **options) as response:
+    def _exchange(
+        self, method: Any, url: Any, given_up: threading.Event, options: dict[str, Any]
+    ) -> requests.Response:
+        with super().request(
+            method, url, stream=True, allow_redirects=False, **options
+        ) as response:
             if 300 <= response.status_code < 400:
                 raise Elsewhere(f"it redirects to {_place(response.headers.get('Location', ''))}")
             try:
@@ -80,7 +93,9 @@ class Session(requests.Session):
 
 
 def _content(response: requests.Response, given_up: threading.Event) -> bytes:
-    """The body, decompressed; in single reads, because `iter_content` waits until a chunk is full."""
+    """The body, decompressed; in single reads, because `iter_content` waits until a chunk is
+    full.
+    """
     content = bytearray()
     while not given_up.is_set() and (chunk := response.raw.read1(CHUNK_BYTES, decode_content=True)):
         content += chunk
@@ -92,4 +107,8 @@ def _content(response: requests.Response, given_up: threading.Event) -> bytes:
 def _place(location: str) -> str:
     """Without the query and the name of a person, which may be secrets."""
     parts = urlsplit(location)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else parts.path or "nowhere"
+    return (
+        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        if parts.netloc
+        else parts.path or "nowhere"
+    )

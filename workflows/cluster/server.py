@@ -1,7 +1,9 @@
-"""The Argo Server, through Hera: create a workflow, ask how it is, forgive a server that is away for a while.
+"""The Argo Server, through Hera: create a workflow, ask how it is, forgive a server that is away
+for a while.
 
-Hera posts to the Argo Server's REST interface and reads no environment variable; that is done here, as the `argo` command does it.
-The bounds of a single request are in `exchange`. Importing Hera takes more than a second, so it happens when a server is connected.
+Hera posts to the Argo Server's REST interface and reads no environment variable; that is done here,
+as the `argo` command does it. The bounds of a single request are in `exchange`. Importing Hera
+takes more than a second, so it happens when a server is connected.
 """
 
 from __future__ import annotations
@@ -26,17 +28,21 @@ Result = TypeVar("Result")
 CONNECT_S, ANSWER_S, PAUSE_S = 5.0, 30.0, 2.0
 """To connect, to have the whole answer, and between two trials."""
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What Hera raises for an answer that is not Argo's: a page of a proxy, a list, a document nested without end."""
+"""What Hera raises for an answer that is not Argo's: a page of a proxy, a list, a document nested
+without end."""
 LONGEST_REASON = 300
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 SUBMISSION = "rl-training-dag/submission"
-"""Annotation with a number of its own for every submission: whether a workflow that exists already is the one that was sent."""
+"""Annotation with a number of its own for every submission: whether a workflow that exists already
+is the one that was sent."""
 STATUS_FIELDS = "metadata.name,spec.entrypoint,status.phase,status.message,status.startedAt,status.finishedAt,status.nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where the server is: url ends with the base path and a slash; token may be empty where the server asks for none."""
+    """Where the server is: url ends with the base path and a slash; token may be empty where the
+    server asks for none.
+    """
 
     url: str
     token: str = field(repr=False)
@@ -45,14 +51,16 @@ class Address:
 
 
 def address(environment: Mapping[str, str], default_namespace: str | None) -> Address | None:
-    """The server of `ARGO_SERVER` (`host:port`), `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, `ARGO_INSECURE_SKIP_VERIFY` and
-    `ARGO_BASE_HREF`; None without `ARGO_SERVER`. Raises `BadInput`.
+    """The server of `ARGO_SERVER` (`host:port`), `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`,
+    `ARGO_INSECURE_SKIP_VERIFY` and `ARGO_BASE_HREF`; None without `ARGO_SERVER`. Raises `BadInput`.
     """
     server = environment.get("ARGO_SERVER", "")
     if not server:
         return None
     if "@" in server:
-        raise BadInput("ARGO_SERVER cannot hold a name or a password; allowed: host:port, and the token in ARGO_TOKEN")
+        raise BadInput(
+            "ARGO_SERVER cannot hold a name or a password; allowed: host:port, and the token in ARGO_TOKEN"
+        )
     if not re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", server):
         allowed = "host:port, without a scheme (ARGO_SECURE=false for plain HTTP)"
         raise BadInput(f"ARGO_SERVER cannot be {shown(server)}; allowed: {allowed}")
@@ -60,7 +68,9 @@ def address(environment: Mapping[str, str], default_namespace: str | None) -> Ad
     if not namespace:
         raise BadInput("which namespace? set ARGO_NAMESPACE, or namespace in the --cluster file")
     if not re.fullmatch(NAMESPACE, namespace):
-        raise BadInput(f"ARGO_NAMESPACE cannot be {shown(namespace)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends")
+        raise BadInput(
+            f"ARGO_NAMESPACE cannot be {shown(namespace)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends"
+        )
     scheme = "https" if _switch(environment, "ARGO_SECURE", default=True) else "http"
     base = environment.get("ARGO_BASE_HREF", "").strip("/")
     if not re.fullmatch(r"[A-Za-z0-9._~/-]*", base):
@@ -74,12 +84,16 @@ def address(environment: Mapping[str, str], default_namespace: str | None) -> Ad
 
 
 def _token(environment: Mapping[str, str]) -> str:
-    """`Bearer …`, without the line break that `$(cat file)` in double quotes or a secret's file leaves; no message ever holds it."""
+    """`Bearer …`, without the line break that `$(cat file)` in double quotes or a secret's file
+    leaves; no message ever holds it.
+    """
     token = environment.get("ARGO_TOKEN", "").strip()
     wrong = next((place for place, one in enumerate(token, 1) if not " " <= one <= "~"), None)
     if wrong is not None:
         code = f"U+{ord(token[wrong - 1]):04X}"
-        raise BadInput(f"ARGO_TOKEN cannot hold {code}, its character {wrong} of {len(token)}; allowed: printable ASCII, 'Bearer …'")
+        raise BadInput(
+            f"ARGO_TOKEN cannot hold {code}, its character {wrong} of {len(token)}; allowed: printable ASCII, 'Bearer …'"
+        )
     return token
 
 
@@ -91,25 +105,40 @@ def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool
 
 
 class LostSight(ExperimentError):
-    """The server that has answered before answers no more, or not to this token: the workflow itself goes on."""
+    """The server that has answered before answers no more, or not to this token: the workflow
+    itself goes on.
+    """
 
 
 class ArgoServer:
     """One Argo Server. A request that it never answered is tried again for `patience_s`.
 
-    Before its first good answer a refusal is `BadInput`: the address, the token or the name is wrong. Afterwards it is `LostSight` (a token
-    has expired), as is the end of the patience, and for a workflow that is no more `ExperimentError`.
+    Before its first good answer a refusal is `BadInput`: the address, the token or the name is
+    wrong. Afterwards it is `LostSight` (a token has expired), as is the end of the patience, and
+    for a workflow that is no more `ExperimentError`.
     """
 
     def __init__(
-        self, where: Address, *, patience_s: float = 600.0, pause_s: float | None = None, say: Callable[[str], None] = print
+        self,
+        where: Address,
+        *,
+        patience_s: float = 600.0,
+        pause_s: float | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
-        self.where, self.say, self._patience_s, self._pause_s = where, say, patience_s, PAUSE_S if pause_s is None else pause_s
+        self.where, self.say, self._patience_s, self._pause_s = (
+            where,
+            say,
+            patience_s,
+            PAUSE_S if pause_s is None else pause_s,
+        )
         self._service = _connect(where)
         self._answered = False
 
     def create(self, manifest: Mapping[str, Any], *, patience_s: float = 3 * ANSWER_S) -> None:
-        """Create the workflow; its `metadata.name` is set, so that a request whose answer was lost can be repeated."""
+        """Create the workflow; its `metadata.name` is set, so that a request whose answer was lost
+        can be repeated.
+        """
         from hera.exceptions import AlreadyExists
         from hera.workflows import models as m
 
@@ -126,8 +155,13 @@ class ArgoServer:
             try:
                 self._service.create_workflow(m.WorkflowCreateRequest(workflow=workflow))
             except AlreadyExists:
-                if attempts == 1 or self.read(name)["metadata"].get("annotations", {}).get(SUBMISSION) != number:
-                    raise BadInput(f"a workflow {name!r} exists already; allowed: another --name, or --follow {name}") from None
+                if (
+                    attempts == 1
+                    or self.read(name)["metadata"].get("annotations", {}).get(SUBMISSION) != number
+                ):
+                    raise BadInput(
+                        f"a workflow {name!r} exists already; allowed: another --name, or --follow {name}"
+                    ) from None
 
         self._patiently(post, patience_s)
 
@@ -136,12 +170,15 @@ class ArgoServer:
         return self._get(name, fields=None)
 
     def status(self, name: str) -> dict[str, Any]:
-        """Argo's `status` with its nodes; empty as long as the controller has not seen the workflow."""
+        """Argo's `status` with its nodes; empty as long as the controller has not seen the
+        workflow.
+        """
         status: dict[str, Any] = self._get(name, fields=STATUS_FIELDS).get("status") or {}
         return status
 
     def last_lines(self, name: str, pod: str, count: int) -> list[str]:
-        """The last lines that the main container of a pod has printed; none if the server cannot say. Asked once, without patience.
+        """The last lines that the main container of a pod has printed; none if the server cannot
+        say. Asked once, without patience.
 
         Hera's own `workflow_logs` reads one JSON document, the server sends one per line.
         """
@@ -153,20 +190,34 @@ class ArgoServer:
                 method="get",
                 whole_s=CONNECT_S,
                 url=f"{self.where.url}api/v1/workflows/{self.where.namespace}/{name}/log",
-                params={"podName": pod, "logOptions.container": "main", "logOptions.tailLines": str(count)},
+                params={
+                    "podName": pod,
+                    "logOptions.container": "main",
+                    "logOptions.tailLines": str(count),
+                },
                 headers={"Authorization": self._service.token},
                 verify=self.where.verify_certificate,
             )
-            lines.extend(json.loads(line)["result"].get("content", "") for line in answer.text.splitlines() if line)
+            lines.extend(
+                json.loads(line)["result"].get("content", "")
+                for line in answer.text.splitlines()
+                if line
+            )
         return lines
 
     def _get(self, name: str, fields: str | None) -> dict[str, Any]:
-        workflow = self._patiently(lambda: self._service.get_workflow(name, fields=fields), self._patience_s)
-        document: dict[str, Any] = json.loads(workflow.model_dump_json(exclude_none=True, by_alias=True))
+        workflow = self._patiently(
+            lambda: self._service.get_workflow(name, fields=fields), self._patience_s
+        )
+        document: dict[str, Any] = json.loads(
+            workflow.model_dump_json(exclude_none=True, by_alias=True)
+        )
         return document
 
     def _patiently(self, request: Callable[[], Result], patience_s: float) -> Result:
-        """Answer of a request; a server that is away or broken is asked again until `patience_s` have passed."""
+        """Answer of a request; a server that is away or broken is asked again until `patience_s`
+        have passed.
+        """
         from hera.exceptions import HeraException
         from requests.exceptions import ConnectionError, RequestException
 
@@ -182,8 +233,14 @@ class ArgoServer:
                     lost = f"{self.where.url} has not answered for {patience_s:.0f} s: {self._said(error)}"
                     raise (LostSight if self._answered else ExperimentError)(lost) from None
                 if not said:
-                    reason = "cannot be reached" if isinstance(error, ConnectionError) else self._said(error)
-                    self.say(f"Argo Server {self.where.url} {reason}; trying again for up to {patience_s:.0f} s")
+                    reason = (
+                        "cannot be reached"
+                        if isinstance(error, ConnectionError)
+                        else self._said(error)
+                    )
+                    self.say(
+                        f"Argo Server {self.where.url} {reason}; trying again for up to {patience_s:.0f} s"
+                    )
                     said = True
             time.sleep(self._pause_s)
 
@@ -204,11 +261,17 @@ class ArgoServer:
             TooLarge: f"{url} is no Argo Server, or the workflow is too large",
         }
         if isinstance(error, NotFound) and self._answered:
-            raise ExperimentError(f"{url}: {self._said(error)}; it was deleted, or removed after its end") from None
+            raise ExperimentError(
+                f"{url}: {self._said(error)}; it was deleted, or removed after its end"
+            ) from None
         for kind, what in final.items():
             if isinstance(error, kind):
-                raise (LostSight if self._answered else BadInput)(f"{what}: {self._said(error)}") from None
-        if isinstance(error, SSLError) and not self._answered:  # afterwards a handshake that broke off: a server that restarts
+                raise (LostSight if self._answered else BadInput)(
+                    f"{what}: {self._said(error)}"
+                ) from None
+        if (
+            isinstance(error, SSLError) and not self._answered
+        ):  # afterwards a handshake that broke off: a server that restarts
             hint = "ARGO_SECURE=false for plain HTTP, ARGO_INSECURE_SKIP_VERIFY=true for a certificate of its own"
             raise BadInput(f"{url}: {self._said(error)}; {hint}") from None
 

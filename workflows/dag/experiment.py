@@ -6,9 +6,10 @@ prepare ─▶ runs[i] ───────────────────
                  └──▶ plot-training                     ▼
                                           average ─▶ plot-average
 
-exit handler, finish: report, always last, also after a stop or a deadline. It is a DAG for its one task because the controller
-knows the nodes of an exit handler by the name `….onExit` of their boundary: after a deadline it fails the pending pod of a bare
-template that is retried, whose node is called `….onExit(0)` (seen with 4.1.2).
+exit handler, finish: report, always last, also after a stop or a deadline. It is a DAG for its one
+task because the controller knows the nodes of an exit handler by the name `….onExit` of their
+boundary: after a deadline it fails the pending pod of a bare template that is retried, whose node
+is called `….onExit(0)` (seen with 4.1.2).
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from hera.workflows import models as m
 
 from config.cluster import Cluster
 from config.resolve import ParameterInfo, algorithm_class, parameters
-from workflows.dag.pods import OUTDIR, RUN, UNPRIVILEGED_POD, cpu, grace_period_patch, output, volumes
+from workflows.dag.pods import (
+    OUTDIR,
+    RUN,
+    UNPRIVILEGED_POD,
+    cpu,
+    grace_period_patch,
+    output,
+    volumes,
+)
 from workflows.dag.topologies import train_stage
 
 ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored
@@ -39,12 +48,15 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         arguments=_arguments(algorithm, cluster),
         volumes=volumes(),
         security_context=UNPRIVILEGED_POD,
-        pod_metadata=m.Metadata(labels={"app": "experiment"}),  # what containers/kubernetes/network-policy.yaml selects
+        pod_metadata=m.Metadata(
+            labels={"app": "experiment"}
+        ),  # what containers/kubernetes/network-policy.yaml selects
         pod_spec_patch=grace_period_patch(cluster),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration="60s"),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),
     ) as workflow:
-        # Every parameter goes to `prepare`, as JSON: `argo submit -p typo=1` adds a parameter, and only so is it seen and refused.
+        # Every parameter goes to `prepare`, as JSON: `argo submit -p typo=1` adds a parameter, and
+        # only so is it seen and refused.
         prepare = cpu(
             cluster,
             "prepare",
@@ -57,7 +69,12 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         report = cpu(cluster, "report", args=[OUTDIR, "--workflow-status={{workflow.status}}"])
         with DAG(name="experiment", parallelism=cluster.parallelism):
             prepared = _task(prepare)
-            runs = _task(one_run, name="runs", arguments={"run": "{{item}}"}, with_param=prepared.get_parameter("runs"))
+            runs = _task(
+                one_run,
+                name="runs",
+                arguments={"run": "{{item}}"},
+                with_param=prepared.get_parameter("runs"),
+            )
             averaged, plotted = _task(average), _task(plot_average)
             prepared.next(runs, on=TaskResult.succeeded)
             runs.next(averaged, on=ENDED)
@@ -65,12 +82,16 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         with DAG(name="finish"):
             _task(report)
     # In the file the DAGs come first, the whole before its parts.
-    workflow.templates.sort(key=lambda template: {"experiment": 0, "run": 1, "finish": 2}.get(template.name or "", 3))
+    workflow.templates.sort(
+        key=lambda template: {"experiment": 0, "run": 1, "finish": 2}.get(template.name or "", 3)
+    )
     return workflow
 
 
 def _run(algorithm: str, cluster: Cluster) -> DAG:
-    """The DAG of one run. Every edge asks for success: a bare dependency would also accept a skipped evaluation."""
+    """The DAG of one run. Every edge asks for success: a bare dependency would also accept a
+    skipped evaluation.
+    """
     run = Parameter(name="run")
     train = train_stage(algorithm_class(algorithm).topology, cluster, run)
 
@@ -78,7 +99,10 @@ def _run(algorithm: str, cluster: Cluster) -> DAG:
         return cpu(cluster, name, inputs=[run], args=[OUTDIR, RUN])
 
     evaluate, play = after_training("evaluate"), after_training("play")
-    plot_training, plot_evaluation = after_training("plot-training"), after_training("plot-evaluation")
+    plot_training, plot_evaluation = (
+        after_training("plot-training"),
+        after_training("plot-evaluation"),
+    )
     with DAG(name="run", inputs=[run]) as dag:
         arguments = {"run": dag.get_parameter("run")}
         trained = _task(train, arguments=arguments)
@@ -98,8 +122,14 @@ def _task(template: Container | DAG, **options: Any) -> Task:
 
 
 def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:
-    """The workflow's parameters: those of `config/`, with the cluster's images and storage claim as defaults."""
-    of_cluster = {"gpu_image": cluster.gpu_image, "cpu_image": cluster.cpu_image, "claim": cluster.claim}
+    """The workflow's parameters: those of `config/`, with the cluster's images and storage claim as
+    defaults.
+    """
+    of_cluster = {
+        "gpu_image": cluster.gpu_image,
+        "cpu_image": cluster.cpu_image,
+        "claim": cluster.claim,
+    }
     return [
         Parameter(
             name=info.name,

@@ -1,4 +1,6 @@
-"""A manifest as YAML text, on whose every value people and Go's YAML reader agree; read again, too."""
+"""A manifest as YAML text, on whose every value people and Go's YAML reader agree; read again,
+too.
+"""
 
 from __future__ import annotations
 

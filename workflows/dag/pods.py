@@ -1,11 +1,14 @@
 """`gpu()` and `cpu()`: the pod of one step. The only place that knows Kubernetes details.
 
-Every pod runs `python -m steps.<name>`, never a shell, under the *restricted* pod security standard: non-root, no privilege
-escalation, no capabilities, a read-only root file system. It may write to three mounts: the shared storage, `/outputs` (files that
-Argo reads as output parameters; on a volume, so that they survive an out-of-memory kill) and `/tmp`, the home directory that the
-image names in its environment (locally the person's own home stays, with its warm font and kernel caches).
+Every pod runs `python -m steps.<name>`, never a shell, under the *restricted* pod security
+standard: non-root, no privilege escalation, no capabilities, a read-only root file system. It may
+write to three mounts: the shared storage, `/outputs` (files that Argo reads as output parameters;
+on a volume, so that they survive an out-of-memory kill) and `/tmp`, the home directory that the
+image names in its environment (locally the person's own home stays, with its warm font and kernel
+caches).
 
-Sources: Argo Workflows' field reference; Kubernetes, "Pod Security Standards", profile *restricted*.
+Sources: Argo Workflows' field reference; Kubernetes, "Pod Security Standards", profile
+*restricted*.
 """
 
 from __future__ import annotations
@@ -14,7 +17,16 @@ import dataclasses
 import json
 from typing import Any
 
-from hera.workflows import Container, EmptyDirVolume, Env, ExistingVolume, FieldEnv, Parameter, Resources, RetryStrategy
+from hera.workflows import (
+    Container,
+    EmptyDirVolume,
+    Env,
+    ExistingVolume,
+    FieldEnv,
+    Parameter,
+    Resources,
+    RetryStrategy,
+)
 from hera.workflows import models as m
 
 from config.cluster import Cluster, Pool
@@ -23,12 +35,15 @@ STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev
 OUTDIR = "--outdir={{workflow.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
 
-# Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same way again. The code is "-1" when
-# the container never ended by itself: a deleted pod, a lost node.
+# Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same
+# way again. The code is "-1" when the container never ended by itself: a deleted pod, a lost node.
 RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
 
 HARDENED = m.SecurityContext(
-    allow_privilege_escalation=False, read_only_root_filesystem=True, run_as_non_root=True, capabilities=m.Capabilities(drop=["ALL"])
+    allow_privilege_escalation=False,
+    read_only_root_filesystem=True,
+    run_as_non_root=True,
+    capabilities=m.Capabilities(drop=["ALL"]),
 )
 UNPRIVILEGED_POD = m.PodSecurityContext(
     run_as_non_root=True,
@@ -41,10 +56,12 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 
 
 def gpu(cluster: Cluster, name: str, **options: Any) -> Container:
-    """A pod that trains: GPUs as many as the parameter `gpus` says, and a generous number of retries.
+    """A pod that trains: GPUs as many as the parameter `gpus` says, and a generous number of
+    retries.
 
-    Every preemption costs a retry, and a training that makes no progress ends itself with exit code 3. The number of GPUs goes
-    through `podSpecPatch`, because Argo takes no parameter in a resource quantity.
+    Every preemption costs a retry, and a training that makes no progress ends itself with exit code
+    3. The number of GPUs goes through `podSpecPatch`, because Argo takes no parameter in a resource
+    quantity.
     """
     limits = {cluster.gpu_resource: "{{workflow.parameters.gpus}}"}
     return _pod(
@@ -54,13 +71,18 @@ def gpu(cluster: Cluster, name: str, **options: Any) -> Container:
         environment={},
         shared_memory=True,
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
-        pod_spec_patch=json.dumps({"containers": [{"name": "main", "resources": {"limits": limits}}]}, separators=(",", ":")),
+        pod_spec_patch=json.dumps(
+            {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+            separators=(",", ":"),
+        ),
         **options,
     )
 
 
 def cpu(cluster: Cluster, name: str, **options: Any) -> Container:
-    """A pod that evaluates, films, plots or reports: never with a GPU, also where the NVIDIA runtime is the default one."""
+    """A pod that evaluates, films, plots or reports: never with a GPU, also where the NVIDIA
+    runtime is the default one.
+    """
     return _pod(
         cluster,
         name,
@@ -73,23 +95,33 @@ def cpu(cluster: Cluster, name: str, **options: Any) -> Container:
 
 
 def volumes() -> list[ExistingVolume | EmptyDirVolume]:
-    """The volumes behind the mounts of `gpu()` and `cpu()`; the storage claim is the parameter `claim`, on ReadWriteMany storage."""
+    """The volumes behind the mounts of `gpu()` and `cpu()`; the storage claim is the parameter
+    `claim`, on ReadWriteMany storage.
+    """
     return [
         ExistingVolume(name="storage", claim_name="{{workflow.parameters.claim}}"),
         EmptyDirVolume(name="outputs", size_limit=m.Quantity(root="16Mi")),
         EmptyDirVolume(name="scratch", size_limit=m.Quantity(root="4Gi")),
-        EmptyDirVolume(name="shared-memory", medium="Memory", size_limit=m.Quantity(root="1Gi")),  # the default /dev/shm has 64 MiB
+        EmptyDirVolume(
+            name="shared-memory", medium="Memory", size_limit=m.Quantity(root="1Gi")
+        ),  # the default /dev/shm has 64 MiB
     ]
 
 
 def output(name: str, *, default: str | None = None) -> Parameter:
-    """An output parameter that the step writes as a file; with a default it has a value even if the step never came to write it."""
+    """An output parameter that the step writes as a file; with a default it has a value even if the
+    step never came to write it.
+    """
     return Parameter(name=name, value_from=m.ValueFrom(path=f"{OUTPUTS}/{name}", default=default))
 
 
 def grace_period_patch(cluster: Cluster) -> str:
-    """The workflow's `podSpecPatch`: seconds between SIGTERM and SIGKILL. Kubernetes' 30 s are short for a save to slow storage."""
-    return json.dumps({"terminationGracePeriodSeconds": cluster.grace_period_s}, separators=(",", ":"))
+    """The workflow's `podSpecPatch`: seconds between SIGTERM and SIGKILL. Kubernetes' 30 s are
+    short for a save to slow storage.
+    """
+    return json.dumps(
+        {"terminationGracePeriodSeconds": cluster.grace_period_s}, separators=(",", ":")
+    )
 
 
 def _pod(
@@ -103,7 +135,9 @@ def _pod(
     **options: Any,
 ) -> Container:
     image = f"{{{{workflow.parameters.{pool}_image}}}}"
-    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH} | ({"shared-memory": SHARED_MEMORY} if shared_memory else {})
+    mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH} | (
+        {"shared-memory": SHARED_MEMORY} if shared_memory else {}
+    )
     settings: Pool = getattr(cluster, pool)
     requests, limits = settings.requests, settings.limits
     return Container(
@@ -117,15 +151,27 @@ def _pod(
             Env(name="EXPERIMENT_OWNER", value="{{workflow.uid}}"),
             Env(name="EXPERIMENT_WORKFLOW", value="{{workflow.name}}"),
             Env(name="EXPERIMENT_IMAGE", value=image),
-            Env(name="OMP_NUM_THREADS", value="1"),  # a step that computes with more sets its own number: pods share their node's cores
+            Env(
+                name="OMP_NUM_THREADS", value="1"
+            ),  # a step that computes with more sets its own number: pods share their node's cores
             *(Env(name=key, value=value) for key, value in environment.items()),
             FieldEnv(name="POD_IP", field_path="status.podIP"),
         ],
-        resources=Resources(cpu_request=requests.cpu, memory_request=requests.memory, cpu_limit=limits.cpu, memory_limit=limits.memory),
-        volume_mounts=[m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()],
+        resources=Resources(
+            cpu_request=requests.cpu,
+            memory_request=requests.memory,
+            cpu_limit=limits.cpu,
+            memory_limit=limits.memory,
+        ),
+        volume_mounts=[
+            m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()
+        ],
         security_context=HARDENED,
         node_selector=settings.node_selector or None,
-        tolerations=[m.Toleration(**dataclasses.asdict(toleration)) for toleration in settings.tolerations] or None,
+        tolerations=[
+            m.Toleration(**dataclasses.asdict(toleration)) for toleration in settings.tolerations
+        ]
+        or None,
         retry_strategy=retries,
         **options,
     )
@@ -133,4 +179,6 @@ def _pod(
 
 def _retries(*, limit: int, first_wait: str, longest_wait: str) -> RetryStrategy:
     backoff = m.Backoff(duration=first_wait, factor=m.IntOrString(root="2"), cap=longest_wait)
-    return RetryStrategy(limit=str(limit), retry_policy="Always", expression=RETRY_UNLESS_FINAL, backoff=backoff)
+    return RetryStrategy(
+        limit=str(limit), retry_policy="Always", expression=RETRY_UNLESS_FINAL, backoff=backoff
+    )

@@ -52,7 +52,9 @@ def to_yaml(manifest: Manifest, cluster: Cluster) -> str:
     return HEADER.format(fingerprint=fingerprint(cluster)) + dump(manifest)
 
 
-def with_values(manifest: Manifest, values: Mapping[str, str], *, name: str = "", deadline_s: int | None = None) -> Manifest:
+def with_values(
+    manifest: Manifest, values: Mapping[str, str], *, name: str = "", deadline_s: int | None = None
+) -> Manifest:
     """A copy with `-p name=value` filled in as `argo submit` does it, a name, and a deadline.
 
     The deadline is an integer in the manifest, and so no parameter.

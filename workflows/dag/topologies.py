@@ -1,7 +1,9 @@
-"""How the train stage is laid out over pods. Whatever the layout, it takes `--run` and leaves the same files and outputs behind.
+"""How the train stage is laid out over pods. Whatever the layout, it takes `--run` and leaves the
+same files and outputs behind.
 
-A topology is a function from the cluster's settings and the stage's input to the template that the run's DAG calls as `train`:
-`single` is one pod; actor-learner and self-play are DAGs of several, and everything after `train` stays as it is.
+A topology is a function from the cluster's settings and the stage's input to the template that the
+run's DAG calls as `train`: `single` is one pod; actor-learner and self-play are DAGs of several,
+and everything after `train` stays as it is.
 """
 
 from __future__ import annotations
@@ -18,12 +20,20 @@ TrainStage = Callable[[Cluster, Parameter], Container | DAG]
 
 def single(cluster: Cluster, run: Parameter) -> Container:
     """One process trains: environments, policy and learning in one GPU pod."""
-    return gpu(cluster, "train", inputs=[run], args=[OUTDIR, RUN], outputs=[output("evaluate", default="true")])
+    return gpu(
+        cluster,
+        "train",
+        inputs=[run],
+        args=[OUTDIR, RUN],
+        outputs=[output("evaluate", default="true")],
+    )
 
 
 TOPOLOGIES: dict[str, TrainStage] = {"single": single}
 
 
 def train_stage(topology: str, cluster: Cluster, run: Parameter) -> Container | DAG:
-    """The template named `train`: input `run`, output `evaluate` ("true" or "false", "true" unless the training says otherwise)."""
+    """The template named `train`: input `run`, output `evaluate` ("true" or "false", "true" unless
+    the training says otherwise).
+    """
     return TOPOLOGIES[topology](cluster, run)

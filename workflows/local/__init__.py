@@ -1,4 +1,5 @@
-"""Argo Workflows on one machine: `run` takes a manifest and runs its pods as processes, without a cluster.
+"""Argo Workflows on one machine: `run` takes a manifest and runs its pods as processes, without a
+cluster.
 
     status = run(manifest, parameters={"name": "value"}, storage=Path("storage"))
 

@@ -1,6 +1,8 @@
-"""`python -m workflows.local FILE.yaml -p name=value --status FILE.json`: run a manifest on this machine.
+"""`python -m workflows.local FILE.yaml -p name=value --status FILE.json`: run a manifest on this
+machine.
 
-Exit codes: 0 the workflow Succeeded, 1 it Failed or is in Error, 2 refused before anything ran, 130 interrupted.
+Exit codes: 0 the workflow Succeeded, 1 it Failed or is in Error, 2 refused before anything ran, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -41,7 +43,10 @@ def main(argv: list[str] | None = None) -> int:
     except (ExperimentError, OSError) as error:
         print(f"failed: {error}", file=sys.stderr)
         return FAILED
-    print(f"{status.name}: {status.phase}{f': {status.message}' if status.message else ''}", flush=True)
+    print(
+        f"{status.name}: {status.phase}{f': {status.message}' if status.message else ''}",
+        flush=True,
+    )
     if status.interrupted:
         return INTERRUPTED
     return SUCCEEDED if status.phase == "Succeeded" else FAILED
@@ -52,19 +57,39 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m workflows.local", description=description)
     parser.add_argument("file", type=Path, metavar="FILE.yaml", help="the workflow")
     parser.add_argument(
-        "-p", dest="parameters", action="append", default=[], metavar="NAME=VALUE", help="a workflow parameter; may be repeated"
+        "-p",
+        dest="parameters",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a workflow parameter; may be repeated",
     )
     parser.add_argument("--name", help="name of the workflow (default: the manifest's)")
     parser.add_argument(
-        "--status", type=Path, metavar="FILE.json", help="keep the status there, as Argo's status.nodes, also while it runs"
+        "--status",
+        type=Path,
+        metavar="FILE.json",
+        help="keep the status there, as Argo's status.nodes, also while it runs",
     )
-    parser.add_argument("--storage", type=Path, default=Path("storage"), help="folder of the storage claim (default: storage)")
-    parser.add_argument("--logs", type=Path, metavar="DIR", help="folder for one log file per pod (default: pods print here)")
+    parser.add_argument(
+        "--storage",
+        type=Path,
+        default=Path("storage"),
+        help="folder of the storage claim (default: storage)",
+    )
+    parser.add_argument(
+        "--logs",
+        type=Path,
+        metavar="DIR",
+        help="folder for one log file per pod (default: pods print here)",
+    )
     parser.add_argument(
         "--inherit", action="append", default=[], metavar="NAME",
         help="a variable that pods get from the environment, or how its name begins (HF_*)",
     )  # fmt: skip
-    parser.add_argument("--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped")
+    parser.add_argument(
+        "--deadline", type=_seconds, metavar="S", help="seconds until the workflow is stopped"
+    )
     return parser
 
 
@@ -87,7 +112,11 @@ class _Printer:
 
     def changed(self, status: WorkflowStatus) -> None:
         for node in list(status.nodes.values()):
-            if node.type in SHOWN_TYPES and node.phase != "Pending" and self.shown.get(node.id) != node.phase:
+            if (
+                node.type in SHOWN_TYPES
+                and node.phase != "Pending"
+                and self.shown.get(node.id) != node.phase
+            ):
                 self.shown[node.id] = node.phase
                 print(self.line(node), flush=True)
         self.write(status)
@@ -100,7 +129,9 @@ class _Printer:
         """Whole or not at all: a reader never sees half a file."""
         if self.status_file is None:
             return
-        handle, name = tempfile.mkstemp(dir=self.status_file.absolute().parent, prefix=f".{self.status_file.name}-")
+        handle, name = tempfile.mkstemp(
+            dir=self.status_file.absolute().parent, prefix=f".{self.status_file.name}-"
+        )
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump(status.as_dict(), file, indent=1)
         Path(name).replace(self.status_file)

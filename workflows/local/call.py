@@ -13,9 +13,11 @@ from workflows.local.status import Node
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One use of a template. name: of the node; task: in the DAG, empty for the entry and the exit handler.
+    """One use of a template. name: of the node; task: in the DAG, empty for the entry and the exit
+    handler.
 
-    boundary: id of the DAG's node; parents: ids of the nodes before it; limit: the DAG's `parallelism`; depth: calls above it.
+    boundary: id of the DAG's node; parents: ids of the nodes before it; limit: the DAG's
+    `parallelism`; depth: calls above it.
     """
 
     name: str

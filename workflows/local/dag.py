@@ -1,7 +1,8 @@
 """A DAG: every task waits for the tasks it names, then runs, is skipped, or is omitted.
 
-Source: Argo `workflow/controller/dag.go`. Differences from its loop over a stored state: here every task is a coroutine that waits for
-the others' ends. An output that will never exist makes the controller wait for ever; here it is an error.
+Source: Argo `workflow/controller/dag.go`. Differences from its loop over a stored state: here every
+task is a coroutine that waits for the others' ends. An output that will never exist makes the
+controller wait for ever; here it is an error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from workflows.local.language.tags import STRICT_TASKS, Values, replace
 from workflows.local.machine.slots import Limit
 from workflows.local.run_state import State
 from workflows.local.scope import Document, dag_outputs, exported, mark_absent, of_node
-from workflows.local.spec.depends import ancestry, dependencies_of, is_satisfied, logic_of, results_of
+from workflows.local.spec.depends import (
+    ancestry,
+    dependencies_of,
+    is_satisfied,
+    logic_of,
+    results_of,
+)
 from workflows.local.spec.loops import expand_task, is_loop
 from workflows.local.status import Node
 
@@ -26,7 +33,13 @@ from workflows.local.status import Node
 class Dag:
     """One execution of a DAG template whose tags are replaced; `execute` runs a task's template."""
 
-    def __init__(self, state: State, template: Document, call: Call, execute: Callable[[State, Call], Awaitable[Node]]) -> None:
+    def __init__(
+        self,
+        state: State,
+        template: Document,
+        call: Call,
+        execute: Callable[[State, Call], Awaitable[Node]],
+    ) -> None:
         self.state, self.template, self.call, self.execute = state, template, call, execute
         self.tasks: dict[str, Document] = {task["name"]: task for task in template["dag"]["tasks"]}
         self.ancestry = ancestry(self.tasks)
@@ -42,7 +55,9 @@ class Dag:
         """The DAG's ended node."""
         call, state = self.call, self.state
         self.node = call.add(state, "DAG", "Running")
-        self.node.inputs = {name.removeprefix("inputs.parameters."): value for name, value in self.inputs.items()}
+        self.node.inputs = {
+            name.removeprefix("inputs.parameters."): value for name, value in self.inputs.items()
+        }
         async with asyncio.TaskGroup() as group:
             for name in self.tasks:
                 group.create_task(self._run_task(name))
@@ -78,21 +93,30 @@ class Dag:
     def _would_hang(self, task: Document, error: MissingTagError) -> str:
         producer = error.tag.strip().split(".")[1] if "." in error.tag else error.tag
         node = self.nodes.get(producer)
-        state = f"task {producer!r} is {node.phase} and has no such value" if node else "there is no such value"
-        return (
-            f"{{{{{error.tag}}}}} will never have a value: {state}; Argo's controller would wait for ever (argoproj/argo-workflows#16982)"
+        state = (
+            f"task {producer!r} is {node.phase} and has no such value"
+            if node
+            else "there is no such value"
         )
+        return f"{{{{{error.tag}}}}} will never have a value: {state}; Argo's controller would wait for ever (argoproj/argo-workflows#16982)"
 
     def _depends(self, task: Document) -> bool:
         logic = logic_of(task, lambda name: self.tasks[name])
         if not logic:
             return True
-        results = {name: results_of(self.nodes[name].phase, self._children_phases(name)) for name in dependencies_of(task)}
+        results = {
+            name: results_of(self.nodes[name].phase, self._children_phases(name))
+            for name in dependencies_of(task)
+        }
         return is_satisfied(logic, results)
 
     def _children_phases(self, name: str) -> list[str]:
         node = self.nodes[name]
-        return [self.state.status.nodes[child].phase for child in node.children] if node.type == "TaskGroup" else []
+        return (
+            [self.state.status.nodes[child].phase for child in node.children]
+            if node.type == "TaskGroup"
+            else []
+        )
 
     def _resolved(self, task: Document) -> Document:
         """The task with its ancestors' outputs; if its `when` is false nothing else is resolved."""
@@ -112,7 +136,10 @@ class Dag:
         ancestors: dict[str, str | None] = {}
         if "{{" not in json.dumps(task):
             return ancestors
-        for name in sorted(self.ancestry[task["name"]], key=lambda name: self.nodes[name].finished or self.nodes[name].started):
+        for name in sorted(
+            self.ancestry[task["name"]],
+            key=lambda name: self.nodes[name].finished or self.nodes[name].started,
+        ):
             ancestors |= self._tags_of(name)
         return {**self.state.values(), **self.inputs, **ancestors}
 
@@ -125,7 +152,14 @@ class Dag:
 
     async def _group(self, name: str, task: Document, expanded: list[Document]) -> Node:
         full_name, parents = f"{self.node.name}.{name}", self._parents(task)
-        group = self.state.add(full_name, "TaskGroup", task["template"], "Running", boundary=self.node.id, parents=parents)
+        group = self.state.add(
+            full_name,
+            "TaskGroup",
+            task["template"],
+            "Running",
+            boundary=self.node.id,
+            parents=parents,
+        )
         async with asyncio.TaskGroup() as running:
             items = [running.create_task(self._one(item, task, [group.id])) for item in expanded]
         failed = [item.result().phase for item in items if item.result().failed]
@@ -136,7 +170,13 @@ class Dag:
         name = f"{self.node.name}.{task['name']}"
         try:
             if not should_execute(task.get("when") or ""):
-                return self._skipped(task["name"], original, "Skipped", f"when '{task['when']}' evaluated false", parents)
+                return self._skipped(
+                    task["name"],
+                    original,
+                    "Skipped",
+                    f"when '{task['when']}' evaluated false",
+                    parents,
+                )
         except ConditionError as error:
             return self._skipped(task["name"], original, "Error", str(error), parents)
         call = Call(
@@ -145,15 +185,29 @@ class Dag:
         )  # fmt: skip
         return await self.execute(self.state, call)
 
-    def _skipped(self, name: str, task: Document, phase: str, message: str, parents: list[str] | None = None) -> Node:
+    def _skipped(
+        self, name: str, task: Document, phase: str, message: str, parents: list[str] | None = None
+    ) -> Node:
         parents = self._parents(task) if parents is None else parents
         full_name = f"{self.node.name}.{name}"
-        return self.state.add(full_name, "Skipped", task["template"], phase, boundary=self.node.id, message=message, parents=parents)
+        return self.state.add(
+            full_name,
+            "Skipped",
+            task["template"],
+            phase,
+            boundary=self.node.id,
+            message=message,
+            parents=parents,
+        )
 
     def _parents(self, task: Document) -> list[str]:
         """The DAG itself, or the last nodes of the tasks before."""
         dependencies = dependencies_of(task)
-        return [node for name in dependencies for node in self._outbound(self.nodes[name])] if dependencies else [self.node.id]
+        return (
+            [node for name in dependencies for node in self._outbound(self.nodes[name])]
+            if dependencies
+            else [self.node.id]
+        )
 
     def _outbound(self, node: Node) -> list[str]:
         nodes = self.state.status.nodes
@@ -162,29 +216,51 @@ class Dag:
         if node.type == "Retry":
             return [node.children[-1]] if node.children else [node.id]
         if node.type == "DAG":
-            inside = [inner for inner in nodes.values() if inner.boundary == node.id and not inner.children]
+            inside = [
+                inner
+                for inner in nodes.values()
+                if inner.boundary == node.id and not inner.children
+            ]
             return [inner.id for inner in inside] or [node.id]
         return [node.id]
 
     def _phase(self) -> str:
-        """Of the whole DAG: that of the first failed target, in alphabetical order; a skipped target inherits from its branch."""
-        if self.state.shutdown is not None and self.state.shutdown.kind != "Deadline" and not self.call.on_exit:
+        """Of the whole DAG: that of the first failed target, in alphabetical order; a skipped
+        target inherits from its branch.
+        """
+        if (
+            self.state.shutdown is not None
+            and self.state.shutdown.kind != "Deadline"
+            and not self.call.on_exit
+        ):
             return "Failed"
-        followed = {dependency for task in self.tasks.values() for dependency in dependencies_of(task)}
+        followed = {
+            dependency for task in self.tasks.values() for dependency in dependencies_of(task)
+        }
         phases = self._branch_phases()
         for name in sorted(set(self.tasks) - followed):
             tolerated = self.tasks[name].get("continueOn") or {}
-            if (phases[name] == "Failed" and not tolerated.get("failed")) or (phases[name] == "Error" and not tolerated.get("error")):
+            if (phases[name] == "Failed" and not tolerated.get("failed")) or (
+                phases[name] == "Error" and not tolerated.get("error")
+            ):
                 return phases[name]
         return "Succeeded"
 
     def _branch_phases(self) -> dict[str, str]:
-        """Every task's phase; what was skipped or omitted has that of the tasks above, a failed one if there is one."""
+        """Every task's phase; what was skipped or omitted has that of the tasks above, a failed one
+        if there is one.
+        """
         phases: dict[str, str] = {}
         for name in self.ancestry:
             above = [phases[dependency] for dependency in dependencies_of(self.tasks[name])]
-            inherited = next((phase for phase in above if phase in ("Failed", "Error")), "Succeeded")
-            phases[name] = inherited if self.nodes[name].phase in ("Skipped", "Omitted") else self.nodes[name].phase
+            inherited = next(
+                (phase for phase in above if phase in ("Failed", "Error")), "Succeeded"
+            )
+            phases[name] = (
+                inherited
+                if self.nodes[name].phase in ("Skipped", "Omitted")
+                else self.nodes[name].phase
+            )
         return phases
 
     def _set_outputs(self) -> tuple[str, str | None]:

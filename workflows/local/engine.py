@@ -31,11 +31,13 @@ from workflows.local.status import WorkflowStatus, now
 from workflows.local.templates import execute
 
 REPEATED_WITHIN_S = 2.0
-"""Signals that come this soon after the first are the same wish: schedulers and terminals send several."""
+"""Signals that come this soon after the first are the same wish: schedulers and terminals send
+several."""
 BETWEEN_ANNOUNCEMENTS_S = 0.05
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OF_A_TERMINAL = (signal.SIGINT, signal.SIGHUP)
-"""These stop a workflow unless they came ignored: whoever starts with `nohup` or `&` wants to outlive the terminal."""
+"""These stop a workflow unless they came ignored: whoever starts with `nohup` or `&` wants to
+outlive the terminal."""
 OnChange = Callable[[WorkflowStatus], None]
 
 
@@ -57,19 +59,22 @@ def run(
 ) -> WorkflowStatus:
     """Run a workflow to its end and return its final status.
 
-    parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its volume claim; capacity: default,
-    this machine's; deadline: seconds, instead of the manifest's; logs: a folder for `<pod>.log`, default the caller's own output;
-    fleeting: folders of the caller's that nobody needs should this process be killed; they are removed then, as the pods' own are;
-    inherit: variables of the caller's environment that pods need, as names or beginnings (`HF_*`),
-    beside what every machine has; environment: further variables of every pod. The manifest wins.
-    on_change: called with the live status after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a
-    function that stops the workflow as `argo stop` does, to be called from any thread.
+    parameters: as `-p`, added if the manifest does not declare them; storage: the folder behind its
+    volume claim; capacity: default, this machine's; deadline: seconds, instead of the manifest's;
+    logs: a folder for `<pod>.log`, default the caller's own output; fleeting: folders of the
+    caller's that nobody needs should this process be killed; they are removed then, as the pods'
+    own are; inherit: variables of the caller's environment that pods need, as names or beginnings
+    (`HF_*`), beside what every machine has; environment: further variables of every pod. The
+    manifest wins. on_change: called with the live status after changes, in the engine's thread;
+    notice: gets one-line remarks; stop: is given a function that stops the workflow as `argo stop`
+    does, to be called from any thread.
 
-    In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two seconds, kills the pods.
-    SIGINT and SIGHUP stay ignored if this process was started so (`nohup`, `&` in a script). After a stop by a signal all three are
-    ignored: the caller has only to end, and a late repetition must not change how.
-    Raises `Refused` for manifests that this engine does not support and `BadInput` for wrong names, before anything is started, and
-    `ExperimentError` if this machine can start nothing at all.
+    In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two
+    seconds, kills the pods. SIGINT and SIGHUP stay ignored if this process was started so (`nohup`,
+    `&` in a script). After a stop by a signal all three are ignored: the caller has only to end,
+    and a late repetition must not change how. Raises `Refused` for manifests that this engine does
+    not support and `BadInput` for wrong names, before anything is started, and `ExperimentError` if
+    this machine can start nothing at all.
     """
     prepared = prepare(manifest, parameters=parameters, name=name)
     read_patches(prepared)
@@ -96,10 +101,14 @@ def _deadline_s(manifest: Manifest) -> float | None:
 
 
 def read_patches(manifest: Manifest) -> None:
-    """Refuse what a `podSpecPatch` may not change, as far as its text is known already; raises `Refused`."""
+    """Refuse what a `podSpecPatch` may not change, as far as its text is known already; raises
+    `Refused`.
+    """
     values = manifest.globals()
     for holder in (manifest.spec, *manifest.templates.values()):
-        with contextlib.suppress(WorkflowError):  # a patch that Kubernetes would not take is the pod's error
+        with contextlib.suppress(
+            WorkflowError
+        ):  # a patch that Kubernetes would not take is the pod's error
             if holder.get("podSpecPatch"):
                 read_patch(replace(holder["podSpecPatch"], values))
 
@@ -129,7 +138,11 @@ class _Engine:
         try:
             check(self.manifest)
         except InvalidSpecError as error:
-            self.status.phase, self.status.message, self.status.finished = "Failed", str(error), now()
+            self.status.phase, self.status.message, self.status.finished = (
+                "Failed",
+                str(error),
+                now(),
+            )
             self._announce()
             return self.status
         if self.manifest.accepted:
@@ -151,7 +164,11 @@ class _Engine:
 
     def _state(self, scratch: Path, processes: Processes) -> State:
         values = self.manifest.globals()
-        spec = {key: value for key, value in self.manifest.spec.items() if key not in ("templates", "arguments")}
+        spec = {
+            key: value
+            for key, value in self.manifest.spec.items()
+            if key not in ("templates", "arguments")
+        }
         if self.logs is not None:
             self.logs.mkdir(parents=True, exist_ok=True)
         return State(
@@ -164,7 +181,14 @@ class _Engine:
     async def _run(self) -> None:
         state, status = self.state, self.status
         timer = self._deadline_timer()
-        entry = await execute(state, Call(name=self.manifest.name, template=state.spec["entrypoint"], arguments=self._arguments()))
+        entry = await execute(
+            state,
+            Call(
+                name=self.manifest.name,
+                template=state.spec["entrypoint"],
+                arguments=self._arguments(),
+            ),
+        )
         phase, message = entry.phase, entry.message
         if state.shutdown is not None and state.shutdown.kind != "Deadline":
             message = state.shutdown.retry_message
@@ -186,7 +210,9 @@ class _Engine:
         if self.deadline_s is None:
             return None
         ends = now() + datetime.timedelta(seconds=self.deadline_s)
-        return asyncio.get_running_loop().call_later(self.deadline_s, lambda: self._on_deadline(ends))
+        return asyncio.get_running_loop().call_later(
+            self.deadline_s, lambda: self._on_deadline(ends)
+        )
 
     def _on_deadline(self, ends: datetime.datetime) -> None:
         if self.state.shutdown is None:
@@ -200,9 +226,19 @@ class _Engine:
              "podName": node.pod, "finishedAt": None if node.finished is None else node.finished.strftime("%Y-%m-%dT%H:%M:%SZ")}
             for node in self.status.nodes.values() if node.failed
         ]  # fmt: skip
-        state.globals |= {"workflow.status": phase, "workflow.failures": f'"{quote(to_json(failures))}"'}
-        node = await execute(state, Call(name=name, template=state.spec["onExit"], arguments=[], on_exit=True, display=name))
-        return (node.phase, node.message) if phase == "Succeeded" and node.failed else (phase, message)
+        state.globals |= {
+            "workflow.status": phase,
+            "workflow.failures": f'"{quote(to_json(failures))}"',
+        }
+        node = await execute(
+            state,
+            Call(
+                name=name, template=state.spec["onExit"], arguments=[], on_exit=True, display=name
+            ),
+        )
+        return (
+            (node.phase, node.message) if phase == "Succeeded" and node.failed else (phase, message)
+        )
 
     @contextlib.contextmanager
     def _signals(self, stop: Callable[[Callable[[], None]], None] | None) -> Iterator[None]:
@@ -211,7 +247,11 @@ class _Engine:
             stop(functools.partial(_call_soon, loop, self._stop))
         here = threading.current_thread() is threading.main_thread()
         before = {number: signal.getsignal(number) for number in (SIGNALS if here else ())}
-        numbers = [number for number in before if number not in OF_A_TERMINAL or before[number] is not signal.SIG_IGN]
+        numbers = [
+            number
+            for number in before
+            if number not in OF_A_TERMINAL or before[number] is not signal.SIG_IGN
+        ]
         for number in numbers:
             signal.signal(number, lambda *_: _call_soon(loop, self._stop))
         try:
@@ -221,14 +261,18 @@ class _Engine:
                 signal.signal(number, signal.SIG_IGN if self.status.interrupted else before[number])
 
     def _stop(self) -> None:
-        """`argo stop`; again and later than two seconds: `argo terminate`, and no patience with the pods."""
+        """`argo stop`; again and later than two seconds: `argo terminate`, and no patience with the
+        pods.
+        """
         if self.status.finished is not None:
             return
         self.status.interrupted = True
         current_s = time.monotonic()
         if self.first_signal_s is None:
             self.first_signal_s = current_s
-            self.notice("stopping: running pods get SIGTERM, then the exit handler runs; once more kills them")
+            self.notice(
+                "stopping: running pods get SIGTERM, then the exit handler runs; once more kills them"
+            )
             self.state.stop(Shutdown("Stop"))
         elif current_s - self.first_signal_s > REPEATED_WITHIN_S:
             self.notice("terminating: running pods are killed, the exit handler too")
@@ -238,7 +282,9 @@ class _Engine:
         """One announcement for changes that come together."""
         if self.on_change is not None and self.announcement is None:
             loop = asyncio.get_running_loop()
-            self.announcement = loop.call_at(max(loop.time(), self.announced_s + BETWEEN_ANNOUNCEMENTS_S), self._announce)
+            self.announcement = loop.call_at(
+                max(loop.time(), self.announced_s + BETWEEN_ANNOUNCEMENTS_S), self._announce
+            )
 
     def _announce(self) -> None:
         if self.announcement is not None:
@@ -249,11 +295,15 @@ class _Engine:
 
 
 def _temporary_folder(name: str) -> Path:
-    """For the pods' emptyDirs; raises `ExperimentError` on a machine that has no room or no right for it."""
+    """For the pods' emptyDirs; raises `ExperimentError` on a machine that has no room or no right
+    for it.
+    """
     try:
         return Path(tempfile.mkdtemp(prefix=f"{name}-"))
     except OSError as error:
-        raise ExperimentError(f"no temporary folder can be made: {error}; TMPDIR may name another place") from None
+        raise ExperimentError(
+            f"no temporary folder can be made: {error}; TMPDIR may name another place"
+        ) from None
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

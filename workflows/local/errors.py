@@ -1,7 +1,8 @@
 """What the local engine's parts raise at each other.
 
-Refused (a `BadInput` of config.errors): the manifest uses something that this engine does not have; it is named, never ignored.
-WorkflowError: an error of the workflow, in Argo's words; it becomes a node's or the workflow's message.
+Refused (a `BadInput` of config.errors): the manifest uses something that this engine does not have;
+it is named, never ignored. WorkflowError: an error of the workflow, in Argo's words; it becomes a
+node's or the workflow's message.
 ├── InvalidSpecError      found before anything runs
 ├── TagError              a tag or expression that cannot be evaluated
 │   └── MissingTagError   a tag that must have a value and has none: Argo's controller would wait for it for ever

@@ -1,6 +1,7 @@
 """`retryStrategy`: what happens after a failed attempt, in the controller's order (reference 3.7).
 
-Source: Argo `processNodeRetries`: stop or deadline, longest duration, backoff (before anything else is asked), policy, limit, expression.
+Source: Argo `processNodeRetries`: stop or deadline, longest duration, backoff (before anything else
+is asked), policy, limit, expression.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ LONGEST_WAIT_S = 292 * 365.25 * 86400  # Go's longest duration
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """limit: retries after the first attempt, None for any number; waits in seconds; factor 0: every wait is the same."""
+    """limit: retries after the first attempt, None for any number; waits in seconds; factor 0:
+    every wait is the same.
+    """
 
     limit: int | None
     on_failed: bool
@@ -33,7 +36,9 @@ class Strategy:
 
 
 def read(fields: Mapping[str, Any]) -> Strategy:
-    """A strategy from the manifest; raises `WorkflowError`. The policy is Always with an expression, else OnFailure."""
+    """A strategy from the manifest; raises `WorkflowError`. The policy is Always with an
+    expression, else OnFailure.
+    """
     expression = fields.get("expression") or ""
     policy = fields.get("retryPolicy") or ("Always" if expression else "OnFailure")
     backoff = fields.get("backoff")
@@ -41,19 +46,25 @@ def read(fields: Mapping[str, Any]) -> Strategy:
         raise WorkflowError("no base duration specified for retryStrategy")
     backoff = backoff or {}
     return Strategy(
-        limit=None if fields.get("limit") is None else integer(fields["limit"], "retryStrategy.limit"),
+        limit=None
+        if fields.get("limit") is None
+        else integer(fields["limit"], "retryStrategy.limit"),
         on_failed=policy in ("Always", "OnFailure"),
         on_error=policy in ("Always", "OnError"),
         expression=expression,
         wait_s=duration_s(backoff["duration"]) if backoff else None,
-        factor=integer(backoff["factor"], "retryStrategy.backoff.factor") if backoff.get("factor") is not None else 0,
+        factor=integer(backoff["factor"], "retryStrategy.backoff.factor")
+        if backoff.get("factor") is not None
+        else 0,
         cap_s=duration_s(backoff["cap"]) if backoff.get("cap") else None,
         longest_s=duration_s(backoff["maxDuration"]) if backoff.get("maxDuration") else None,
     )
 
 
 def wait_s(strategy: Strategy, attempts: int) -> float:
-    """Seconds between the end of the last of so many attempts and the next; no wait without a limit, or after the last one."""
+    """Seconds between the end of the last of so many attempts and the next; no wait without a
+    limit, or after the last one.
+    """
     if strategy.wait_s is None or strategy.limit is None or attempts > strategy.limit:
         return 0.0
     return _backoff_s(strategy, attempts)
@@ -73,32 +84,42 @@ def out_of_time(strategy: Strategy, attempts: list[Node]) -> str | None:
 def _backoff_s(strategy: Strategy, attempts: int) -> float:
     base_s = strategy.wait_s or 0.0
     try:
-        waiting_s = base_s * float(strategy.factor) ** (attempts - 1) if strategy.factor > 0 else base_s
+        waiting_s = (
+            base_s * float(strategy.factor) ** (attempts - 1) if strategy.factor > 0 else base_s
+        )
     except OverflowError:
         waiting_s = LONGEST_WAIT_S
     return min(waiting_s, LONGEST_WAIT_S if strategy.cap_s is None else strategy.cap_s)
 
 
 def gives_up(strategy: Strategy, attempts: list[Node]) -> str | None:
-    """Why there is no other attempt (the message of the Retry node), or None; raises `TagError` for a broken expression."""
+    """Why there is no other attempt (the message of the Retry node), or None; raises `TagError` for
+    a broken expression.
+    """
     last = attempts[-1]
     if not (strategy.on_error if last.phase == "Error" else strategy.on_failed):
         return last.message
     if strategy.limit is not None and len(attempts) > strategy.limit:
         return "No more retries left"
-    if strategy.expression and not evaluate_condition(strategy.expression, last_retry(attempts, missing_code="-1")):
+    if strategy.expression and not evaluate_condition(
+        strategy.expression, last_retry(attempts, missing_code="-1")
+    ):
         return "retryStrategy.expression evaluated to false"
     return None
 
 
 def last_retry(attempts: list[Node], *, missing_code: str) -> dict[str, str]:
-    """The tags `retries` and `lastRetry.*` after these attempts; before the first one they have harmless values."""
+    """The tags `retries` and `lastRetry.*` after these attempts; before the first one they have
+    harmless values.
+    """
     last = attempts[-1] if attempts else None
     code = None if last is None else last.exit_code
     return {
         "retries": str(max(0, len(attempts) - 1)),
         "lastRetry.exitCode": missing_code if code is None else str(code),
         "lastRetry.status": "" if last is None else last.phase,
-        "lastRetry.duration": "0" if last is None else str(round(last.duration_s)),  # whole seconds, as Kubernetes writes times
+        "lastRetry.duration": "0"
+        if last is None
+        else str(round(last.duration_s)),  # whole seconds, as Kubernetes writes times
         "lastRetry.message": "" if last is None else last.message,
     }

@@ -18,7 +18,9 @@ from workflows.local.status import Node, WorkflowStatus, node_id
 
 @dataclass(frozen=True)
 class Shutdown:
-    """Why no further pod may run. kind: Stop, Deadline or Terminate (which ends the exit handler, too)."""
+    """Why no further pod may run. kind: Stop, Deadline or Terminate (which ends the exit handler,
+    too).
+    """
 
     kind: str
     deadline: datetime.datetime | None = None
@@ -26,7 +28,11 @@ class Shutdown:
     @property
     def pod_message(self) -> str:
         """Of a pod that runs or would start now."""
-        return "Step exceeded its deadline" if self.kind == "Deadline" else f"workflow shutdown with strategy:  {self.kind}"
+        return (
+            "Step exceeded its deadline"
+            if self.kind == "Deadline"
+            else f"workflow shutdown with strategy:  {self.kind}"
+        )
 
     @property
     def retry_message(self) -> str:
@@ -66,7 +72,9 @@ class State:
     started_s: float = field(default_factory=time.monotonic)
 
     def stop(self, shutdown: Shutdown) -> None:
-        """No pod may start from now on, and those that run are asked to end; a second call can only make it harder."""
+        """No pod may start from now on, and those that run are asked to end; a second call can only
+        make it harder.
+        """
         if self.shutdown is None or shutdown.kind == "Terminate":
             self.shutdown = shutdown
         self.stopping.set()

@@ -1,7 +1,7 @@
 """One attempt of a container template: a node, a place on the machine, a process, its outputs.
 
-How ends are reported follows reference 3.8: Argo's emissary signals the process group, the wait container reads the outputs after
-`main` has ended, also when it failed.
+How ends are reported follows reference 3.8: Argo's emissary signals the process group, the wait
+container reads the outputs after `main` has ended, also when it failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from typing import Any
 from workflows.local.errors import LostPod, PodError
 from workflows.local.language.go_values import parameter_text
 from workflows.local.machine.mounts import Mounts, make
-from workflows.local.machine.pod_spec import PodSpec, build, command, declared_variables, environment, folder
+from workflows.local.machine.pod_spec import (
+    PodSpec,
+    build,
+    command,
+    declared_variables,
+    environment,
+    folder,
+)
 from workflows.local.machine.slots import Grant
 from workflows.local.machine.supervision import Process
 from workflows.local.run_state import State
@@ -31,7 +38,8 @@ from workflows.local.status import Node, pod_name
 
 CANNOT_EXECUTE = 64
 KILLED_S = 60.0
-"""A process that waits in the kernel (a network's file system) may outlive SIGKILL: nobody waits for it longer."""
+"""A process that waits in the kernel (a network's file system) may outlive SIGKILL: nobody waits
+for it longer."""
 LARGEST_OUTPUT_BYTES = 1024**2
 """What an etcd object holds at most: parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -44,8 +52,8 @@ UNSAFE = re.compile(r"[^\w.\-]")
 class Pod:
     """An attempt whose template's tags are replaced.
 
-    node: its node, made by the caller; on_exit: part of the exit handler; retried: one of several attempts; longest_s: what a retry
-    strategy's longest duration leaves to it.
+    node: its node, made by the caller; on_exit: part of the exit handler; retried: one of several
+    attempts; longest_s: what a retry strategy's longest duration leaves to it.
     """
 
     state: State
@@ -56,7 +64,9 @@ class Pod:
     longest_s: float | None = None
 
     async def run(self) -> None:
-        """Until the node has ended; raises `WorkflowError` if there can be no pod, `asyncio.CancelledError` never leaves a process."""
+        """Until the node has ended; raises `WorkflowError` if there can be no pod,
+        `asyncio.CancelledError` never leaves a process.
+        """
         state, node = self.state, self.node
         if self._refused():
             state.mark(node, "Failed", state.shutdown.pod_message if state.shutdown else "")
@@ -78,12 +88,16 @@ class Pod:
         return shutdown is not None and (not self.on_exit or shutdown.kind == "Terminate")
 
     async def _place(self, spec: PodSpec) -> Grant | None:
-        """Wait for the requested cores and GPUs; None if the workflow stopped, or the template's time was over, before there was room."""
+        """Wait for the requested cores and GPUs; None if the workflow stopped, or the template's
+        time was over, before there was room.
+        """
         asked = spec.resources
         cpus, gpus = self.state.slots.cut(asked.cpus, asked.gpus)
         for name, wanted, got in (("cpu", asked.cpus, cpus), (asked.gpu_name, asked.gpus, gpus)):
             if got < wanted:
-                self.state.say_once(f"{self.node.template} requests {wanted:g} {name}, this machine has {got:g}: it gets {got:g}")
+                self.state.say_once(
+                    f"{self.node.template} requests {wanted:g} {name}, this machine has {got:g}: it gets {got:g}"
+                )
         waiting = asyncio.ensure_future(self.state.slots.acquire(cpus, gpus))
         timeout_s = None if self.retried else spec.timeout_s
         await self._first_of(waiting, timeout_s)
@@ -92,13 +106,19 @@ class Pod:
         waiting.cancel()
         if waiting.done():
             waiting.result().release()
-        message = self.state.shutdown.pod_message if self._refused() and self.state.shutdown else "timeout"
+        message = (
+            self.state.shutdown.pod_message
+            if self._refused() and self.state.shutdown
+            else "timeout"
+        )
         self.state.mark(self.node, "Failed", message)
         return None
 
     async def _first_of(self, future: asyncio.Future[Any], timeout_s: float | None) -> None:
         """Wait for a future, a stop that concerns this pod, or a time."""
-        stop = asyncio.ensure_future((self.state.killing if self.on_exit else self.state.stopping).wait())
+        stop = asyncio.ensure_future(
+            (self.state.killing if self.on_exit else self.state.stopping).wait()
+        )
         try:
             waited: set[asyncio.Future[Any]] = {future, stop}
             await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -107,11 +127,21 @@ class Pod:
 
     async def _execute(self, spec: PodSpec, grant: Grant, place: Path) -> None:
         state, node = self.state, self.node
-        outputs = {output["name"]: output.get("valueFrom") or {} for output in (self.template.get("outputs") or {}).get("parameters") or []}
+        outputs = {
+            output["name"]: output.get("valueFrom") or {}
+            for output in (self.template.get("outputs") or {}).get("parameters") or []
+        }
         volumes = [*(state.spec.get("volumes") or []), *(self.template.get("volumes") or [])]
         paths = [str(source["path"]) for source in outputs.values()]
         await state.processes.open()
-        mounts = make(spec.container, volumes, storage=state.storage, pod=place, outputs=paths, given=state.given)
+        mounts = make(
+            spec.container,
+            volumes,
+            storage=state.storage,
+            pod=place,
+            outputs=paths,
+            given=state.given,
+        )
         process = await self._start(spec, mounts, grant)
         if process is None:
             return
@@ -119,8 +149,12 @@ class Pod:
         node.starts_now()
         state.mark(node, "Running")
         ended = asyncio.ensure_future(process.wait())
-        timeout_s = None if spec.timeout_s is None else spec.timeout_s - (time.monotonic() - created_s)
-        limits = [limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None]
+        timeout_s = (
+            None if spec.timeout_s is None else spec.timeout_s - (time.monotonic() - created_s)
+        )
+        limits = [
+            limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None
+        ]
         await self._first_of(ended, max(0.0, min(limits)) if limits else None)
         if not ended.done() and self._refused():
             winding = asyncio.ensure_future(self._wind_down(process, ended, spec, place))
@@ -145,7 +179,9 @@ class Pod:
         problem = f'failed to find name in PATH: exec: "{arguments[0]}": executable file not found in $PATH'
         if "/" in arguments[0] or shutil.which(arguments[0], path=values.get("PATH")):
             try:
-                return await state.processes.start(arguments, values, folder(spec.container, mounts), log)
+                return await state.processes.start(
+                    arguments, values, folder(spec.container, mounts), log
+                )
             except LostPod:
                 raise
             except PodError as error:
@@ -154,7 +190,9 @@ class Pod:
         state.mark(node, "Failed", f"main: Error (exit code {CANNOT_EXECUTE}): {problem}")
         return None
 
-    async def _terminate(self, process: Process, ended: asyncio.Future[int], grace_s: float) -> None:
+    async def _terminate(
+        self, process: Process, ended: asyncio.Future[int], grace_s: float
+    ) -> None:
         """SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
         process.signal(signal.SIGTERM)
         insist = asyncio.ensure_future(self.state.killing.wait())
@@ -167,14 +205,18 @@ class Pod:
         if not ended.done():
             raise LostPod(f"its process still runs {KILLED_S:g} s after SIGKILL")
 
-    async def _wind_down(self, process: Process, ended: asyncio.Future[int], spec: PodSpec, place: Path) -> None:
+    async def _wind_down(
+        self, process: Process, ended: asyncio.Future[int], spec: PodSpec, place: Path
+    ) -> None:
         """A stopped pod's node has ended already; its process may take its grace period to save."""
         with contextlib.suppress(LostPod):
             await self._terminate(process, ended, spec.grace_s)
             ended.result()
         await _remove(place)
 
-    def _finish(self, code: int, mounts: Mounts, outputs: Mapping[str, Mapping[str, Any]], over: bool) -> None:
+    def _finish(
+        self, code: int, mounts: Mounts, outputs: Mapping[str, Mapping[str, Any]], over: bool
+    ) -> None:
         node = self.node
         node.exit_code = code
         node.outputs, problem = _read(outputs, mounts)
@@ -192,25 +234,37 @@ class Pod:
 def prepare_node(state: State, node: Node, template: Mapping[str, Any], *, retried: bool) -> Node:
     """Give a new node what is known of its pod."""
     node.pod, node.retried = pod_name(state.manifest.name, node.template, node.name), retried
-    node.inputs = {parameter["name"]: str(parameter["value"]) for parameter in (template.get("inputs") or {}).get("parameters") or []}
+    node.inputs = {
+        parameter["name"]: str(parameter["value"])
+        for parameter in (template.get("inputs") or {}).get("parameters") or []
+    }
     return node
 
 
-def _read(outputs: Mapping[str, Mapping[str, Any]], mounts: Mounts) -> tuple[dict[str, str] | None, str]:
-    """The output parameters, and what is wrong with the first that is missing and has no default."""
+def _read(
+    outputs: Mapping[str, Mapping[str, Any]], mounts: Mounts
+) -> tuple[dict[str, str] | None, str]:
+    """The output parameters, and what is wrong with the first that is missing and has no
+    default.
+    """
     values: dict[str, str] = {}
     for name, source in outputs.items():
         try:
             values[name] = _text(Path(mounts.local(str(source["path"]))))
         except OSError as error:
             if source.get("default") is None:
-                return values or None, f"open /mainctrfs{source['path']}: {str(error.strerror).lower()}"
+                return (
+                    values or None,
+                    f"open /mainctrfs{source['path']}: {str(error.strerror).lower()}",
+                )
             values[name] = parameter_text(source["default"])
     return values or None, ""
 
 
 def _text(path: Path) -> str:
-    """An output file without its last newline; raises `OSError`. What is no plain file might block for ever."""
+    """An output file without its last newline; raises `OSError`. What is no plain file might block
+    for ever.
+    """
     if path.exists() and not path.is_file():
         raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
     with path.open("rb") as file:
@@ -224,6 +278,8 @@ async def _remove(place: Path) -> None:
     """Delete a pod's folders; off the loop, they may be large."""
     if place.exists():
         try:
-            await asyncio.get_running_loop().run_in_executor(REMOVING, lambda: shutil.rmtree(place, ignore_errors=True))
+            await asyncio.get_running_loop().run_in_executor(
+                REMOVING, lambda: shutil.rmtree(place, ignore_errors=True)
+            )
         except RuntimeError:  # no room for a thread
             shutil.rmtree(place, ignore_errors=True)

@@ -1,6 +1,7 @@
 """What a task may know of the tasks before it: `tasks.NAME.…`, and the outputs of whole DAGs.
 
-Sources: Argo `buildLocalScopeFromTask`, `processAggregateNodeOutputs`, `addSkippedNodeOutputsToScope`, `getTemplateOutputsFromScope`.
+Sources: Argo `buildLocalScopeFromTask`, `processAggregateNodeOutputs`,
+`addSkippedNodeOutputsToScope`, `getTemplateOutputsFromScope`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from workflows.local.status import Node
 
 Document = dict[str, Any]
 ABSENT = "__local__absent__optional__argument__"
-"""Stands for an argument whose value a skipped task would have given: the input's own default applies."""
+"""Stands for an argument whose value a skipped task would have given: the input's own default
+applies."""
 
 
-def of_node(task: str, node: Node, last_attempt: Node, template: Document, loop: list[Node] | None) -> dict[str, str | None]:
-    """The tags of one ended task. last_attempt: the node itself unless it was retried; loop: the nodes of its items."""
+def of_node(
+    task: str, node: Node, last_attempt: Node, template: Document, loop: list[Node] | None
+) -> dict[str, str | None]:
+    """The tags of one ended task. last_attempt: the node itself unless it was retried; loop: the
+    nodes of its items.
+    """
     prefix = f"tasks.{task}"
     values: dict[str, str | None] = _aggregates(prefix, loop) if loop is not None else {}
     values |= {
@@ -33,21 +39,33 @@ def of_node(task: str, node: Node, last_attempt: Node, template: Document, loop:
         values[f"{prefix}.finishedAt"] = last_attempt.finished.strftime("%Y-%m-%dT%H:%M:%SZ")
     if last_attempt.exit_code is not None:
         values[f"{prefix}.exitCode"] = str(last_attempt.exit_code)
-    values |= {f"{prefix}.outputs.parameters.{name}": value for name, value in (last_attempt.outputs or {}).items()}
+    values |= {
+        f"{prefix}.outputs.parameters.{name}": value
+        for name, value in (last_attempt.outputs or {}).items()
+    }
     if node.phase in ("Skipped", "Omitted"):
         for output in (template.get("outputs") or {}).get("parameters") or []:
             default = (output.get("valueFrom") or {}).get("default")
-            values[f"{prefix}.outputs.parameters.{output['name']}"] = None if default is None else parameter_text(default)
+            values[f"{prefix}.outputs.parameters.{output['name']}"] = (
+                None if default is None else parameter_text(default)
+            )
     return values
 
 
 def _aggregates(prefix: str, items: list[Node]) -> dict[str, str | None]:
-    """A loop's outputs: of its succeeded items only, in their order; a parameter that none has is not set at all."""
+    """A loop's outputs: of its succeeded items only, in their order; a parameter that none has is
+    not set at all.
+    """
     outputs = [node.outputs for node in items if node.phase == "Succeeded" and node.outputs]
     names = dict.fromkeys(name for output in outputs for name in output)
-    values: dict[str, str | None] = {f"{prefix}.outputs.result": "[]", f"{prefix}.outputs.parameters": to_json(outputs)}
+    values: dict[str, str | None] = {
+        f"{prefix}.outputs.result": "[]",
+        f"{prefix}.outputs.parameters": to_json(outputs),
+    }
     for name in names:
-        values[f"{prefix}.outputs.parameters.{name}"] = _list_of([output[name] for output in outputs if name in output])
+        values[f"{prefix}.outputs.parameters.{name}"] = _list_of(
+            [output[name] for output in outputs if name in output]
+        )
     return values
 
 
@@ -63,7 +81,10 @@ def _list_of(texts: list[str]) -> str:
 def mark_absent(task: Document, values: Values) -> Document:
     """Arguments that are nothing but a reference to an absent output stand for "not given"."""
     arguments = (task.get("arguments") or {}).get("parameters") or []
-    marked = [parameter | {"value": ABSENT} if _is_absent(parameter.get("value"), values) else parameter for parameter in arguments]
+    marked = [
+        parameter | {"value": ABSENT} if _is_absent(parameter.get("value"), values) else parameter
+        for parameter in arguments
+    ]
     return task | {"arguments": {"parameters": marked}} if marked != arguments else task
 
 
@@ -75,12 +96,18 @@ def _is_absent(value: Any, values: Values) -> bool:
 
 
 def inputs_of(template: Document, arguments: list[Document]) -> list[Document]:
-    """The template's input parameters with values: the argument, else the default; raises `WorkflowError`."""
+    """The template's input parameters with values: the argument, else the default; raises
+    `WorkflowError`.
+    """
     given = {parameter["name"]: parameter.get("value") for parameter in arguments}
     inputs: list[Document] = []
     for parameter in (template.get("inputs") or {}).get("parameters") or []:
         name = parameter["name"]
-        own = parameter.get("value") if parameter.get("value") is not None else parameter.get("default")
+        own = (
+            parameter.get("value")
+            if parameter.get("value") is not None
+            else parameter.get("default")
+        )
         value = given.get(name)
         if value == ABSENT:
             if own is None:
@@ -97,11 +124,15 @@ def inputs_of(template: Document, arguments: list[Document]) -> list[Document]:
 
 
 def dag_outputs(template: Document, values: Values) -> dict[str, str]:
-    """The outputs of a DAG that Succeeded; raises `WorkflowError` for one that has no value and no default."""
+    """The outputs of a DAG that Succeeded; raises `WorkflowError` for one that has no value and no
+    default.
+    """
     outputs: dict[str, str] = {}
     for output in (template.get("outputs") or {}).get("parameters") or []:
         source = output.get("valueFrom") or {}
-        tag = str(source.get("parameter") or "").strip().removeprefix("{{").removesuffix("}}").strip()
+        tag = (
+            str(source.get("parameter") or "").strip().removeprefix("{{").removesuffix("}}").strip()
+        )
         value = values.get(tag)
         if value is None:
             if source.get("default") is None:
@@ -113,5 +144,12 @@ def dag_outputs(template: Document, values: Values) -> dict[str, str]:
 
 def exported(template: Document, outputs: Mapping[str, str] | None) -> dict[str, str]:
     """Outputs with a `globalName`, as tags of the whole workflow."""
-    names = {output["name"]: output.get("globalName") for output in (template.get("outputs") or {}).get("parameters") or []}
-    return {f"workflow.outputs.parameters.{names[name]}": value for name, value in (outputs or {}).items() if names.get(name)}
+    names = {
+        output["name"]: output.get("globalName")
+        for output in (template.get("outputs") or {}).get("parameters") or []
+    }
+    return {
+        f"workflow.outputs.parameters.{names[name]}": value
+        for name, value in (outputs or {}).items()
+        if names.get(name)
+    }

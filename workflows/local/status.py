@@ -14,9 +14,10 @@ ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
 class Node:
     """One node of the workflow: a DAG, a pod, a retried pod, a loop's group, or what was skipped.
 
-    type: DAG, Pod, Retry, TaskGroup, Skipped; phase: Pending, Running or one of `ENDED`; outputs: parameter -> text (None: no
-    outputs were reported); boundary: the id of the DAG it belongs to; log: where its output goes. Times are for people: aware, in
-    UTC, by a clock that may be set; whatever is decided or measured is, by the same moments on the monotonic clock (`…_s`).
+    type: DAG, Pod, Retry, TaskGroup, Skipped; phase: Pending, Running or one of `ENDED`; outputs:
+    parameter -> text (None: no outputs were reported); boundary: the id of the DAG it belongs to;
+    log: where its output goes. Times are for people: aware, in UTC, by a clock that may be set;
+    whatever is decided or measured is, by the same moments on the monotonic clock (`…_s`).
     """
 
     id: str
@@ -70,7 +71,9 @@ class Node:
 
     def as_dict(self) -> dict[str, Any]:
         """As in Argo's `status.nodes`; empty fields are left out."""
-        outputs: dict[str, Any] = {} if self.exit_code is None else {"exitCode": str(self.exit_code)}
+        outputs: dict[str, Any] = (
+            {} if self.exit_code is None else {"exitCode": str(self.exit_code)}
+        )
         if self.outputs:
             outputs["parameters"] = _parameters(self.outputs)
         shown = {
@@ -79,12 +82,16 @@ class Node:
             "finishedAt": timestamp(self.finished), "inputs": {"parameters": _parameters(self.inputs)} if self.inputs else None,
             "outputs": outputs, "children": self.children, "podName": self.pod, "logFile": self.log,
         }  # fmt: skip
-        return {key: value for key, value in shown.items() if value} | ({"children": []} if not self.children else {})
+        return {key: value for key, value in shown.items() if value} | (
+            {"children": []} if not self.children else {}
+        )
 
 
 @dataclass(kw_only=True)
 class WorkflowStatus:
-    """A whole workflow; phase: Running, Succeeded, Failed or Error. interrupted: a person or a signal asked it to stop."""
+    """A whole workflow; phase: Running, Succeeded, Failed or Error. interrupted: a person or a
+    signal asked it to stop.
+    """
 
     name: str
     uid: str
@@ -122,7 +129,9 @@ def timestamp(moment: datetime.datetime | None) -> str | None:
 
 
 def node_id(workflow: str, name: str) -> str:
-    """Argo's: the workflow's name for its own node, else with the FNV-1a hash of the node's name."""
+    """Argo's: the workflow's name for its own node, else with the FNV-1a hash of the node's
+    name.
+    """
     return workflow if name == workflow else f"{workflow}-{fnv32a(name)}"
 
 

@@ -29,7 +29,9 @@ async def execute(state: State, call: Call) -> Node:
     """The ended node of a call; a workflow's error becomes the node's."""
     try:
         if call.depth >= DEEPEST:
-            raise WorkflowError(f"Maximum recursion depth exceeded: templates call each other more than {DEEPEST} levels deep")
+            raise WorkflowError(
+                f"Maximum recursion depth exceeded: templates call each other more than {DEEPEST} levels deep"
+            )
         template = processed(state, call)
     except WorkflowError as error:
         return call.add(state, "Skipped", "Error", _of_task(call, error))
@@ -52,7 +54,9 @@ def processed(state: State, call: Call) -> Document:
     inputs = inputs_of(template, call.arguments)
     if inputs:
         template["inputs"] = {"parameters": inputs}
-    local = {"node.name": call.name, "tasks.name": call.task} if call.task else {"node.name": call.name}
+    local = (
+        {"node.name": call.name, "tasks.name": call.task} if call.task else {"node.name": call.name}
+    )
     if template.get("container") is not None and template.get("retryStrategy") is None:
         local["pod.name"] = pod_name(state.manifest.name, call.template, call.name)
     return substitute(template, state.values() | local)
@@ -62,14 +66,24 @@ def substitute(template: Document, values: Values) -> Document:
     """Two passes: the workflow's tags, which may stand in inputs, then the inputs."""
     template = dict(replace(template, values))
     inputs = (template.get("inputs") or {}).get("parameters") or []
-    of_inputs = {f"inputs.parameters.{parameter['name']}": str(parameter["value"]) for parameter in inputs}
+    of_inputs = {
+        f"inputs.parameters.{parameter['name']}": str(parameter["value"]) for parameter in inputs
+    }
     outputs = (template.get("outputs") or {}).get("parameters") or []
     paths = {output["name"]: (output.get("valueFrom") or {}).get("path") for output in outputs}
-    of_outputs = {f"outputs.parameters.{name}.path": str(path) for name, path in paths.items() if path}
-    return dict(replace(template, {**values, **of_inputs, **of_outputs, "inputs.parameters": to_json(inputs)}))
+    of_outputs = {
+        f"outputs.parameters.{name}.path": str(path) for name, path in paths.items() if path
+    }
+    return dict(
+        replace(
+            template, {**values, **of_inputs, **of_outputs, "inputs.parameters": to_json(inputs)}
+        )
+    )
 
 
-async def _attempt(state: State, call: Call, node: Node, template: Mapping[str, Any], longest_s: float | None) -> Node:
+async def _attempt(
+    state: State, call: Call, node: Node, template: Mapping[str, Any], longest_s: float | None
+) -> Node:
     pod = Pod(state, node, template, call.on_exit, retried=node.retried, longest_s=longest_s)
     async with call.place(), state.pods.one():
         try:
@@ -83,7 +97,10 @@ async def _attempt(state: State, call: Call, node: Node, template: Mapping[str, 
 
 async def _with_retries(state: State, call: Call, template: Document) -> Node:
     parent = call.add(state, "Retry", "Running")
-    parent.inputs = {parameter["name"]: str(parameter["value"]) for parameter in (template.get("inputs") or {}).get("parameters") or []}
+    parent.inputs = {
+        parameter["name"]: str(parameter["value"])
+        for parameter in (template.get("inputs") or {}).get("parameters") or []
+    }
     attempts: list[Node] = []
     try:
         strategy = retries.read(template["retryStrategy"])
@@ -106,9 +123,20 @@ async def _next_attempt(
 ) -> Node:  # fmt: skip
     name = f"{call.name}({len(attempts)})"
     display = f"{parent.display_name}({len(attempts)})"
-    node = state.add(name, "Pod", call.template, "Pending", boundary=call.boundary, display=display, parents=[parent.id])
+    node = state.add(
+        name,
+        "Pod",
+        call.template,
+        "Pending",
+        boundary=call.boundary,
+        display=display,
+        parents=[parent.id],
+    )
     prepare_node(state, node, template, retried=True)
-    local = retries.last_retry(attempts, missing_code="0") | {"retries": str(len(attempts)), "pod.name": node.pod}
+    local = retries.last_retry(attempts, missing_code="0") | {
+        "retries": str(len(attempts)),
+        "pod.name": node.pod,
+    }
     try:
         attempt = substitute(template, state.values() | local)
     except WorkflowError as error:
@@ -119,7 +147,9 @@ async def _next_attempt(
     return await _attempt(state, call, node, attempt, longest_s)
 
 
-async def _ending(state: State, call: Call, parent: Node, strategy: retries.Strategy, attempts: list[Node]) -> str | None:
+async def _ending(
+    state: State, call: Call, parent: Node, strategy: retries.Strategy, attempts: list[Node]
+) -> str | None:
     """The message of a Retry node that ends now; None for another attempt, after its backoff."""
     if not attempts[-1].failed:
         return ""
@@ -139,7 +169,11 @@ async def _ending(state: State, call: Call, parent: Node, strategy: retries.Stra
 
 def _stopped(state: State, call: Call) -> str | None:
     shutdown = state.shutdown
-    return shutdown.retry_message if shutdown is not None and (not call.on_exit or shutdown.kind == "Terminate") else None
+    return (
+        shutdown.retry_message
+        if shutdown is not None and (not call.on_exit or shutdown.kind == "Terminate")
+        else None
+    )
 
 
 async def _sleep(state: State, call: Call, seconds: float) -> None:

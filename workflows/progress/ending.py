@@ -17,7 +17,9 @@ MOST_LISTED = 10
 
 
 def end(tasks: Experiment, seconds: float, directory: Path | None, outdir: str) -> int:
-    """Print how it ended, what failed and why, and as the last line where to look; the exit code."""
+    """Print how it ended, what failed and why, and as the last line where to look; the exit
+    code.
+    """
     print(f"{outcome(tasks, seconds)}{_evaluation(tasks, directory)}")
     for line in failures(tasks, directory):
         print(line)
@@ -26,7 +28,9 @@ def end(tasks: Experiment, seconds: float, directory: Path | None, outdir: str) 
 
 
 def outcome(tasks: Experiment, seconds: float) -> str:
-    """`Succeeded in 1 min 12 s`, `Failed after 5 s`, `Stopped after 9 s: Step exceeded its deadline`."""
+    """`Succeeded in 1 min 12 s`, `Failed after 5 s`, `Stopped after 9 s: Step exceeded its
+    deadline`.
+    """
     if tasks.phase == "Succeeded":
         return f"Succeeded in {duration(seconds)}"
     stopped = [task.message for _, task in tasks.having("stopped")]
@@ -37,13 +41,19 @@ def outcome(tasks: Experiment, seconds: float) -> str:
 
 
 def _evaluation(tasks: Experiment, directory: Path | None) -> str:
-    """`; evaluation: mean return 496.6, n = 3 of 3`, when this workflow has averaged its runs and the result can be read."""
+    """`; evaluation: mean return 496.6, n = 3 of 3`, when this workflow has averaged its runs and
+    the result can be read.
+    """
     average = tasks.outside.get("average")
     if directory is None or average is None or average.state != "succeeded":
         return ""
     try:
         summary = json.loads((ExperimentDirectory(directory).average / "summary.json").read_bytes())
-        mean, n, planned = summary["evaluation"]["mean"], summary["evaluation"]["n"], summary["planned"]
+        mean, n, planned = (
+            summary["evaluation"]["mean"],
+            summary["evaluation"]["n"],
+            summary["planned"],
+        )
         return f"; evaluation: mean return {mean:,.1f}, n = {n} of {planned}"
     except (OSError, ValueError, LookupError, TypeError):
         return ""

@@ -1,4 +1,6 @@
-"""Live progress where there is no terminal: one line for each change, and a training now and then."""
+"""Live progress where there is no terminal: one line for each change, and a training now and
+then.
+"""
 
 from __future__ import annotations
 
@@ -26,32 +28,47 @@ class Lines:
     def draw(self, tasks: Experiment) -> None:
         """Say what has changed."""
         for run, task in tasks.in_order():
-            before, now = self._states.get((run, task.name), ("waiting", 1)), (task.state, task.attempt)
+            before, now = (
+                self._states.get((run, task.name), ("waiting", 1)),
+                (task.state, task.attempt),
+            )
             if before != now:
                 self._states[run, task.name] = now
-                if task.state != "omitted" and not (task.state == "pending" and task.message in COMMON):
+                if task.state != "omitted" and not (
+                    task.state == "pending" and task.message in COMMON
+                ):
                     self._say_of(run, f"{task.name} {self._in_words(run, task)}")
             if task.name == "train" and task.state in ("running", "succeeded") and run is not None:
                 self._say_progress(run, ended=task.state == "succeeded")
 
     def _say_progress(self, run: int, *, ended: bool) -> None:
-        """Now and then while it runs, and how it stood at its end, which may be known a moment later."""
+        """Now and then while it runs, and how it stood at its end, which may be known a moment
+        later.
+        """
         fraction, at_s = self._said.setdefault(run, (0.0, time.monotonic()))
         if fraction == 1.0 or (progress := self._progress(run)) is None:
             return
         is_last = ended and progress.fraction == 1.0
-        if is_last or (progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S):
+        if is_last or (
+            progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S
+        ):
             self._said[run] = (progress.fraction, time.monotonic())
             self._say_of(run, f"train {numbers(progress)}")
 
     def _in_words(self, run: int | None, task: Task) -> str:
-        if task.state == "skipped":  # the message is the condition after substitution, which tells a person nothing
+        if (
+            task.state == "skipped"
+        ):  # the message is the condition after substitution, which tells a person nothing
             return "skipped: the training did not reach evaluate_above"
         why = self._new_reason(run, task)
         if task.state == "retrying":
             return f"attempt {task.attempt} failed{why}"
         attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
-        took = f" in {duration(task.duration_s)}" if task.duration_s is not None and task.state in ENDED else ""
+        took = (
+            f" in {duration(task.duration_s)}"
+            if task.duration_s is not None and task.state in ENDED
+            else ""
+        )
         word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
         return f"{word}{took}{attempt}{why}"
 

@@ -1,4 +1,6 @@
-"""Why a task failed: the last line that its step printed, where that can be read here, and the message of its node."""
+"""Why a task failed: the last line that its step printed, where that can be read here, and the
+message of its node.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +19,36 @@ OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")
 
 
 def reason(run: int | None, task: Task, directory: Path | None) -> str:
-    """`loss is not finite at step 512 (main: Error (exit code 3))`; only the node's message if the step's words cannot be read."""
+    """`loss is not finite at step 512 (main: Error (exit code 3))`; only the node's message if the
+    step's words cannot be read.
+    """
     message = task.message or "no message"
     if task.log:
         said = _last_line(Path(task.log))
     else:
-        said = "" if directory is None else _status_reason(place_of(run, directory).status / f"{task.name}.json")
+        said = (
+            ""
+            if directory is None
+            else _status_reason(place_of(run, directory).status / f"{task.name}.json")
+        )
     said = OWN_NAME.sub("", said)
     return on_one_line(f"{said} ({message})" if said else message)
 
 
 def place_of(run: int | None, directory: Path) -> ExperimentDirectory | RunDirectory:
     """Where a task keeps its log and its status."""
-    return ExperimentDirectory(directory) if run is None else ExperimentDirectory(directory).run(run)
+    return (
+        ExperimentDirectory(directory) if run is None else ExperimentDirectory(directory).run(run)
+    )
 
 
 def _status_reason(path: Path) -> str:
     status = read_status(path)
-    return status.reason or "" if status is not None and status.state in ("failed", "preempted") else ""
+    return (
+        status.reason or ""
+        if status is not None and status.state in ("failed", "preempted")
+        else ""
+    )
 
 
 def _last_line(path: Path) -> str:

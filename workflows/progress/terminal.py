@@ -1,4 +1,6 @@
-"""Live progress on a terminal: a compact table that is drawn over itself, one line per run, the training run with its bar."""
+"""Live progress on a terminal: a compact table that is drawn over itself, one line per run, the
+training run with its bar.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,12 @@ class Terminal:
     """A table that is drawn over itself."""
 
     def __init__(self, out: TextIO, progress: ReadProgress, reason: ReadReason) -> None:
-        self._out, self._progress, self._reason, self._started_s = out, progress, reason, time.monotonic()
+        self._out, self._progress, self._reason, self._started_s = (
+            out,
+            progress,
+            reason,
+            time.monotonic(),
+        )
         self._coloured = not os.environ.get("NO_COLOR")
         self._height = 0
 
@@ -45,7 +52,9 @@ class Terminal:
         """Draw the table over the last one."""
         size = shutil.get_terminal_size()
         lines = list(self._lines(tasks, rows=max(6, size.lines - 2), columns=size.columns))
-        self._out.write(self._erase() + "".join(f"{_cut(line, size.columns)}\x1b[0m\n" for line in lines))
+        self._out.write(
+            self._erase() + "".join(f"{_cut(line, size.columns)}\x1b[0m\n" for line in lines)
+        )
         self._height = len(lines)
 
     def say(self, text: str) -> None:
@@ -59,31 +68,62 @@ class Terminal:
     def _lines(self, tasks: Experiment, rows: int, columns: int) -> Iterator[str]:
         before, after = tasks.around_the_runs()
         yield "  ".join(
-            ["", *(self._mark(task) for task in before), self._faint(clock(time.monotonic() - self._started_s)), *self._why(None, before)]
+            [
+                "",
+                *(self._mark(task) for task in before),
+                self._faint(clock(time.monotonic() - self._started_s)),
+                *self._why(None, before),
+            ]
         )
         shown, hidden = _most_interesting(tasks.runs, rows - 2)
         width = len(str(max(tasks.runs, default=0)))
         for run in shown:
             title, progress = f"  run {run:>{width}}  ", self._progress(run)
-            variants = [title + self._run(run, tasks.runs[run], progress, detail) for detail in (2, 1, 0)]
+            variants = [
+                title + self._run(run, tasks.runs[run], progress, detail) for detail in (2, 1, 0)
+            ]
             yield next((line for line in variants if _visible(line) < columns), variants[-1])
         if hidden:
             yield self._faint(f"  and {hidden} more runs")
         yield "  ".join(["", *(self._mark(task) for task in after), *self._why(None, after)])
 
-    def _run(self, run: int, tasks: Mapping[str, Task], progress: Progress | None, detail: int) -> str:
-        """Its training while that runs, then all of its tasks: 2, with names and times; 1, with names; 0, with those that need a look."""
+    def _run(
+        self, run: int, tasks: Mapping[str, Task], progress: Progress | None, detail: int
+    ) -> str:
+        """Its training while that runs, then all of its tasks: 2, with names and times; 1, with
+        names; 0, with those that need a look.
+        """
         train = tasks.get("train")
         if train is not None and train.state == "running" and progress is not None:
             return f"{self._mark(train)}  {self._bar(progress.fraction)} {numbers(progress)}"
-        learnt = f"return {progress.return_mean:,.1f}" if progress and progress.return_mean is not None else ""
+        learnt = (
+            f"return {progress.return_mean:,.1f}"
+            if progress and progress.return_mean is not None
+            else ""
+        )
         first, *rest = tasks.values()
-        after = [self._mark(task, time=detail == 2) if detail or task.state in NOTABLE else self._symbol(task) for task in rest]
-        return "  ".join([self._mark(first), *([learnt] if learnt else []), *after, *self._why(run, tasks.values())])
+        after = [
+            self._mark(task, time=detail == 2)
+            if detail or task.state in NOTABLE
+            else self._symbol(task)
+            for task in rest
+        ]
+        return "  ".join(
+            [
+                self._mark(first),
+                *([learnt] if learnt else []),
+                *after,
+                *self._why(run, tasks.values()),
+            ]
+        )
 
     def _why(self, run: int | None, tasks: Iterable[Task]) -> list[str]:
         """The first reason among tasks that wait or failed."""
-        reasons = [self._reason(run, task) for task in tasks if task.state in WITH_REASON and task.message not in COMMON]
+        reasons = [
+            self._reason(run, task)
+            for task in tasks
+            if task.state in WITH_REASON and task.message not in COMMON
+        ]
         return [self._faint(reason) for reason in reasons[:1]]
 
     def _bar(self, fraction: float) -> str:
@@ -96,8 +136,14 @@ class Terminal:
 
     def _mark(self, task: Task, *, time: bool = True) -> str:
         again = f" (attempt {task.attempt})" if task.attempt > 1 else ""
-        took = f" {self._faint(duration(task.duration_s))}" if time and task.duration_s is not None and task.state in ENDED else ""
-        name = self._faint(task.name) if task.state in ("waiting", "skipped", "omitted") else task.name
+        took = (
+            f" {self._faint(duration(task.duration_s))}"
+            if time and task.duration_s is not None and task.state in ENDED
+            else ""
+        )
+        name = (
+            self._faint(task.name) if task.state in ("waiting", "skipped", "omitted") else task.name
+        )
         return f"{self._symbol(task)} {name}{again}{took}"
 
     def _faint(self, text: str) -> str:
@@ -108,11 +154,15 @@ class Terminal:
 
 
 def _most_interesting(runs: Mapping[int, Mapping[str, Task]], rows: int) -> tuple[list[int], int]:
-    """As many runs as fit: those that do something first, then those that failed, are finished, wait; in order of their index."""
+    """As many runs as fit: those that do something first, then those that failed, are finished,
+    wait; in order of their index.
+    """
 
     def rank(run: int) -> int:
         states = {task.state for task in runs[run].values()}
-        return next((place for place, state in enumerate(INTERESTING) if state in states), len(INTERESTING))
+        return next(
+            (place for place, state in enumerate(INTERESTING) if state in states), len(INTERESTING)
+        )
 
     if len(runs) <= rows:
         return list(runs), 0

@@ -27,5 +27,7 @@ def numbers(progress: Progress) -> str:
     if progress.steps_per_second:
         parts.append(f"{progress.steps_per_second:,.0f} steps/s")
     if progress.steps_per_second and progress.fraction < 1.0:
-        parts.append(f"{clock((progress.total_steps - progress.step) / progress.steps_per_second)} left")
+        parts.append(
+            f"{clock((progress.total_steps - progress.step) / progress.steps_per_second)} left"
+        )
     return "  ".join(parts)

@@ -1,4 +1,6 @@
-"""What `workflows.submit` tells before it does anything: the known names (`--list`) and what would run (`--dry-run`)."""
+"""What `workflows.submit` tells before it does anything: the known names (`--list`) and what would
+run (`--dry-run`).
+"""
 
 from __future__ import annotations
 
@@ -42,15 +44,21 @@ def parameter_table(algorithm: str) -> Iterator[str]:
 def _row(info: ParameterInfo, width: int) -> str:
     default = f"; default {info.default}" if info.default else ""
     text = f"{info.help} ({info.allowed}{f'; {info.unit}' if info.unit else ''}{default})"
-    return textwrap.fill(text, WIDTH, initial_indent=f"  {info.name:<{width}}  ", subsequent_indent=" " * (width + 4))
+    return textwrap.fill(
+        text, WIDTH, initial_indent=f"  {info.name:<{width}}  ", subsequent_indent=" " * (width + 4)
+    )
 
 
 def _wrapped(title: str, text: str) -> list[str]:
     return [title, textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  "), ""]
 
 
-def plan(resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where: str, directory: str) -> str:
-    """What would run: the place, the size, the tasks, and every resolved parameter with a mark at those given."""
+def plan(
+    resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where: str, directory: str
+) -> str:
+    """What would run: the place, the size, the tasks, and every resolved parameter with a mark at
+    those given.
+    """
     runs = resolved.experiment.runs
     once = [*layout.outside, *layout.at_exit]
     tasks = f"{once[0]}, {runs} x ({', '.join(layout.inside)}), {', '.join(once[1:])}"
@@ -65,7 +73,9 @@ def plan(resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where:
     }
     width = max(map(len, facts))
     lines = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]
-    return "\n".join([*lines, "", "resolved parameters (* given)", *_resolved_parameters(resolved, given)])
+    return "\n".join(
+        [*lines, "", "resolved parameters (* given)", *_resolved_parameters(resolved, given)]
+    )
 
 
 def _training(resolved: Resolved) -> str:

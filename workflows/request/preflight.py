@@ -1,4 +1,6 @@
-"""Where the results of a local experiment go, and whether it can work here: asked before anything is started or written."""
+"""Where the results of a local experiment go, and whether it can work here: asked before anything
+is started or written.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from steps.directory.owner import read_owner
 
 MOUNT = "/storage"
 NOT_EVERYWHERE = "Box2D"
-"""The one package that some of our games need and that has no wheel for every Python; without it games are made to see which."""
+"""The one package that some of our games need and that has no wheel for every Python; without it
+games are made to see which."""
 SMALLEST_FREE_BYTES = 64 * 1024**2
 PROBE_TIMEOUT_S = 120.0
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
@@ -42,7 +45,9 @@ except BadInput as error:
 
 @dataclass(frozen=True)
 class Place:
-    """storage: the folder that the pods see as /storage; outdir: as they see it; directory: the same, as a person here does."""
+    """storage: the folder that the pods see as /storage; outdir: as they see it; directory: the
+    same, as a person here does.
+    """
 
     storage: Path
     outdir: str
@@ -61,12 +66,16 @@ def cluster_outdir(outdir: str) -> str:
 
 
 def place(outdir: str, storage: Path | None) -> Place:
-    """Map the mount to a folder of this machine, `storage/` by default; a plain local path is taken as it is. Raises `BadInput`."""
+    """Map the mount to a folder of this machine, `storage/` by default; a plain local path is taken
+    as it is. Raises `BadInput`.
+    """
     check_outdir_text(outdir)
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise BadInput("the folder that this shell is in has been removed; change to another") from None
+        raise BadInput(
+            "the folder that this shell is in has been removed; change to another"
+        ) from None
     path = PurePosixPath(outdir)
     if path.is_relative_to(MOUNT):
         root = Path("storage") if storage is None else storage
@@ -75,8 +84,12 @@ def place(outdir: str, storage: Path | None) -> Place:
         directory = Path(outdir)
         root = check_outdir(outdir, None).parent if storage is None else storage
     resolved = check_outdir(str(directory), root)
-    refuse_hostile("outdir", str(resolved))  # the whole path reaches `prepare` as this parameter, and must pass there
-    return Place(root.resolve(), str(PurePosixPath(MOUNT, resolved.relative_to(root.resolve()))), directory)
+    refuse_hostile(
+        "outdir", str(resolved)
+    )  # the whole path reaches `prepare` as this parameter, and must pass there
+    return Place(
+        root.resolve(), str(PurePosixPath(MOUNT, resolved.relative_to(root.resolve()))), directory
+    )
 
 
 def check_this_machine(where: Place, resolved: Resolved) -> None:
@@ -86,43 +99,75 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     if resolved.game.name not in games() or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
-        raise BadInput("parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu")
+        raise BadInput(
+            "parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu"
+        )
 
 
 def _check_writable(directory: Path) -> None:
-    existing = next(folder for folder in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(folder))
+    existing = next(
+        folder
+        for folder in (directory.absolute(), *directory.absolute().parents)
+        if os.path.lexists(folder)
+    )
     refused = f"parameter 'outdir' cannot be {shown(str(directory))}: "
     if not existing.is_dir():
         raise BadInput(f"{refused}{existing} is no directory")
-    if not os.access(existing, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+    if not os.access(
+        existing, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids
+    ):
         mode = f"mode {existing.stat().st_mode & 0o7777:o}, owner {existing.stat().st_uid}"
         raise BadInput(f"{refused}{existing} is not writable for user {os.geteuid()} ({mode})")
     free = shutil.disk_usage(existing).free
     if free < SMALLEST_FREE_BYTES:
-        raise BadInput(f"{refused}{free / 1024**2:.1f} MiB are free there; needed: {SMALLEST_FREE_BYTES // 1024**2} MiB at least")
+        raise BadInput(
+            f"{refused}{free / 1024**2:.1f} MiB are free there; needed: {SMALLEST_FREE_BYTES // 1024**2} MiB at least"
+        )
 
 
 def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None:
-    """What `prepare` would refuse in a moment: another experiment's directory, or a living owner on this machine."""
+    """What `prepare` would refuse in a moment: another experiment's directory, or a living owner on
+    this machine.
+    """
     try:
         if directory.experiment_yaml.exists():
             record = read_experiment(directory)
             if record.identity_hash != resolved.identity_hash:
-                differences = difference(record.identity, resolved.identity(), left="in the directory", right="now")
-                raise BadInput(f"{directory.root} belongs to other parameters: {differences}; choose another outdir")
+                differences = difference(
+                    record.identity, resolved.identity(), left="in the directory", right="now"
+                )
+                raise BadInput(
+                    f"{directory.root} belongs to other parameters: {differences}; choose another outdir"
+                )
         owner = read_owner(directory.owner_json)
     except WrongDirectory as error:
         raise BadInput(str(error)) from None
-    if owner is not None and not owner.released and owner.process and processes.is_alive(owner.process):
-        raise BadInput(f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir")
+    if (
+        owner is not None
+        and not owner.released
+        and owner.process
+        and processes.is_alive(owner.process)
+    ):
+        raise BadInput(
+            f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir"
+        )
 
 
 def _check_game(resolved: Resolved) -> None:
-    """Whether a game that is not ours can be made here: in a process of its own, because it may do anything, as `prepare` will."""
+    """Whether a game that is not ours can be made here: in a process of its own, because it may do
+    anything, as `prepare` will.
+    """
     command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]
     cannot = f"game {resolved.game.name!r} cannot be made: "
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PROBE_TIMEOUT_S, check=False)
+        ended = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise BadInput(f"{cannot}it was not there after {PROBE_TIMEOUT_S:g} s") from None
     said = ended.stderr.strip().rpartition("\n")[2]
@@ -133,9 +178,18 @@ def _check_game(resolved: Resolved) -> None:
 
 
 def _has_cuda() -> bool:
-    """Asked in a process of its own: importing torch takes seconds, and only who asks for CUDA waits for them."""
+    """Asked in a process of its own: importing torch takes seconds, and only who asks for CUDA
+    waits for them.
+    """
     command = [sys.executable, "-c", CUDA_PROBE]
     try:
-        return subprocess.run(command, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False).returncode == 0
+        return (
+            subprocess.run(
+                command, capture_output=True, timeout=PROBE_TIMEOUT_S, check=False
+            ).returncode
+            == 0
+        )
     except subprocess.TimeoutExpired:
-        raise BadInput(f"parameter 'device' cannot be 'cuda' on this machine: torch did not answer in {PROBE_TIMEOUT_S:g} s") from None
+        raise BadInput(
+            f"parameter 'device' cannot be 'cuda' on this machine: torch did not answer in {PROBE_TIMEOUT_S:g} s"
+        ) from None

@@ -13,7 +13,9 @@ from workflows.request.preflight import Place
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """name: the workflow's; given: the person's own parameters; manifest: with every value filled in; place: None on a cluster."""
+    """name: the workflow's; given: the person's own parameters; manifest: with every value filled
+    in; place: None on a cluster.
+    """
 
     name: str
     resolved: Resolved

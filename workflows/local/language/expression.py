@@ -1,7 +1,9 @@
-"""Evaluates expr-lang expressions: types are strict, integers and floats differ, a missing member is nil.
+"""Evaluates expr-lang expressions: types are strict, integers and floats differ, a missing member
+is nil.
 
-What expr's compiler refuses is refused here before evaluation, as far as types are known: unknown names, and comparing text with a
-number on top-level names and literals. Results of the examples in the tests were produced by expr 1.17.
+What expr's compiler refuses is refused here before evaluation, as far as types are known: unknown
+names, and comparing text with a number on top-level names and literals. Results of the examples in
+the tests were produced by expr 1.17.
 """
 
 from __future__ import annotations
@@ -17,11 +19,18 @@ from workflows.local.language.functions import FUNCTIONS, PREDICATES
 from workflows.local.language.go_values import display
 
 LONGEST_RANGE = 1_000_000
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 
 
 def evaluate(source: str, variables: Mapping[str, Any]) -> Any:
-    """The value of an expression over nested `variables`; raises `ExpressionError` whose text is expr's whole message."""
+    """The value of an expression over nested `variables`; raises `ExpressionError` whose text is
+    expr's whole message.
+    """
     try:
         tree = parse(source)
         _check(tree, variables)
@@ -47,7 +56,9 @@ def expand(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unguarded_names(source: str) -> list[str]:
-    """Dotted paths that the expression reads, without those that `??` or `?.` guard; raises `ExpressionError`."""
+    """Dotted paths that the expression reads, without those that `??` or `?.` guard; raises
+    `ExpressionError`.
+    """
     names: list[str] = []
 
     def visit(node: Node, guarded: bool) -> None:
@@ -55,7 +66,9 @@ def unguarded_names(source: str) -> list[str]:
         if node.kind == "name" or (node.kind == "member" and path and not guarded):
             names.append(path or str(node.value))
         for index, child in enumerate(node.children):
-            inside = (node.kind == "binary" and node.value == "??" and index == 0) or (node.kind == "member" and (node.optional or guarded))
+            inside = (node.kind == "binary" and node.value == "??" and index == 0) or (
+                node.kind == "member" and (node.optional or guarded)
+            )
             visit(child, inside or (guarded and node.kind == "member"))
 
     visit(parse(source), False)
@@ -65,16 +78,27 @@ def unguarded_names(source: str) -> list[str]:
 def _path(node: Node) -> str | None:
     if node.kind == "name":
         return str(node.value)
-    if node.kind != "member" or node.optional or node.children[1].kind != "literal" or not isinstance(node.children[1].value, str):
+    if (
+        node.kind != "member"
+        or node.optional
+        or node.children[1].kind != "literal"
+        or not isinstance(node.children[1].value, str)
+    ):
         return None
     parent = _path(node.children[0])
     return None if parent is None else f"{parent}.{node.children[1].value}"
 
 
 def _check(node: Node, variables: Mapping[str, Any]) -> str | None:
-    """The static type of a node where it is known (`string`, `int`, …); raises `ExpressionError` where expr does not compile."""
+    """The static type of a node where it is known (`string`, `int`, …); raises `ExpressionError`
+    where expr does not compile.
+    """
     if node.kind == "name":
-        if node.value not in variables and node.value not in FUNCTIONS and node.value not in PREDICATES:
+        if (
+            node.value not in variables
+            and node.value not in FUNCTIONS
+            and node.value not in PREDICATES
+        ):
             raise ExpressionError(f"unknown name {node.value}", node.column)
         value = variables.get(node.value)
         return None if value is None or isinstance(value, Mapping) else _type(value)
@@ -99,14 +123,23 @@ def _check_binary(node: Node, left: str, right: str) -> str | None:
     if node.value in ("-", "*", "/", "%", "**", "^"):
         allowed[node.value] = numbers
     if not allowed.get(node.value, True):
-        raise ExpressionError(f"invalid operation: {node.value} (mismatched types {left} and {right})", node.column)
+        raise ExpressionError(
+            f"invalid operation: {node.value} (mismatched types {left} and {right})", node.column
+        )
     if node.value in allowed and node.value not in ("+", "-", "*", "/", "%", "**", "^"):
         return "bool"
     return "string" if left == "string" else None
 
 
 def _type(value: Any) -> str:
-    names = {bool: "bool", int: "int", float: "float64", str: "string", list: "[]interface {}", dict: "map[string]interface {}"}
+    names = {
+        bool: "bool",
+        int: "int",
+        float: "float64",
+        str: "string",
+        list: "[]interface {}",
+        dict: "map[string]interface {}",
+    }
     return names.get(type(value), "<nil>" if value is None else type(value).__name__)
 
 
@@ -137,7 +170,10 @@ class _Evaluation:
 
     def _map(self, node: Node) -> dict[str, Any]:
         pairs = node.children
-        return {str(key.value): self.value(value) for key, value in zip(pairs[::2], pairs[1::2], strict=True)}
+        return {
+            str(key.value): self.value(value)
+            for key, value in zip(pairs[::2], pairs[1::2], strict=True)
+        }
 
     def _member(self, node: Node) -> Any:
         parent, key = self.value(node.children[0]), self.value(node.children[1])
@@ -145,22 +181,34 @@ class _Evaluation:
             return parent.get(key)
         if isinstance(parent, list | str) and isinstance(key, int) and not isinstance(key, bool):
             if not -len(parent) <= key < len(parent):
-                raise ExpressionError(f"index out of range: {key} (array length is {len(parent)})", node.column)
+                raise ExpressionError(
+                    f"index out of range: {key} (array length is {len(parent)})", node.column
+                )
             return parent[key]
-        if parent is None and (node.optional or (node.children[0].kind == "member" and node.children[0].optional)):
+        if parent is None and (
+            node.optional or (node.children[0].kind == "member" and node.children[0].optional)
+        ):
             return None
-        raise ExpressionError(f"cannot fetch {display(key)} from {display(parent) if parent is None else _type(parent)}", node.column)
+        raise ExpressionError(
+            f"cannot fetch {display(key)} from {display(parent) if parent is None else _type(parent)}",
+            node.column,
+        )
 
     def _slice(self, node: Node) -> Any:
         sliced, start, end = (self.value(child) for child in node.children)
-        if not isinstance(sliced, list | str) or not all(bound is None or isinstance(bound, int) for bound in (start, end)):
+        if not isinstance(sliced, list | str) or not all(
+            bound is None or isinstance(bound, int) for bound in (start, end)
+        ):
             raise ExpressionError(f"cannot slice {_type(sliced)}", node.column)
         return sliced[start:end]
 
     def _conditional(self, node: Node) -> Any:
         condition = self.value(node.children[0])
         if not isinstance(condition, bool):
-            raise ExpressionError(f"non-bool expression (type {_type(condition)}) used as condition", node.children[0].column)
+            raise ExpressionError(
+                f"non-bool expression (type {_type(condition)}) used as condition",
+                node.children[0].column,
+            )
         return self.value(node.children[1 if condition else 2])
 
     def _unary(self, node: Node) -> Any:
@@ -169,7 +217,9 @@ class _Evaluation:
             return not value
         if node.value in "+-" and isinstance(value, int | float) and not isinstance(value, bool):
             return value if node.value == "+" else -value
-        raise ExpressionError(f"invalid operation: {node.value} (mismatched type {_type(value)})", node.column)
+        raise ExpressionError(
+            f"invalid operation: {node.value} (mismatched type {_type(value)})", node.column
+        )
 
     def _binary(self, node: Node) -> Any:
         if node.value == "??":
@@ -179,7 +229,10 @@ class _Evaluation:
             decided = left is (node.value in ("||", "or"))
             right = left if decided else self.value(node.children[1])
             if not isinstance(left, bool) or not isinstance(right, bool):
-                raise ExpressionError(f"invalid operation: {node.value} (mismatched types {_type(left)} and {_type(right)})", node.column)
+                raise ExpressionError(
+                    f"invalid operation: {node.value} (mismatched types {_type(left)} and {_type(right)})",
+                    node.column,
+                )
             return right
         return _operate(node, left, self.value(node.children[1]))
 
@@ -189,12 +242,21 @@ class _Evaluation:
 
     def _call(self, node: Node) -> Any:
         called, *arguments = node.children
-        if called.kind == "name" and called.value in PREDICATES and called.value not in self.variables:
+        if (
+            called.kind == "name"
+            and called.value in PREDICATES
+            and called.value not in self.variables
+        ):
             return self._predicate(called, arguments)
         path = _path(called)
         function = FUNCTIONS.get(path or "")
         if function is None:
-            raise ExpressionError(f"unknown name {path}" if called.kind == "name" else f"cannot call {path or 'this'}", called.column)
+            raise ExpressionError(
+                f"unknown name {path}"
+                if called.kind == "name"
+                else f"cannot call {path or 'this'}",
+                called.column,
+            )
         values = [self.value(argument) for argument in arguments]
         try:
             return function(*values)
@@ -208,7 +270,9 @@ class _Evaluation:
             raise ExpressionError(f"not enough arguments to call {called.value}", called.column)
         items = self.value(arguments[0])
         if not isinstance(items, list):
-            raise ExpressionError(f"builtin {called.value} takes only array (got {_type(items)})", called.column)
+            raise ExpressionError(
+                f"builtin {called.value} takes only array (got {_type(items)})", called.column
+            )
 
         def apply(item: Any) -> Any:
             self.pointers.append(item)
@@ -232,11 +296,16 @@ def _operate(node: Node, left: Any, right: Any) -> Any:
         return _operate_on_text(node, left, right)
     if _is_number(left) and _is_number(right):
         return _operate_on_numbers(node, left, right)
-    raise ExpressionError(f"invalid operation: {symbol} (mismatched types {_type(left)} and {_type(right)})", node.column)
+    raise ExpressionError(
+        f"invalid operation: {symbol} (mismatched types {_type(left)} and {_type(right)})",
+        node.column,
+    )
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Numbers compare by value, everything else only with its own type; nested values do not fail, they differ."""
+    """Numbers compare by value, everything else only with its own type; nested values do not fail,
+    they differ.
+    """
     if isinstance(left, bool) != isinstance(right, bool):
         return False
     return bool(left == right)
@@ -262,7 +331,9 @@ def _operate_on_text(node: Node, left: str, right: str) -> Any:
     if symbol in COMPARISONS:
         return COMPARISONS[symbol](left, right)
     if symbol not in operations:
-        raise ExpressionError(f"invalid operation: {symbol} (mismatched types string and string)", node.column)
+        raise ExpressionError(
+            f"invalid operation: {symbol} (mismatched types string and string)", node.column
+        )
     return operations[symbol]()
 
 
@@ -273,7 +344,9 @@ def _operate_on_numbers(node: Node, left: float, right: float) -> Any:
     if symbol == "..":
         return _range(node, left, right)
     if symbol == "%" and not (isinstance(left, int) and isinstance(right, int)):
-        raise ExpressionError(f"invalid operation: % (mismatched types {_type(left)} and {_type(right)})", node.column)
+        raise ExpressionError(
+            f"invalid operation: % (mismatched types {_type(left)} and {_type(right)})", node.column
+        )
     try:
         return _calculate(symbol, left, right)
     except ZeroDivisionError:
@@ -286,7 +359,9 @@ def _operate_on_numbers(node: Node, left: float, right: float) -> Any:
 
 def _calculate(symbol: str, left: float, right: float) -> float:
     if symbol == "%":
-        return int(math.copysign(abs(int(left)) % abs(int(right)), left)) if left else 0 % int(right)
+        return (
+            int(math.copysign(abs(int(left)) % abs(int(right)), left)) if left else 0 % int(right)
+        )
     if symbol in ("**", "^"):
         return math.pow(left, right)
     operations: dict[str, Callable[[float, float], float]] = {
@@ -297,7 +372,10 @@ def _calculate(symbol: str, left: float, right: float) -> float:
 
 def _range(node: Node, left: float, right: float) -> list[int]:
     if not isinstance(left, int) or not isinstance(right, int):
-        raise ExpressionError(f"invalid operation: .. (mismatched types {_type(left)} and {_type(right)})", node.column)
+        raise ExpressionError(
+            f"invalid operation: .. (mismatched types {_type(left)} and {_type(right)})",
+            node.column,
+        )
     if right - left >= LONGEST_RANGE:
         raise ExpressionError("memory budget exceeded", node.column)
     return list(range(left, right + 1))

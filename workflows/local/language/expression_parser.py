@@ -1,6 +1,8 @@
-"""Reads the expressions inside `{{= … }}`, `retryStrategy.expression` and `depends`: the part of expr-lang that Argo's manifests use.
+"""Reads the expressions inside `{{= … }}`, `retryStrategy.expression` and `depends`: the part of
+expr-lang that Argo's manifests use.
 
-Precedences and literals follow expr 1.17 (github.com/expr-lang/expr, `parser/operator`, `parser/lexer`).
+Precedences and literals follow expr 1.17 (github.com/expr-lang/expr, `parser/operator`,
+`parser/lexer`).
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Token:
 
 @dataclass(frozen=True)
 class Node:
-    """kind: literal, name, member, slice, call, unary, binary, conditional, list, map, pointer, closure."""
+    """kind: literal, name, member, slice, call, unary, binary, conditional, list, map, pointer,
+    closure.
+    """
 
     kind: str
     column: int
@@ -80,14 +84,25 @@ def _tokens(source: str) -> list[Token]:
         if matched is None or matched.lastgroup is None:
             column = position + len(source[position:]) - len(source[position:].lstrip()) + 1
             character = source[column - 1]
-            raise ExpressionError("literal not terminated" if character in "'\"`" else f"unrecognized character: {character!a}", column)
-        kind, text, start = matched.lastgroup, matched[matched.lastgroup], matched.start(matched.lastgroup) + 1
+            raise ExpressionError(
+                "literal not terminated"
+                if character in "'\"`"
+                else f"unrecognized character: {character!a}",
+                column,
+            )
+        kind, text, start = (
+            matched.lastgroup,
+            matched[matched.lastgroup],
+            matched.start(matched.lastgroup) + 1,
+        )
         position = matched.end()
         if kind == "number":
             value, position = _number(source, text, start, matched.start(kind))
         else:
             value = _string(text) if kind == "string" else text
-        tokens.append(Token("operator" if kind == "name" and text in WORD_OPERATORS else kind, value, start))
+        tokens.append(
+            Token("operator" if kind == "name" and text in WORD_OPERATORS else kind, value, start)
+        )
     return [*tokens, Token("end", "", len(source) + 1)]
 
 
@@ -97,7 +112,13 @@ def _number(source: str, text: str, column: int, start: int) -> tuple[Any, int]:
     digits = text.replace("_", "")
     try:
         prefixed = digits[:2].lower() in ("0x", "0o", "0b")
-        value = int(digits, 0) if prefixed else float(digits) if re.search(r"[.eE]", digits) else int(digits)
+        value = (
+            int(digits, 0)
+            if prefixed
+            else float(digits)
+            if re.search(r"[.eE]", digits)
+            else int(digits)
+        )
     except ValueError:
         raise ExpressionError(f"bad number syntax: {text!r}", column) from None
     return value, start + len(text)
@@ -152,11 +173,22 @@ class _Parser:
         return self._conditional(left) if precedence == 0 else left
 
     def _binary_operator(self, precedence: int) -> tuple[str, bool, int] | None:
-        """The operator, whether `not` stands before it (`not in`), and its column; nothing is taken if it binds too loosely."""
+        """The operator, whether `not` stands before it (`not in`), and its column; nothing is taken
+        if it binds too loosely.
+        """
         token, following = self.token, self.tokens[min(self.position + 1, len(self.tokens) - 1)]
-        negated = self._is("not") and following.kind == "operator" and BINARY.get(str(following.value), 0) == BINARY["in"]
+        negated = (
+            self._is("not")
+            and following.kind == "operator"
+            and BINARY.get(str(following.value), 0) == BINARY["in"]
+        )
         operator = following.value if negated else token.value
-        if token.kind != "operator" or operator not in BINARY or BINARY[operator] < precedence or operator == "|":
+        if (
+            token.kind != "operator"
+            or operator not in BINARY
+            or BINARY[operator] < precedence
+            or operator == "|"
+        ):
             return None
         self.position += 2 if negated else 1
         return operator, negated, token.column
@@ -172,7 +204,9 @@ class _Parser:
     def _unary(self) -> Node:
         if self.token.kind == "operator" and self.token.value in UNARY:
             token = self._next()
-            return self._postfix(Node("unary", token.column, token.value, (self.expression(UNARY[token.value]),)))
+            return self._postfix(
+                Node("unary", token.column, token.value, (self.expression(UNARY[token.value]),))
+            )
         if self._is("("):
             self._next()
             inner = self.expression(0)
@@ -186,7 +220,11 @@ class _Parser:
             return Node("literal", token.column, token.value)
         if token.kind == "name":
             if token.value in ("true", "false", "nil"):
-                return Node("literal", token.column, {"true": True, "false": False, "nil": None}[token.value])
+                return Node(
+                    "literal",
+                    token.column,
+                    {"true": True, "false": False, "nil": None}[token.value],
+                )
             return Node("name", token.column, token.value)
         if token.kind == "operator" and token.value == "[":
             return Node("list", token.column, None, self._sequence("]"))
@@ -200,7 +238,12 @@ class _Parser:
         pointer = Node("pointer", token.column)
         if token.value == "#":
             return pointer
-        return Node("member", token.column, None, (pointer, Node("literal", token.column, self._next().value)))
+        return Node(
+            "member",
+            token.column,
+            None,
+            (pointer, Node("literal", token.column, self._next().value)),
+        )
 
     def _sequence(self, end: str) -> tuple[Node, ...]:
         items: list[Node] = []
@@ -230,7 +273,9 @@ class _Parser:
         while not self._is("}"):
             key = self._next()
             if key.kind not in ("name", "string", "number"):
-                raise ExpressionError("a map key must be a quoted string, a number, a identifier", key.column)
+                raise ExpressionError(
+                    "a map key must be a quoted string, a number, a identifier", key.column
+                )
             self._expect(":")
             pairs += [Node("literal", key.column, str(key.value)), self.expression(0)]
             if not self._is("}"):
@@ -249,7 +294,13 @@ class _Parser:
                 name = self._next()
                 if name.kind not in ("name", "operator") or not str(name.value).isidentifier():
                     raise ExpressionError(f"unexpected token {_shown(name)}", name.column)
-                node = Node("member", name.column, None, (node, Node("literal", name.column, name.value)), optional=token.value == "?.")
+                node = Node(
+                    "member",
+                    name.column,
+                    None,
+                    (node, Node("literal", name.column, name.value)),
+                    optional=token.value == "?.",
+                )
         return node
 
     def _index(self, node: Node, column: int) -> Node:

@@ -1,6 +1,8 @@
-"""The functions of Argo's expressions: expr's own that matter, Argo's `asInt`, `asFloat`, `toJson`, `jsonpath`, and some of sprig.
+"""The functions of Argo's expressions: expr's own that matter, Argo's `asInt`, `asFloat`, `toJson`,
+`jsonpath`, and some of sprig.
 
-Sources: expr 1.17 `builtin`, Argo `util/expr/env`, github.com/Masterminds/sprig. `env` and `expandenv` do not exist in Argo.
+Sources: expr 1.17 `builtin`, Argo `util/expr/env`, github.com/Masterminds/sprig. `env` and
+`expandenv` do not exist in Argo.
 """
 
 from __future__ import annotations
@@ -16,13 +18,16 @@ from workflows.local.language.go_values import display, to_json
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(
-    r"[+-]?(?:\d+(?:_\d+)*(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?|[+-]?(?:inf|infinity)|nan", re.IGNORECASE
+    r"[+-]?(?:\d+(?:_\d+)*(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?|[+-]?(?:inf|infinity)|nan",
+    re.IGNORECASE,
 )
 JSONPATH_PART = re.compile(r"\.([\w-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 
 def as_int(value: Any) -> int:
-    """`asInt`: decimal text as Go's `strconv.Atoi` reads it (no exponents, points, spaces, prefixes); a float is cut."""
+    """`asInt`: decimal text as Go's `strconv.Atoi` reads it (no exponents, points, spaces,
+    prefixes); a float is cut.
+    """
     if isinstance(value, str) and INTEGER.fullmatch(value):
         return int(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -31,7 +36,9 @@ def as_int(value: Any) -> int:
 
 
 def as_float(value: Any) -> float:
-    """`asFloat`: text as Go's `strconv.ParseFloat` reads it; empty text is an error, `nan` is not."""
+    """`asFloat`: text as Go's `strconv.ParseFloat` reads it; empty text is an error, `nan` is
+    not.
+    """
     if isinstance(value, str) and DECIMAL.fullmatch(value):
         return float(value.replace("_", ""))
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -62,9 +69,13 @@ def jsonpath(text: Any, path: Any) -> Any:
     while rest:
         part = JSONPATH_PART.match(rest)
         if part is None:
-            raise ExpressionError(f"jsonpath {path!r} is not supported: only members and indices are")
+            raise ExpressionError(
+                f"jsonpath {path!r} is not supported: only members and indices are"
+            )
         try:
-            document = document[int(part[2])] if part[2] else document[part[1] or part[3] or part[4]]
+            document = (
+                document[int(part[2])] if part[2] else document[part[1] or part[3] or part[4]]
+            )
         except (KeyError, IndexError, TypeError):
             raise ExpressionError(f"{path}: key not found") from None
         rest = rest[part.end() :]

@@ -1,4 +1,5 @@
-"""Values written as Go writes them: Argo's messages, parameters and expressions are full of its formats.
+"""Values written as Go writes them: Argo's messages, parameters and expressions are full of its
+formats.
 
 Sources: Go's `encoding/json` (Marshal), `strconv.Quote`, `fmt` (%v); Argo's `AnyString`.
 """
@@ -10,14 +11,32 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v", "\\": r"\\", '"': r"\""}
-HTML = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"})
+ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    "\\": r"\\",
+    '"': r"\"",
+}
+HTML = str.maketrans(
+    {"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"}
+)
 
 
 def to_json(value: Any) -> str:
-    """`json.Marshal`: compact, sorted keys, HTML characters escaped, whole floats without a point. Raises `ValueError` for NaN."""
+    """`json.Marshal`: compact, sorted keys, HTML characters escaped, whole floats without a point.
+    Raises `ValueError` for NaN.
+    """
     if isinstance(value, Mapping):
-        return "{" + ",".join(f"{to_json(str(key))}:{to_json(value[key])}" for key in sorted(value)) + "}"
+        return (
+            "{"
+            + ",".join(f"{to_json(str(key))}:{to_json(value[key])}" for key in sorted(value))
+            + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(to_json, value)) + "]"
     if isinstance(value, float):
@@ -43,7 +62,9 @@ def float_text(number: float) -> str:
 
 
 def parameter_text(value: Any) -> str:
-    """A parameter's value is always text: numbers without an exponent (1e5 -> 100000), booleans as true and false."""
+    """A parameter's value is always text: numbers without an exponent (1e5 -> 100000), booleans as
+    true and false.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,8 +1,9 @@
-"""`when`: the condition language govaluate, as far as Argo's manifests can reach it (no parameters, no functions).
+"""`when`: the condition language govaluate, as far as Argo's manifests can reach it (no parameters,
+no functions).
 
-Bare words are strings, quoted dates are numbers of seconds, there are no exponents, either quote ends a string. Tokens are checked
-pairwise (`TRANSITIONS`) before anything is evaluated. Source: github.com/Knetic/govaluate (lexer, `validLexerStates`, stages);
-error texts are its own.
+Bare words are strings, quoted dates are numbers of seconds, there are no exponents, either quote
+ends a string. Tokens are checked pairwise (`TRANSITIONS`) before anything is evaluated. Source:
+github.com/Knetic/govaluate (lexer, `validLexerStates`, stages); error texts are its own.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ SYMBOLS = {
     "TERNARY": {"?", ":", "??"},
 }
 PREFIXES = {"-", "!", "~"}
-# Loosest first; govaluate binds `+` tighter than `*` no more than it says: the order of its planner.
+# Loosest first; govaluate binds `+` tighter than `*` no more than it says: the order of its
+# planner.
 LEVELS = [
     ["||"],
     ["&&"],
@@ -57,7 +59,14 @@ LEVELS = [
     ["*", "/", "%"],
     ["**"],
 ]
-DATES = ["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z", "%Y-%m-%dT%H:%M%z"]
+DATES = [
+    "%Y-%m-%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%dT%H:%M%z",
+]
 DATE_SHAPE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
 
 
@@ -70,21 +79,29 @@ class Token:
 
 
 def should_execute(when: str) -> bool:
-    """Whether a task runs, given its `when` after substitution; raises `ConditionError` with Argo's message."""
+    """Whether a task runs, given its `when` after substitution; raises `ConditionError` with Argo's
+    message.
+    """
     if when == "":
         return True
     try:
         tokens = _tokens(when)
         _check(tokens)
     except ConditionError as error:
-        hint = ' (hint: try wrapping the affected expression in quotes ("))' if "Invalid token" in str(error) else ""
+        hint = (
+            ' (hint: try wrapping the affected expression in quotes ("))'
+            if "Invalid token" in str(error)
+            else ""
+        )
         raise ConditionError(f"Invalid 'when' expression '{when}': {error}{hint}") from None
     try:
         result = _Evaluation(tokens).result()
     except ConditionError as error:
         raise ConditionError(f"Failed to evaluate 'when' expresion '{when}': {error}") from None
     except RecursionError:
-        raise ConditionError(f"Failed to evaluate 'when' expresion '{when}': nested too deeply") from None
+        raise ConditionError(
+            f"Failed to evaluate 'when' expresion '{when}': nested too deeply"
+        ) from None
     if not isinstance(result, bool):
         raise ConditionError(f"Expected boolean evaluation for '{when}'. Got {display(result)}")
     return result
@@ -135,7 +152,9 @@ def _number(text: str, start: int) -> tuple[Token, int]:
     try:
         return Token("NUMERIC", float(text[start:end])), end
     except ValueError:
-        raise ConditionError(f"Unable to parse numeric value '{text[start:end]}' to float64") from None
+        raise ConditionError(
+            f"Unable to parse numeric value '{text[start:end]}' to float64"
+        ) from None
 
 
 def _word(text: str, start: int) -> tuple[Token, int]:
@@ -178,7 +197,11 @@ def _date(text: str) -> float | None:
     whole = re.sub(r"\.\d+", "", text)
     for shape in DATES:
         try:
-            return float(int(datetime.datetime.strptime(whole, shape).timestamp()) if "%z" in shape else _local(whole, shape))
+            return float(
+                int(datetime.datetime.strptime(whole, shape).timestamp())
+                if "%z" in shape
+                else _local(whole, shape)
+            )
         except ValueError:
             continue
     return None
@@ -190,7 +213,9 @@ def _local(text: str, shape: str) -> int:
 
 def _symbol(text: str, start: int, previous: str) -> tuple[Token, int]:
     end = start
-    while end < len(text) and not (text[end].isalnum() or text[end].isspace() or text[end] in "()[]'\""):
+    while end < len(text) and not (
+        text[end].isalnum() or text[end].isspace() or text[end] in "()[]'\""
+    ):
         end += 1
     symbol = text[start:end]
     if symbol in PREFIXES and "PREFIX" in TRANSITIONS[previous]:
@@ -208,14 +233,18 @@ def _check(tokens: list[Token]) -> None:
         if token.kind not in TRANSITIONS[state]:
             if state == "VARIABLE" and token.kind == "CLAUSE":
                 raise ConditionError(f"Undefined function {last}")
-            raise ConditionError(f"Cannot transition token types from {state} [{last}] to {token.kind} [{shown}]")
+            raise ConditionError(
+                f"Cannot transition token types from {state} [{last}] to {token.kind} [{shown}]"
+            )
         state, last = token.kind, shown
     if state not in ENDS:
         raise ConditionError("Unexpected end of expression")
 
 
 class _Evaluation:
-    """Recursive descent over the tokens, evaluating as it goes; both sides are always parsed, short circuits yield no error."""
+    """Recursive descent over the tokens, evaluating as it goes; both sides are always parsed, short
+    circuits yield no error.
+    """
 
     def __init__(self, tokens: list[Token]) -> None:
         self.tokens = tokens
@@ -225,7 +254,9 @@ class _Evaluation:
         value = self._separated()()
         if self.position < len(self.tokens):
             token = self.tokens[self.position]
-            raise ConditionError(f"Unable to plan token kind: '{token.kind}', value: '{display(token.value)}'")
+            raise ConditionError(
+                f"Unable to plan token kind: '{token.kind}', value: '{display(token.value)}'"
+            )
         return value
 
     def _take(self, *symbols: str) -> str | None:
@@ -279,10 +310,16 @@ class _Evaluation:
         token = self.tokens[self.position]
         self.position += 1
         if token.kind == "CLAUSE":
-            after_in = self.position > 1 and self.tokens[self.position - 2] == Token("COMPARATOR", "in")
+            after_in = self.position > 1 and self.tokens[self.position - 2] == Token(
+                "COMPARATOR", "in"
+            )
             inner = self._separated()
             self.position += 1  # the closing parenthesis: the tokens are balanced
-            return (lambda: value if isinstance(value := inner(), list) else [value]) if after_in else inner
+            return (
+                (lambda: value if isinstance(value := inner(), list) else [value])
+                if after_in
+                else inner
+            )
         if token.kind == "ACCESSOR":
             raise ConditionError(f"No parameter '{token.value.split('.')[0]}' found.")
         return lambda: token.value
@@ -298,7 +335,9 @@ def _binary(symbol: str, left: Callable[[], Any], right: Callable[[], Any]) -> C
 
 def _boolean(value: Any, symbol: str, role: str = "logical operator") -> bool:
     if not isinstance(value, bool):
-        raise ConditionError(f"Value '{display(value)}' cannot be used with the {role} '{symbol}', it is not a bool")
+        raise ConditionError(
+            f"Value '{display(value)}' cannot be used with the {role} '{symbol}', it is not a bool"
+        )
     return value
 
 
@@ -307,7 +346,9 @@ def _operate(symbol: str, left: Any, right: Any) -> Any:
         return (type(left) is type(right) and left == right) == (symbol == "==")
     if symbol == "in":
         if not isinstance(right, list):
-            raise ConditionError(f"Value '{display(right)}' cannot be used with the comparator 'in', it is not a number")
+            raise ConditionError(
+                f"Value '{display(right)}' cannot be used with the comparator 'in', it is not a number"
+            )
         return any(type(left) is type(value) and left == value for value in right)
     if symbol in ("=~", "!~"):
         return _matches(left, right) == (symbol == "=~")
@@ -318,19 +359,28 @@ def _operate(symbol: str, left: Any, right: Any) -> Any:
     return _arithmetic(symbol, _number_of(symbol, left), _number_of(symbol, right))
 
 
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 
 
 def _comparable(symbol: str, left: Any, right: Any) -> tuple[Any, Any]:
     if type(left) is not type(right) or not isinstance(left, float | str):
-        raise ConditionError(f"Value '{display(left)}' cannot be used with the comparator '{symbol}', it is not a number")
+        raise ConditionError(
+            f"Value '{display(left)}' cannot be used with the comparator '{symbol}', it is not a number"
+        )
     return left, right
 
 
 def _matches(left: Any, right: Any) -> bool:
     for value in (left, right):
         if not isinstance(value, str):
-            raise ConditionError(f"Value '{display(value)}' cannot be used with the comparator '=~', it is not a number")
+            raise ConditionError(
+                f"Value '{display(value)}' cannot be used with the comparator '=~', it is not a number"
+            )
     try:
         return re.search(right, left) is not None
     except re.error as error:
@@ -339,12 +389,18 @@ def _matches(left: Any, right: Any) -> bool:
 
 def _number_of(symbol: str, value: Any) -> float:
     if not isinstance(value, float):
-        raise ConditionError(f"Value '{display(value)}' cannot be used with the modifier '{symbol}', it is not a number")
+        raise ConditionError(
+            f"Value '{display(value)}' cannot be used with the modifier '{symbol}', it is not a number"
+        )
     return value
 
 
 def _arithmetic(symbol: str, left: float, right: float) -> float:
-    whole: dict[str, Callable[[int, int], int]] = {"&": operator.and_, "|": operator.or_, "^": operator.xor}
+    whole: dict[str, Callable[[int, int], int]] = {
+        "&": operator.and_,
+        "|": operator.or_,
+        "^": operator.xor,
+    }
     shifts: dict[str, Callable[[int, int], int]] = {"<<": operator.lshift, ">>": operator.rshift}
     try:
         if symbol in whole:

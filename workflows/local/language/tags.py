@@ -1,7 +1,8 @@
 """`{{tag}}` and `{{= expression }}`: textual replacement in the JSON of an object, as Argo does it.
 
-Replaced values are scanned again by the next pass, never by the same one. Values are escaped with Go's quoting, so that a control
-character makes invalid JSON, which is an error. Sources: Argo `util/template` (4.1), github.com/valyala/fasttemplate.
+Replaced values are scanned again by the next pass, never by the same one. Values are escaped with
+Go's quoting, so that a control character makes invalid JSON, which is an error. Sources: Argo
+`util/template` (4.1), github.com/valyala/fasttemplate.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ STRICT_ALL = re.compile("")
 
 
 def replace(document: Any, values: Values, *, strict: re.Pattern[str] | None = None) -> Any:
-    """A copy of `document` (JSON values) with its tags replaced; tags that are unknown stay, unless `strict` matches their names.
+    """A copy of `document` (JSON values) with its tags replaced; tags that are unknown stay, unless
+    `strict` matches their names.
 
-    Raises `MissingTagError` for a strict tag without a value and `TagError` for everything else that cannot be replaced.
+    Raises `MissingTagError` for a strict tag without a value and `TagError` for everything else
+    that cannot be replaced.
     """
     text = json.dumps(document, ensure_ascii=False)
     if "{{" not in text:
@@ -46,7 +49,9 @@ def replace(document: Any, values: Values, *, strict: re.Pattern[str] | None = N
     try:
         return json.loads(replaced)
     except ValueError:
-        raise TagError("cannot finish template replacement because the result was invalid JSON") from None
+        raise TagError(
+            "cannot finish template replacement because the result was invalid JSON"
+        ) from None
 
 
 def replace_text(text: str, values: Values, *, strict: re.Pattern[str] | None = None) -> str:
@@ -54,19 +59,27 @@ def replace_text(text: str, values: Values, *, strict: re.Pattern[str] | None = 
     nested = expand(values) if "{{=" in text else {}
 
     def replaced(tag: str) -> str:
-        return _expression(tag[1:], nested, strict) if tag.startswith("=") else _simple(tag, values, strict)
+        return (
+            _expression(tag[1:], nested, strict)
+            if tag.startswith("=")
+            else _simple(tag, values, strict)
+        )
 
     return "".join(piece if literal else replaced(piece) for literal, piece in _pieces(text))
 
 
 def tags(document: Any) -> list[str]:
-    """The trimmed names of all simple tags in a document; raises `TagError` where a tag has no end."""
+    """The trimmed names of all simple tags in a document; raises `TagError` where a tag has no
+    end.
+    """
     pieces = _pieces(json.dumps(document, ensure_ascii=False))
     return [piece.strip() for literal, piece in pieces if not literal and not piece.startswith("=")]
 
 
 def evaluate_condition(source: str, values: Values) -> bool:
-    """An expression that must be a boolean (`retryStrategy.expression`); raises `ExpressionError`."""
+    """An expression that must be a boolean (`retryStrategy.expression`); raises
+    `ExpressionError`.
+    """
     result = evaluate(source, expand(values))
     if not isinstance(result, bool):
         raise ExpressionError(f"expected boolean evaluation for '{source}'. Got {to_json(result)}")
@@ -80,7 +93,9 @@ def _pieces(text: str) -> list[tuple[bool, str]]:
     while (start := text.find("{{", position)) >= 0:
         end = text.find("}}", start + 2)
         if end < 0:
-            raise TagError(f'Cannot find end tag="}}}}" in the template={text!r} starting from {text[start + 2 :]!r}')
+            raise TagError(
+                f'Cannot find end tag="}}}}" in the template={text!r} starting from {text[start + 2 :]!r}'
+            )
         pieces += [(True, text[position:start]), (False, text[start + 2 : end])]
         position = end + 2
     return [*pieces, (True, text[position:])]
@@ -91,13 +106,17 @@ def _simple(tag: str, values: Values, strict: re.Pattern[str] | None) -> str:
     if name in values:
         value = values[name]
         if value is None:
-            raise TagError(f"unable to substitute {{{{{tag}}}}}: output is an absent optional (skipped/omitted node with no default)")
+            raise TagError(
+                f"unable to substitute {{{{{tag}}}}}: output is an absent optional (skipped/omitted node with no default)"
+            )
         return quote(value)
     outer, separator, inner = tag.rpartition("{{")
     if separator and outer and inner in values:
         value = values[inner]
         if value is None:
-            raise TagError(f'unable to substitute nested tag {{{{{tag}}}}}: "{inner}" is an absent optional')
+            raise TagError(
+                f'unable to substitute nested tag {{{{{tag}}}}}: "{inner}" is an absent optional'
+            )
         return "{{" + outer + quote(value)
     if strict is not None and strict.match(name):
         raise MissingTagError(tag)
@@ -144,7 +163,14 @@ def _missing(source: str, variables: dict[str, Any]) -> list[str]:
         names = unguarded_names(source)
     except (ExpressionError, RecursionError):
         return []
-    return [name for name in names if name not in FUNCTIONS and name not in PREDICATES and name != "sprig" and not _has(variables, name)]
+    return [
+        name
+        for name in names
+        if name not in FUNCTIONS
+        and name not in PREDICATES
+        and name != "sprig"
+        and not _has(variables, name)
+    ]
 
 
 def _has(variables: Mapping[str, Any], name: str) -> bool:

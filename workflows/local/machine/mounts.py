@@ -1,9 +1,11 @@
 """Where a pod's mounts are on this machine: `/storage` is a folder, every emptyDir a fresh one.
 
-A process cannot be given another file system here, so mount paths are replaced in its command, arguments, environment and folder,
-wherever one stands at the boundaries of a path. A path that a person gave as a parameter and that only happens to begin like an
-emptyDir's mount (`-p outdir=/tmp/x` with an emptyDir at `/tmp`) is a path of this machine, and stays. In JSON, and in
-`--option=<JSON>`, a path stands as JSON writes it: a folder of this machine may have quotes and backslashes in its name.
+A process cannot be given another file system here, so mount paths are replaced in its command,
+arguments, environment and folder, wherever one stands at the boundaries of a path. A path that a
+person gave as a parameter and that only happens to begin like an emptyDir's mount (`-p
+outdir=/tmp/x` with an emptyDir at `/tmp`) is a path of this machine, and stays. In JSON, and in
+`--option=<JSON>`, a path stands as JSON writes it: a folder of this machine may have quotes and
+backslashes in its name.
 """
 
 from __future__ import annotations
@@ -38,7 +40,10 @@ class Mounts:
         pattern = re.compile(
             rf"(?<![\w.\-/])(?:({'|'.join(map(re.escape, kept)) or '(?!)'})|({'|'.join(map(re.escape, paths))}))(?=/|$|[^\w.\-])"
         )
-        return pattern.sub(lambda found: found[0] if found[1] is not None else written(self.folders[found[2]]), text)
+        return pattern.sub(
+            lambda found: found[0] if found[1] is not None else written(self.folders[found[2]]),
+            text,
+        )
 
 
 def _is_json(text: str) -> bool:
@@ -61,8 +66,9 @@ def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, 
          given: Iterable[str]) -> Mounts:  # fmt: skip
     """The mounts of a container; makes the folders.
 
-    storage: the folder of the persistent volume claim; pod: the folder of this pod's emptyDirs; outputs: paths of output files, each
-    of which gets a place of its own if no mount holds it; given: parameters as the caller gave them.
+    storage: the folder of the persistent volume claim; pod: the folder of this pod's emptyDirs;
+    outputs: paths of output files, each of which gets a place of its own if no mount holds it;
+    given: parameters as the caller gave them.
     """
     sources = {volume["name"]: volume for volume in volumes}
     folders: dict[str, Path] = {}
@@ -73,7 +79,9 @@ def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, 
             raise PodError(f"volume {mount.get('name')!r} is mounted but not declared")
         path = str(mount.get("mountPath")).rstrip("/")
         if not path.startswith("/") or ".." in Path(path).parts:
-            raise PodError(f"mountPath {mount.get('mountPath')!r}: an absolute path below / is expected")
+            raise PodError(
+                f"mountPath {mount.get('mountPath')!r}: an absolute path below / is expected"
+            )
         is_claim = volume.get("persistentVolumeClaim") is not None
         folder = storage if is_claim else pod / mount["name"]
         folder = folder / _relative(str(mount.get("subPath") or "."))
@@ -84,7 +92,9 @@ def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, 
         if not any(path == mount or path.startswith(f"{mount}/") for mount in folders):
             folders[path] = pod / "root" / path.lstrip("/").replace("..", "__")
             folders[path].parent.mkdir(parents=True, exist_ok=True)
-    return Mounts(folders, [value for value in given if any(value.startswith(f"{path}/") for path in private)])
+    return Mounts(
+        folders, [value for value in given if any(value.startswith(f"{path}/") for path in private)]
+    )
 
 
 def _relative(path: str) -> Path:

@@ -1,6 +1,8 @@
-"""From a template whose tags are replaced to what this machine executes: command, environment, folder, resources, times.
+"""From a template whose tags are replaced to what this machine executes: command, environment,
+folder, resources, times.
 
-Sources: Argo `workflowpod.go`; Kubernetes' strategic merge of `podSpecPatch` and its `$(NAME)` expansion in arguments.
+Sources: Argo `workflowpod.go`; Kubernetes' strategic merge of `podSpecPatch` and its `$(NAME)`
+expansion in arguments.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class PodSpec:
-    """A pod before its folders exist. deadline_s counts from its start, timeout_s from its creation."""
+    """A pod before its folders exist. deadline_s counts from its start, timeout_s from its
+    creation.
+    """
 
     container: Mapping[str, Any]
     resources: Resources
@@ -58,15 +62,23 @@ class PodSpec:
 
 
 def build(template: Mapping[str, Any], workflow_patch: str, values: Values) -> PodSpec:
-    """Read a processed template; raises `WorkflowError` with Argo's message where Argo fails, too."""
+    """Read a processed template; raises `WorkflowError` with Argo's message where Argo fails,
+    too.
+    """
     container = json.loads(json.dumps(replace(template["container"], values)))
-    patches = [replace(text, values) for text in (workflow_patch, template.get("podSpecPatch") or "") if text]
+    patches = [
+        replace(text, values)
+        for text in (workflow_patch, template.get("podSpecPatch") or "")
+        if text
+    ]
     grace_s = DEFAULT_GRACE_S
     for text in patches:
         patch = read_patch(text)
         grace_s = float(patch.get("terminationGracePeriodSeconds", grace_s))
         for patched in patch.get("containers") or []:
-            for kind, amounts in (patched.get("resources") or {}).items() if patched.get("name") == "main" else ():
+            for kind, amounts in (
+                (patched.get("resources") or {}).items() if patched.get("name") == "main" else ()
+            ):
                 container.setdefault("resources", {}).setdefault(kind, {}).update(amounts or {})
     deadline = template.get("activeDeadlineSeconds")
     return PodSpec(
@@ -79,13 +91,17 @@ def build(template: Mapping[str, Any], workflow_patch: str, values: Values) -> P
 
 
 def read_patch(text: str) -> Mapping[str, Any]:
-    """A `podSpecPatch`; raises `Refused` for what it may not change here and `PodError` for what Kubernetes would not take."""
+    """A `podSpecPatch`; raises `Refused` for what it may not change here and `PodError` for what
+    Kubernetes would not take.
+    """
     try:
         patch = load(text, "podSpecPatch")
         check_fields(patch, POD_PATCH, "podSpecPatch")
         for container in patch.get("containers") or []:
             if container.get("name") != "main":
-                raise Refused(f"podSpecPatch: container {container.get('name')!r}; the only container here is 'main'")
+                raise Refused(
+                    f"podSpecPatch: container {container.get('name')!r}; the only container here is 'main'"
+                )
             _resources(container.get("resources") or {})
     except Refused:
         raise
@@ -95,7 +111,9 @@ def read_patch(text: str) -> Mapping[str, Any]:
 
 
 def _resources(fields: Mapping[str, Any]) -> Resources:
-    """Requests, by default the limits. Only cores and GPUs are handed out; memory is checked for being a quantity."""
+    """Requests, by default the limits. Only cores and GPUs are handed out; memory is checked for
+    being a quantity.
+    """
     amounts = {**(fields.get("limits") or {}), **(fields.get("requests") or {})}
     cpus, gpus, gpu_name = 0.0, 0, "nvidia.com/gpu"
     for name, value in amounts.items():
@@ -105,7 +123,9 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
         elif name.endswith("/gpu"):
             gpus, gpu_name = int(amount), name
         elif name not in ("memory", "ephemeral-storage"):
-            raise PodError(f"resource {name!r}: cpu, memory, ephemeral-storage and GPUs are supported")
+            raise PodError(
+                f"resource {name!r}: cpu, memory, ephemeral-storage and GPUs are supported"
+            )
         if amount < 0 or (name.endswith("/gpu") and amount != int(amount)):
             raise PodError(f"resource {name}: {value!r} is not allowed")
     return Resources(cpus, gpus, gpu_name)
@@ -116,7 +136,11 @@ def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]
     variables: dict[str, str] = {}
     for variable in container.get("env") or []:
         field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
-        value = {"status.podIP": "127.0.0.1", "metadata.name": pod, None: parameter_text(variable.get("value") or "")}[field]
+        value = {
+            "status.podIP": "127.0.0.1",
+            "metadata.name": pod,
+            None: parameter_text(variable.get("value") or ""),
+        }[field]
         name = str(variable.get("name") or "")
         if "\0" in value or "\0" in name or "=" in name or not name:
             raise PodError(f"environment variable {name!r} cannot be set")
@@ -125,14 +149,22 @@ def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]
 
 
 def inherited(further: Iterable[str]) -> dict[str, str]:
-    """A little of the caller's environment: `INHERITED` and further names or beginnings (`HF_*`)."""
+    """A little of the caller's environment: `INHERITED` and further names or beginnings
+    (`HF_*`).
+    """
     patterns = (*INHERITED, *further)
     exact = {pattern for pattern in patterns if not pattern.endswith("*")}
     beginnings = tuple(pattern[:-1] for pattern in patterns if pattern.endswith("*"))
-    return {name: value for name, value in os.environ.items() if name in exact or name.startswith(beginnings)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in exact or name.startswith(beginnings)
+    }
 
 
-def environment(variables: Mapping[str, str], mounts: Mounts, engine: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    variables: Mapping[str, str], mounts: Mounts, engine: Mapping[str, str]
+) -> dict[str, str]:
     """What the engine gives to this pod, then what the manifest says, with mounts mapped."""
     given = dict(engine)
     if "/tmp" in mounts.folders:  # noqa: S108 - the pod's, which is a folder of its own here
@@ -140,9 +172,16 @@ def environment(variables: Mapping[str, str], mounts: Mounts, engine: Mapping[st
     return given | {name: mounts.local(value) for name, value in variables.items()}
 
 
-def command(container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str, str]) -> list[str]:
-    """The arguments of the process; `python` is the interpreter that runs this engine, so that its packages are used."""
-    arguments = [_expanded(part, variables) for part in (*container["command"], *(container.get("args") or []))]
+def command(
+    container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str, str]
+) -> list[str]:
+    """The arguments of the process; `python` is the interpreter that runs this engine, so that its
+    packages are used.
+    """
+    arguments = [
+        _expanded(part, variables)
+        for part in (*container["command"], *(container.get("args") or []))
+    ]
     if any("\0" in part for part in arguments):
         raise PodError("an argument contains a zero byte")
     program, *rest = (mounts.local(part) for part in arguments)
@@ -150,7 +189,9 @@ def command(container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str
 
 
 def folder(container: Mapping[str, Any], mounts: Mounts) -> Path:
-    """Where the process starts: `workingDir`, else where the caller is; raises `PodError` if that folder was removed."""
+    """Where the process starts: `workingDir`, else where the caller is; raises `PodError` if that
+    folder was removed.
+    """
     if container.get("workingDir"):
         return Path(mounts.local(container["workingDir"]))
     try:
@@ -160,7 +201,9 @@ def folder(container: Mapping[str, Any], mounts: Mounts) -> Path:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Kubernetes' `$(NAME)`: replaced if the container declares NAME, else left; `$$` is a dollar sign."""
+    """Kubernetes' `$(NAME)`: replaced if the container declares NAME, else left; `$$` is a dollar
+    sign.
+    """
 
     def replacement(found: re.Match[str]) -> str:
         return "$" if found[0] == "$$" else variables.get(found[1], found[0])

@@ -19,7 +19,9 @@ CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a machine has: processors (cores, may be fractional under a quota) and GPUs by the names that CUDA takes."""
+    """What a machine has: processors (cores, may be fractional under a quota) and GPUs by the names
+    that CUDA takes.
+    """
 
     cpus: float
     gpus: tuple[str, ...] = ()
@@ -70,7 +72,9 @@ class Slots:
     def give_back(self, grant: Grant) -> None:
         """Called by `Grant.release`."""
         self.free_cpus += grant.cpus
-        self.free_gpus = [gpu for gpu in self.capacity.gpus if gpu in {*self.free_gpus, *grant.gpus}]
+        self.free_gpus = [
+            gpu for gpu in self.capacity.gpus if gpu in {*self.free_gpus, *grant.gpus}
+        ]
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -104,20 +108,28 @@ class Limit:
 
 
 def detect() -> Capacity:
-    """Count this machine's processors (as far as this process may use them) and GPUs (`CUDA_VISIBLE_DEVICES` limits them)."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Count this machine's processors (as far as this process may use them) and GPUs
+    (`CUDA_VISIBLE_DEVICES` limits them).
+    """
+    affinity = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        gpus = tuple(name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1")
+        gpus = tuple(
+            name.strip() for name in visible.split(",") if name.strip() and name.strip() != "-1"
+        )
     else:
         gpus = tuple(str(index) for index in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
     return Capacity(min(float(affinity), _quota()), gpus)
 
 
 def _quota() -> float:
-    """The processors that the control groups allow, those above this process's included; infinite where there is no limit.
+    """The processors that the control groups allow, those above this process's included; infinite
+    where there is no limit.
 
-    A container sees its own group as the root of the hierarchy, or (version 1) under a path that is the host's.
+    A container sees its own group as the root of the hierarchy, or (version 1) under a path that is
+    the host's.
     """
     quotas = [float("inf")]
     for line in _read(OWN_GROUPS).splitlines():
@@ -125,14 +137,20 @@ def _quota() -> float:
         if controllers and "cpu" not in controllers.split(","):
             continue
         root = CONTROL_GROUPS / controllers
-        groups = [root / path.lstrip("/"), *(root / parent for parent in Path(path.lstrip("/")).parents)]
+        groups = [
+            root / path.lstrip("/"),
+            *(root / parent for parent in Path(path.lstrip("/")).parents),
+        ]
         quotas += [_quota_of(group) for group in groups]
     return min(quotas)
 
 
 def _quota_of(group: Path) -> float:
     """Of one group: `cpu.max` in version 2, two files in version 1."""
-    texts = _read(group / "cpu.max").split() or [_read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")]
+    texts = _read(group / "cpu.max").split() or [
+        _read(group / "cpu.cfs_quota_us"),
+        _read(group / "cpu.cfs_period_us"),
+    ]
     try:
         quota, period = (float(text) for text in texts)
     except ValueError:  # "max", or no such group

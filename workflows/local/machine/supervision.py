@@ -1,7 +1,8 @@
 """The engine's side of the supervisor: start a process, signal its group, wait for its end.
 
-A supervisor that has died (killed for lack of memory) takes its pods along, as a lost node does: they end with `LostPod`, and the
-next pod gets a new supervisor. Every wait for a supervisor has an end, so that a stop always comes through.
+A supervisor that has died (killed for lack of memory) takes its pods along, as a lost node does:
+they end with `LostPod`, and the next pod gets a new supervisor. Every wait for a supervisor has an
+end, so that a stop always comes through.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from workflows.local.errors import LostPod, PodError
 
 PROGRAM = Path(__file__).with_name("supervisor.py")
 FOR_PYTHON = ("PATH", "PYTHONHOME", "LANG", "LC_", "LD_", "DYLD_")
-"""Beginnings of the variables without which an interpreter may not even start (modules of a cluster, a shared libpython)."""
+"""Beginnings of the variables without which an interpreter may not even start (modules of a
+cluster, a shared libpython)."""
 ANSWER_S = 120.0
-"""A supervisor that has not answered for so long (a start waits for the program to be read) is given up."""
+"""A supervisor that has not answered for so long (a start waits for the program to be read) is
+given up."""
 CLOSE_S = 60.0
 POLL_S = 0.005
 
@@ -60,7 +63,9 @@ class Process:
 
 
 class Processes:
-    """A supervisor and its processes. folder: removed at the end; fleeting: folders that are removed if this engine is killed."""
+    """A supervisor and its processes. folder: removed at the end; fleeting: folders that are
+    removed if this engine is killed.
+    """
 
     def __init__(self, folder: Path, fleeting: Sequence[Path] = ()) -> None:
         self._folder, self._fleeting = folder, fleeting
@@ -70,7 +75,8 @@ class Processes:
         self._listener: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Start a supervisor if none lives, in a session of its own: a Ctrl-C in the terminal reaches the engine only.
+        """Start a supervisor if none lives, in a session of its own: a Ctrl-C in the terminal
+        reaches the engine only.
 
         Raises `LostPod` if that is not possible.
         """
@@ -90,10 +96,22 @@ class Processes:
         try:
             with theirs:
                 self._supervisor = subprocess.Popen(
-                    [sys.executable, "-P", "-s", "-S", str(PROGRAM), str(self._folder), *map(str, self._fleeting)],
+                    [
+                        sys.executable,
+                        "-P",
+                        "-s",
+                        "-S",
+                        str(PROGRAM),
+                        str(self._folder),
+                        *map(str, self._fleeting),
+                    ],
                     stdin=theirs.fileno(),
                     start_new_session=True,
-                    env={name: value for name, value in os.environ.items() if name.startswith(FOR_PYTHON)},
+                    env={
+                        name: value
+                        for name, value in os.environ.items()
+                        if name.startswith(FOR_PYTHON)
+                    },
                 )
         except BaseException:
             ours.close()
@@ -106,7 +124,9 @@ class Processes:
         if not ready:
             self._writer.close()
             await self._gone(0.0)
-            raise LostPod(f"the supervisor of the pods does not start: exit code {self._supervisor.returncode}")
+            raise LostPod(
+                f"the supervisor of the pods does not start: exit code {self._supervisor.returncode}"
+            )
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
@@ -119,8 +139,16 @@ class Processes:
             await asyncio.gather(self._listener, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)  # a supervisor that was killed has left it
 
-    async def start(self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, log: Path | None) -> Process:
-        """Start a process in its own session; raises `PodError` if it cannot be executed, `LostPod` if the supervisor dies."""
+    async def start(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        log: Path | None,
+    ) -> Process:
+        """Start a process in its own session; raises `PodError` if it cannot be executed, `LostPod`
+        if the supervisor dies.
+        """
         self._last += 1
         process = self._known[self._last] = Process(self, self._last)
         if not self._is_alive:
@@ -136,7 +164,9 @@ class Processes:
             await asyncio.wait_for(asyncio.shield(process._started), ANSWER_S)
         except TimeoutError:
             self._supervisor.kill()
-            raise LostPod(f"the supervisor of the pods has not answered for {ANSWER_S:g} s") from None
+            raise LostPod(
+                f"the supervisor of the pods has not answered for {ANSWER_S:g} s"
+            ) from None
         return process
 
     def send(self, message: dict[str, Any]) -> None:
@@ -149,7 +179,9 @@ class Processes:
         return self._listener is not None and not self._listener.done()
 
     async def _gone(self, patience_s: float) -> None:
-        """Wait for the supervisor's end; without patience any more, kill it. No thread: there may be no room for another."""
+        """Wait for the supervisor's end; without patience any more, kill it. No thread: there may
+        be no room for another.
+        """
         ends_s = time.monotonic() + patience_s
         while self._supervisor.poll() is None:
             if time.monotonic() >= ends_s:
@@ -177,5 +209,7 @@ class Processes:
 
 
 def _raw(text: str | Path) -> str:
-    """The bytes that the kernel is to see, as Latin-1: the supervisor may read another encoding than this process."""
+    """The bytes that the kernel is to see, as Latin-1: the supervisor may read another encoding
+    than this process.
+    """
     return os.fsencode(text).decode("latin-1")

@@ -1,15 +1,18 @@
-"""The parent of every pod's process: starts them, reports their ends, and lets none of them survive the engine.
+"""The parent of every pod's process: starts them, reports their ends, and lets none of them survive
+the engine.
 
-A program of its own, with the standard library only, run as `python -S supervisor.py <folder> [<further folder> …]`; the engine talks
-to it over standard input, a socket, one JSON object a line:
+A program of its own, with the standard library only, run as `python -S supervisor.py <folder>
+[<further folder> …]`; the engine talks to it over standard input, a socket, one JSON object a line:
     {"start": id, "arguments": […], "environment": {…}, "folder": path, "log": path or null}   {"signal": id, "number": n}
-and hears `{"ready": true}`, `{"started": id, "pid": n}`, `{"refused": id, "error": text}`, `{"ended": id, "status": n}`.
-Texts for a pod are its bytes, read as Latin-1: what they mean, and in which encoding, is no business of this program.
+and hears `{"ready": true}`, `{"started": id, "pid": n}`, `{"refused": id, "error": text}`,
+`{"ended": id, "status": n}`. Texts for a pod are its bytes, read as Latin-1: what they mean, and in
+which encoding, is no business of this program.
 
-When the engine is gone, however it went, the socket reads end-of-file: everything that descends from this process is killed, then
-`folder` (the pods' empty directories) is removed; the further folders, too, unless the engine has said `{"closing": true}`. On Linux
-it adopts orphans (PR_SET_CHILD_SUBREAPER), so that a grandchild in a session of its own is found, too; and each pod dies with this
-process (PR_SET_PDEATHSIG), should it be killed itself.
+When the engine is gone, however it went, the socket reads end-of-file: everything that descends
+from this process is killed, then `folder` (the pods' empty directories) is removed; the further
+folders, too, unless the engine has said `{"closing": true}`. On Linux it adopts orphans
+(PR_SET_CHILD_SUBREAPER), so that a grandchild in a session of its own is found, too; and each pod
+dies with this process (PR_SET_PDEATHSIG), should it be killed itself.
 """
 
 from __future__ import annotations
@@ -76,7 +79,9 @@ class Supervisor:
         return bool(received)
 
     def start(self, message: dict[str, Any]) -> None:
-        """Start one pod, or say why not: without a free process or descriptor the others go on, and this one is tried again."""
+        """Start one pod, or say why not: without a free process or descriptor the others go on, and
+        this one is tried again.
+        """
         try:
             pid, error = launch(message)
         except OSError as problem:
@@ -88,7 +93,9 @@ class Supervisor:
         send({"started": message["start"], "pid": pid})
 
     def reap(self) -> None:
-        """Report pods that ended; what is left of a pod's group ends with it, as a container's processes do."""
+        """Report pods that ended; what is left of a pod's group ends with it, as a container's
+        processes do.
+        """
         by_pid = {pid: number for number, pid in self.pids.items()}
         for pid, number in by_pid.items():
             if (status := collect(pid)) is not None:
@@ -100,7 +107,9 @@ class Supervisor:
 
 
 def launch(message: dict[str, Any]) -> tuple[int, str]:
-    """Fork and execute; the error of a failed `exec` comes back through a pipe that a successful one closes. Raises `OSError`."""
+    """Fork and execute; the error of a failed `exec` comes back through a pipe that a successful
+    one closes. Raises `OSError`.
+    """
     failed_read, failed_write = os.pipe()
     parent = os.getpid()
     try:
@@ -120,11 +129,15 @@ def launch(message: dict[str, Any]) -> tuple[int, str]:
 
 
 def collect(pid: int) -> int | None:
-    """The wait status of a child that ended, after what was left of its group was killed; None while it runs."""
+    """The wait status of a child that ended, after what was left of its group was killed; None
+    while it runs.
+    """
     if hasattr(os, "waitid"):  # macOS has it since Python 3.13
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        kill_group(pid, signal.SIGKILL)  # before the process is collected: its number cannot be another's yet
+        kill_group(
+            pid, signal.SIGKILL
+        )  # before the process is collected: its number cannot be another's yet
         return os.waitpid(pid, 0)[1]
     ended, status = os.waitpid(pid, os.WNOHANG)
     if not ended:
@@ -151,7 +164,13 @@ def become(message: dict[str, Any], failed: int, parent: int) -> None:
         if os.getppid() != parent:  # it died before the line above
             os._exit(64)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        for number in (
+            signal.SIGINT,
+            signal.SIGTERM,
+            signal.SIGHUP,
+            signal.SIGCHLD,
+            signal.SIGPIPE,
+        ):
             signal.signal(number, signal.SIG_DFL)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -161,7 +180,9 @@ def become(message: dict[str, Any], failed: int, parent: int) -> None:
             os.dup2(log, 2)
         os.chdir(as_bytes(message["folder"]))
         arguments = [as_bytes(argument) for argument in message["arguments"]]
-        environment = {as_bytes(name): as_bytes(value) for name, value in message["environment"].items()}
+        environment = {
+            as_bytes(name): as_bytes(value) for name, value in message["environment"].items()
+        }
         os.execvpe(arguments[0], arguments, environment)  # noqa: S606 - a pod's command, no shell
     except BaseException as error:
         os.write(failed, str(error).encode(errors="replace")[:4000])
@@ -203,14 +224,18 @@ def kill_all(pids: list[int]) -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent this is, adopted ones included (Linux only; elsewhere the groups have to do)."""
+    """The processes whose parent this is, adopted ones included (Linux only; elsewhere the groups
+    have to do).
+    """
     found: list[int] = []
     if LIBC is None:
         return found
     for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - names only
-        with suppress(OSError, IndexError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            if file.read().rpartition(")")[2].split()[1] == str(os.getpid()):
-                found.append(int(name))
+        with suppress(OSError, IndexError):
+            status = open(f"/proc/{name}/stat", encoding="utf-8", errors="replace")  # noqa: PTH123, SIM115 - no pathlib here
+            with status:
+                if status.read().rpartition(")")[2].split()[1] == str(os.getpid()):
+                    found.append(int(name))
     return found
 
 

@@ -1,7 +1,7 @@
 """`depends` and `dependencies`: which tasks must have ended, and how, before a task runs.
 
-Names are evaluated with `-` as `_`, as in Argo. A bare name means succeeded, skipped or daemoned, and what `continueOn` tolerates.
-Source: Argo `workflow/common/ancestry.go`.
+Names are evaluated with `-` as `_`, as in Argo. A bare name means succeeded, skipped or daemoned,
+and what `continueOn` tolerates. Source: Argo `workflow/common/ancestry.go`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from workflows.local.errors import ConditionError, InvalidSpecError
 from workflows.local.language.expression import evaluate
 from workflows.local.language.expression_parser import ExpressionError
 
-RESULTS = ("Succeeded", "Failed", "Errored", "Skipped", "Omitted", "Daemoned", "AnySucceeded", "AllFailed")
+RESULTS = (
+    "Succeeded",
+    "Failed",
+    "Errored",
+    "Skipped",
+    "Omitted",
+    "Daemoned",
+    "AnySucceeded",
+    "AllFailed",
+)
 REFERENCE = re.compile(r"([a-zA-Z0-9][-a-zA-Z0-9_]*)(?:\.([A-Z][A-Za-z]*))?")
 Task = Mapping[str, Any]
 
@@ -22,12 +31,16 @@ Task = Mapping[str, Any]
 def dependencies_of(task: Task) -> list[str]:
     """The tasks that a task names, in order, without repetition."""
     if task.get("depends"):
-        return list(dict.fromkeys(matched[1] for matched in REFERENCE.finditer(str(task["depends"]))))
+        return list(
+            dict.fromkeys(matched[1] for matched in REFERENCE.finditer(str(task["depends"])))
+        )
     return list(dict.fromkeys(task.get("dependencies") or []))
 
 
 def ancestry(tasks: Mapping[str, Task]) -> dict[str, set[str]]:
-    """The ancestors of every task, in an order in which each comes after them; raises `InvalidSpecError` for a cycle."""
+    """The ancestors of every task, in an order in which each comes after them; raises
+    `InvalidSpecError` for a cycle.
+    """
     found: dict[str, set[str]] = {}
     waiting = {name: set(dependencies_of(task)) for name, task in tasks.items()}
     while waiting:
@@ -60,7 +73,10 @@ def logic_of(task: Task, find: Callable[[str], Task]) -> str:
     """The condition with bare names spelt out; `find` gives a task by name."""
     if not task.get("depends"):
         return " && ".join(_expanded(name, find(name)) for name in task.get("dependencies") or [])
-    return REFERENCE.sub(lambda matched: matched[0] if matched[2] else _expanded(matched[1], find(matched[1])), str(task["depends"]))
+    return REFERENCE.sub(
+        lambda matched: matched[0] if matched[2] else _expanded(matched[1], find(matched[1])),
+        str(task["depends"]),
+    )
 
 
 def is_satisfied(logic: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
@@ -77,7 +93,9 @@ def is_satisfied(logic: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
 
 
 def results_of(phase: str, children: list[str]) -> dict[str, bool]:
-    """What `depends` may ask about a task that ended in `phase`; children: the phases of a loop's items."""
+    """What `depends` may ask about a task that ended in `phase`; children: the phases of a loop's
+    items.
+    """
     return {
         "Succeeded": phase == "Succeeded",
         "Failed": phase == "Failed",

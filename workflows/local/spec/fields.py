@@ -1,7 +1,9 @@
-"""Which fields of a manifest this engine has. Every other field is refused by name; nothing is ignored silently.
+"""Which fields of a manifest this engine has. Every other field is refused by name; nothing is
+ignored silently.
 
-A table maps a field to the kind of its value, to another table, or to a list of one table. `Accepted` marks fields that have a
-meaning on a cluster only: they change nothing here, and one line says so.
+A table maps a field to the kind of its value, to another table, or to a list of one table.
+`Accepted` marks fields that have a meaning on a cluster only: they change nothing here, and one
+line says so.
 """
 
 from __future__ import annotations
@@ -34,7 +36,12 @@ STANDARD_OUTPUT = re.compile(r"\{\{[^}]*\boutputs\.result\b")
 
 PARAMETER = {"name": TEXT, "value": SCALAR, "default": SCALAR, "description": TEXT, "enum": ITEMS}
 ARGUMENTS = {"parameters": [PARAMETER]}
-OUTPUT = {"name": TEXT, "description": TEXT, "globalName": TEXT, "valueFrom": {"path": TEXT, "parameter": TEXT, "default": SCALAR}}
+OUTPUT = {
+    "name": TEXT,
+    "description": TEXT,
+    "globalName": TEXT,
+    "valueFrom": {"path": TEXT, "parameter": TEXT, "default": SCALAR},
+}
 VOLUMES = [{
     "name": TEXT,
     "emptyDir": {"sizeLimit": LIMITS, "medium": LIMITS},
@@ -82,7 +89,9 @@ POD_PATCH = {
 
 
 def check_fields(document: Any, table: Any = None, path: str = "") -> list[str]:
-    """The groups of fields that have no effect here, sorted; raises `Refused` for the first field that is not supported."""
+    """The groups of fields that have no effect here, sorted; raises `Refused` for the first field
+    that is not supported.
+    """
     accepted: set[str] = set()
     _check(document, WORKFLOW if table is None else table, path, accepted)
     return sorted(accepted)
@@ -116,7 +125,11 @@ def _check_mapping(value: Any, table: Mapping[str, Any], path: str, accepted: se
         where = f"{path}.{field}" if path else str(field)
         if field not in table:
             nearest = difflib.get_close_matches(str(field), table, n=1, cutoff=0.8)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; supported there: {', '.join(sorted(table))}"
+            hint = (
+                f"; did you mean {nearest[0]!r}?"
+                if nearest
+                else f"; supported there: {', '.join(sorted(table))}"
+            )
             raise Refused(f"{where}: the local engine does not support this field{hint}")
         _check(inner, table[field], where, accepted)
 
@@ -130,9 +143,12 @@ def _check_leaf(value: Any, kind: str, path: str) -> None:
         BOOLEAN: isinstance(value, bool),
         TEXTS: isinstance(value, list) and all(isinstance(item, str) for item in value),
         ITEMS: isinstance(value, list),
-        TEXT_MAP: isinstance(value, Mapping) and all(isinstance(item, str | int | float) for item in value.values()),
+        TEXT_MAP: isinstance(value, Mapping)
+        and all(isinstance(item, str | int | float) for item in value.values()),
     }
     if not fits[kind]:
         raise Refused(f"{path}: {kind} is expected, this is {value!r}")
     if STANDARD_OUTPUT.search(str(value)):
-        raise Refused(f"{path}: outputs.result, what a pod prints, is not supported by the local engine; use an output parameter")
+        raise Refused(
+            f"{path}: outputs.result, what a pod prints, is not supported by the local engine; use an output parameter"
+        )

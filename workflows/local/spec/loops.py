@@ -1,4 +1,5 @@
-"""`withItems`, `withParam`, `withSequence`: one task becomes many, and what `{{item}}` stands for in each.
+"""`withItems`, `withParam`, `withSequence`: one task becomes many, and what `{{item}}` stands for
+in each.
 
 Source: Argo `expandTask`, `processItem`, `expandSequence`.
 """
@@ -17,17 +18,29 @@ from workflows.local.language.tags import STRICT_ALL, Values, replace
 
 Task = dict[str, Any]
 FORMAT = re.compile(r"%[-+# 0]*\d*(?:\.\d+)?[dxXob]")
-GO_TYPES: list[tuple[type, str]] = [(bool, "bool"), (str, "string"), (int, "number"), (float, "number"), (dict, "object")]
+GO_TYPES: list[tuple[type, str]] = [
+    (bool, "bool"),
+    (str, "string"),
+    (int, "number"),
+    (float, "number"),
+    (dict, "object"),
+]
 MOST_ITEMS = 100_000
 
 
 def is_loop(task: Mapping[str, Any]) -> bool:
     """Whether a task has one of the three loops."""
-    return bool(task.get("withItems")) or bool(task.get("withParam")) or task.get("withSequence") is not None
+    return (
+        bool(task.get("withItems"))
+        or bool(task.get("withParam"))
+        or task.get("withSequence") is not None
+    )
 
 
 def expand_task(task: Task, values: Values) -> list[Task]:
-    """The tasks that a task stands for (itself without a loop), all tags replaced; raises `WorkflowError`."""
+    """The tasks that a task stands for (itself without a loop), all tags replaced; raises
+    `WorkflowError`.
+    """
     if not is_loop(task):
         return [task]
     try:
@@ -37,28 +50,41 @@ def expand_task(task: Task, values: Values) -> list[Task]:
             items = []
         else:
             raise
-    body = {key: value for key, value in task.items() if key not in ("withItems", "withParam", "withSequence")}
+    body = {
+        key: value
+        for key, value in task.items()
+        if key not in ("withItems", "withParam", "withSequence")
+    }
     return [_one(body, index, item, values) for index, item in enumerate(items)]
 
 
 def _one(body: Task, index: int, item: Any, values: Values) -> Task:
     scope = {**values, **item_values(item)}
     if _decided(body.get("when")) is False:
-        expanded = replace(body, {name: value for name, value in scope.items() if value is not None})
+        expanded = replace(
+            body, {name: value for name, value in scope.items() if value is not None}
+        )
     else:
         expanded = replace(body, scope, strict=STRICT_ALL)
-    return dict(expanded) | {"name": node_name(body["name"], index, item), "template": body["template"]}
+    return dict(expanded) | {
+        "name": node_name(body["name"], index, item),
+        "template": body["template"],
+    }
 
 
 def item_values(item: Any) -> dict[str, str]:
     """`item` and, for maps, `item.KEY`."""
     if isinstance(item, dict):
-        return {"item": to_json(item)} | {f"item.{key}": _item_text(value) for key, value in item.items()}
+        return {"item": to_json(item)} | {
+            f"item.{key}": _item_text(value) for key, value in item.items()
+        }
     return {"item": to_json(item) if isinstance(item, list) else _item_text(item)}
 
 
 def node_name(task: str, index: int, item: Any) -> str:
-    """`runs(0:x)`, for maps `runs(0:k1:v1,k2:v2)` with sorted keys; parentheses are dropped from values."""
+    """`runs(0:x)`, for maps `runs(0:k1:v1,k2:v2)` with sorted keys; parentheses are dropped from
+    values.
+    """
     if isinstance(item, dict):
         shown = ",".join(sorted(f"{key}:{_item_text(value)}" for key, value in item.items()))
     elif isinstance(item, list):
@@ -99,12 +125,16 @@ def _from_text(text: str) -> list[Any]:
         return []
     if not isinstance(items, list):
         kind = next(name for of, name in GO_TYPES if isinstance(items, of))
-        raise WorkflowError(f"{problem}json: cannot unmarshal {kind} into Go value of type []v1alpha1.Item")
+        raise WorkflowError(
+            f"{problem}json: cannot unmarshal {kind} into Go value of type []v1alpha1.Item"
+        )
     return items
 
 
 def sequence(fields: Mapping[str, Any]) -> list[str]:
-    """The items of a `withSequence`: `end` wins over `count`, a negative count counts down, 0 is empty."""
+    """The items of a `withSequence`: `end` wins over `count`, a negative count counts down, 0 is
+    empty.
+    """
     start = _integer(fields.get("start", 0))
     if fields.get("end") is not None:
         end = _integer(fields["end"])
@@ -116,15 +146,24 @@ def sequence(fields: Mapping[str, Any]) -> list[str]:
     else:
         raise WorkflowError("neither end nor count was specified in withSequence")
     if abs(end - start) >= MOST_ITEMS:
-        raise WorkflowError(f"withSequence has {abs(end - start) + 1} items; at most {MOST_ITEMS} are supported")
+        raise WorkflowError(
+            f"withSequence has {abs(end - start) + 1} items; at most {MOST_ITEMS} are supported"
+        )
     form = str(fields.get("format") or "%d")
     if not FORMAT.search(form):
         raise WorkflowError(f"withSequence.format {form!r} has no integer verb such as %d or %02x")
-    return [_formatted(form, number) for number in range(start, end + (1 if end >= start else -1), 1 if end >= start else -1)]
+    return [
+        _formatted(form, number)
+        for number in range(start, end + (1 if end >= start else -1), 1 if end >= start else -1)
+    ]
 
 
 def _formatted(form: str, number: int) -> str:
-    return FORMAT.sub(lambda matched: format(number, "b") if matched[0][-1] == "b" else matched[0] % number, form, count=1)
+    return FORMAT.sub(
+        lambda matched: format(number, "b") if matched[0][-1] == "b" else matched[0] % number,
+        form,
+        count=1,
+    )
 
 
 def _integer(value: Any) -> int:

@@ -1,6 +1,7 @@
 """A manifest as the engine sees it: checked field by field, with the caller's parameters in place.
 
-Templates stay plain JSON values, because Argo replaces tags in their text; what has a meaning of its own is a property here.
+Templates stay plain JSON values, because Argo replaces tags in their text; what has a meaning of
+its own is a property here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ FIELD_PATHS = ("status.podIP", "metadata.name")
 class Manifest:
     """A workflow that can be run.
 
-    parameters: name -> text, in the order of the manifest; accepted: groups of fields without effect on one machine.
+    parameters: name -> text, in the order of the manifest; accepted: groups of fields without
+    effect on one machine.
     """
 
     name: str
@@ -45,12 +47,21 @@ class Manifest:
     @property
     def values(self) -> dict[str, str]:
         """The parameters' values by name."""
-        return {parameter["name"]: parameter["value"] for parameter in self.parameters if "value" in parameter}
+        return {
+            parameter["name"]: parameter["value"]
+            for parameter in self.parameters
+            if "value" in parameter
+        }
 
     def globals(self) -> dict[str, str]:
         """The tags that are the same everywhere in the workflow."""
         metadata, created = self.metadata, self.created
-        given = to_json([{key: value for key, value in parameter.items() if value is not None} for parameter in self.parameters])
+        given = to_json(
+            [
+                {key: value for key, value in parameter.items() if value is not None}
+                for parameter in self.parameters
+            ]
+        )
         values = {
             "workflow.name": self.name,
             "workflow.namespace": self.namespace,
@@ -64,27 +75,38 @@ class Manifest:
             "workflow.parameters.json": given,
             "workflow.duration": "0.000000",
         }
-        values |= {f"workflow.creationTimestamp.{letter}": created.strftime(f"%{letter}") for letter in "YmdHMSyjaAbBpIwf"}
+        values |= {
+            f"workflow.creationTimestamp.{letter}": created.strftime(f"%{letter}")
+            for letter in "YmdHMSyjaAbBpIwf"
+        }
         for kind in ("labels", "annotations"):
             named = {str(key): str(value) for key, value in (metadata.get(kind) or {}).items()}
             values |= {f"workflow.{kind}.{key}": value for key, value in named.items()}
             values |= {f"workflow.{kind}": to_json(named), f"workflow.{kind}.json": to_json(named)}
-        return values | {f"workflow.parameters.{name}": value for name, value in self.values.items()}
+        return values | {
+            f"workflow.parameters.{name}": value for name, value in self.values.items()
+        }
 
 
 def read(path: Path) -> Document:
-    """The workflow in a YAML file; raises `BadInput` for anything that is not one plain document."""
+    """The workflow in a YAML file; raises `BadInput` for anything that is not one plain
+    document.
+    """
     return load_mapping(path)
 
 
-def prepare(document: Document, *, parameters: Mapping[str, str] | None = None, name: str | None = None) -> Manifest:
+def prepare(
+    document: Document, *, parameters: Mapping[str, str] | None = None, name: str | None = None
+) -> Manifest:
     """Check every field, put the parameters in; raises `Refused` with one line.
 
     As with `argo submit -p`, a parameter that the manifest does not declare is added.
     """
     kind, version = document.get("kind"), document.get("apiVersion")
     if (kind, version) != ("Workflow", "argoproj.io/v1alpha1"):
-        raise Refused(f"kind {kind!r}, apiVersion {version!r}: only Workflow of argoproj.io/v1alpha1 runs here")
+        raise Refused(
+            f"kind {kind!r}, apiVersion {version!r}: only Workflow of argoproj.io/v1alpha1 runs here"
+        )
     accepted = check_fields(document)
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
     templates = _templates(spec)
@@ -110,7 +132,9 @@ def _name(name: str | None, metadata: Document) -> str:
     if not chosen:
         chosen = f"{metadata.get('generateName') or 'workflow-'}{secrets.token_hex(3)[:5]}"
     if not NAME.fullmatch(chosen):
-        raise Refused(f"workflow name {chosen!r}: at most 63 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit")
+        raise Refused(
+            f"workflow name {chosen!r}: at most 63 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit"
+        )
     return str(chosen)
 
 
@@ -119,13 +143,19 @@ def _parameters(spec: Document, given: dict[str, str]) -> list[Document]:
     parameters: list[Document] = []
     for parameter in declared:
         entry = {key: value for key, value in parameter.items() if key not in ("value", "default")}
-        own = parameter.get("value") if parameter.get("value") is not None else parameter.get("default")
+        own = (
+            parameter.get("value")
+            if parameter.get("value") is not None
+            else parameter.get("default")
+        )
         value = given.get(parameter["name"], own)
         if parameter["name"] in given:
             entry = {"name": parameter["name"]}
         parameters.append(entry if value is None else entry | {"value": parameter_text(value)})
     names = {parameter["name"] for parameter in declared}
-    return parameters + [{"name": name, "value": value} for name, value in given.items() if name not in names]
+    return parameters + [
+        {"name": name, "value": value} for name, value in given.items() if name not in names
+    ]
 
 
 def _templates(spec: Document) -> dict[str, Document]:
@@ -140,7 +170,9 @@ def _check_template(template: Document) -> None:
     where = f"spec.templates[{template['name']}]"
     kinds = [kind for kind in ("container", "dag") if template.get(kind) is not None]
     if len(kinds) != 1:
-        raise Refused(f"{where}: exactly one of container and dag is supported, here: {', '.join(kinds) or 'none'}")
+        raise Refused(
+            f"{where}: exactly one of container and dag is supported, here: {', '.join(kinds) or 'none'}"
+        )
     if kinds == ["container"]:
         _check_container(template["container"], where)
         if template.get("parallelism") is not None:
@@ -149,14 +181,20 @@ def _check_template(template: Document) -> None:
         _check_dag(template, where)
     retry = template.get("retryStrategy")
     if retry and (policy := retry.get("retryPolicy", "Always")) not in POLICIES:
-        raise Refused(f"{where}.retryStrategy.retryPolicy: {policy!r} is not supported; supported: {', '.join(POLICIES)}")
+        raise Refused(
+            f"{where}.retryStrategy.retryPolicy: {policy!r} is not supported; supported: {', '.join(POLICIES)}"
+        )
 
 
 def _check_container(container: Document, where: str) -> None:
     if not container.get("command"):
-        raise Refused(f"{where}.container.command is missing: without an image there is no other source of it")
+        raise Refused(
+            f"{where}.container.command is missing: without an image there is no other source of it"
+        )
     if container.get("name", "main") != "main":
-        raise Refused(f"{where}.container.name: {container['name']!r}; the only container is 'main'")
+        raise Refused(
+            f"{where}.container.name: {container['name']!r}; the only container is 'main'"
+        )
     for variable in container.get("env") or []:
         source = (variable.get("valueFrom") or {}).get("fieldRef")
         if source and source.get("fieldPath") not in FIELD_PATHS:
@@ -166,21 +204,40 @@ def _check_container(container: Document, where: str) -> None:
 
 
 def _check_dag(template: Document, where: str) -> None:
-    for unsupported in ("retryStrategy", "activeDeadlineSeconds", "timeout", "podSpecPatch", "volumes"):
+    for unsupported in (
+        "retryStrategy",
+        "activeDeadlineSeconds",
+        "timeout",
+        "podSpecPatch",
+        "volumes",
+    ):
         if template.get(unsupported) is not None:
             raise Refused(f"{where}.{unsupported}: supported on containers only")
     for output in (template.get("outputs") or {}).get("parameters") or []:
         if (output.get("valueFrom") or {}).get("path"):
-            raise Refused(f"{where}.outputs.parameters[{output.get('name')}].valueFrom.path: a DAG has no files")
+            raise Refused(
+                f"{where}.outputs.parameters[{output.get('name')}].valueFrom.path: a DAG has no files"
+            )
 
 
 def _check_claims(spec: Document, templates: dict[str, Document]) -> None:
-    volumes = [*(spec.get("volumes") or []), *(volume for template in templates.values() for volume in template.get("volumes") or [])]
+    volumes = [
+        *(spec.get("volumes") or []),
+        *(volume for template in templates.values() for volume in template.get("volumes") or []),
+    ]
     for volume in volumes:
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", str(volume.get("name"))):
             raise Refused(f"volume {volume.get('name')!r}: a name of a-z, 0-9 and '-' is expected")
         if (volume.get("emptyDir") is None) == (volume.get("persistentVolumeClaim") is None):
-            raise Refused(f"volume {volume.get('name')!r}: exactly one of emptyDir and persistentVolumeClaim is supported")
-    claims = {volume["persistentVolumeClaim"].get("claimName") for volume in volumes if volume.get("persistentVolumeClaim") is not None}
+            raise Refused(
+                f"volume {volume.get('name')!r}: exactly one of emptyDir and persistentVolumeClaim is supported"
+            )
+    claims = {
+        volume["persistentVolumeClaim"].get("claimName")
+        for volume in volumes
+        if volume.get("persistentVolumeClaim") is not None
+    }
     if len(claims) > 1:
-        raise Refused(f"claims {', '.join(map(repr, sorted(map(str, claims))))}: the local engine has one storage folder, for one claim")
+        raise Refused(
+            f"claims {', '.join(map(repr, sorted(map(str, claims))))}: the local engine has one storage folder, for one claim"
+        )

@@ -1,6 +1,8 @@
-"""What Argo's controller finds wrong with a workflow before it starts anything: its checks, its words.
+"""What Argo's controller finds wrong with a workflow before it starts anything: its checks, its
+words.
 
-A workflow that fails here is Failed with `invalid spec: …` and has no nodes. Source: Argo `workflow/validate/validate.go`.
+A workflow that fails here is Failed with `invalid spec: …` and has no nodes. Source: Argo
+`workflow/validate/validate.go`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,14 @@ LATE_TAGS = (
     "node.name",
     "workflow.outputs.parameters.",
 )
-POD_TAGS = ("pod.name", "retries", "lastRetry.exitCode", "lastRetry.status", "lastRetry.duration", "lastRetry.message")
+POD_TAGS = (
+    "pod.name",
+    "retries",
+    "lastRetry.exitCode",
+    "lastRetry.status",
+    "lastRetry.duration",
+    "lastRetry.message",
+)
 OF_EVERY_TASK = ("id", "startedAt", "finishedAt", "hostNodeName", "status")
 
 
@@ -64,9 +73,13 @@ class _Validation:
             self._holder(str(self.manifest.spec["onExit"]), set())
 
     def _holder(self, name: str, supplied: set[str] | None) -> Document:
-        """Check that a template exists, has its inputs, and is right itself; supplied is None before arguments are known."""
+        """Check that a template exists, has its inputs, and is right itself; supplied is None
+        before arguments are known.
+        """
         if "{{" in name:
-            raise InvalidSpecError(f"template name {name!r}: tags in template names are not supported")
+            raise InvalidSpecError(
+                f"template name {name!r}: tags in template names are not supported"
+            )
         template = self.manifest.templates.get(name)
         if template is None:
             raise InvalidSpecError(f"template name '{name}' undefined")
@@ -74,7 +87,9 @@ class _Validation:
         for parameter in inputs if supplied is not None else []:
             known = supplied is not None and parameter.get("name") in supplied
             if not known and parameter.get("value") is None and parameter.get("default") is None:
-                raise InvalidSpecError(f"templates.{name} inputs.parameters.{parameter.get('name')} was not supplied")
+                raise InvalidSpecError(
+                    f"templates.{name} inputs.parameters.{parameter.get('name')} was not supplied"
+                )
         if name not in self.checked:
             self.checked.add(name)
             self._template(template)
@@ -82,7 +97,10 @@ class _Validation:
 
     def _template(self, template: Document) -> None:
         name = template["name"]
-        inputs = [parameter.get("name") for parameter in (template.get("inputs") or {}).get("parameters") or []]
+        inputs = [
+            parameter.get("name")
+            for parameter in (template.get("inputs") or {}).get("parameters") or []
+        ]
         _unique(inputs, f"templates.{name}.inputs.parameters")
         scope = {"inputs.parameters", *(f"inputs.parameters.{parameter}" for parameter in inputs)}
         if template.get("dag") is not None:
@@ -109,20 +127,30 @@ class _Validation:
             raise InvalidSpecError(f"templates.{name}.tasks {error}") from None
         of_task = {task["name"]: self._tags_of(task) for task in tasks}
         for task in tasks:
-            known = scope.union(*(of_task[ancestor] for ancestor in ancestors[task["name"]])) if tags(task) else scope
+            known = (
+                scope.union(*(of_task[ancestor] for ancestor in ancestors[task["name"]]))
+                if tags(task)
+                else scope
+            )
             self._task_scope(task, template, known)
         self._outputs(template, scope.union(*of_task.values()), needs="parameter")
 
     def _task(self, task: Document, template: Document, tasks: Mapping[str, Document]) -> None:
         where = f"templates.{template['name']}.tasks.{task['name']}"
         if task["name"][0].isdigit() and (task.get("depends") or task.get("dependencies")):
-            raise InvalidSpecError(f"{where} name cannot begin with a digit when using either 'depends' or 'dependencies'")
+            raise InvalidSpecError(
+                f"{where} name cannot begin with a digit when using either 'depends' or 'dependencies'"
+            )
         uses_depends = any(other.get("depends") for other in tasks.values())
         if uses_depends and task.get("dependencies"):
-            raise InvalidSpecError(f"templates.{template['name']} cannot use both 'depends' and 'dependencies' in the same DAG template")
+            raise InvalidSpecError(
+                f"templates.{template['name']} cannot use both 'depends' and 'dependencies' in the same DAG template"
+            )
         if uses_depends and task.get("continueOn"):
             instead = "Instead use 'dep-task.Failed'/'dep-task.Errored'"
-            raise InvalidSpecError(f"templates.{template['name']} cannot use 'continueOn' when using 'depends'. {instead}")
+            raise InvalidSpecError(
+                f"templates.{template['name']} cannot use 'continueOn' when using 'depends'. {instead}"
+            )
         for dependency in dependencies_of(task):
             if dependency not in tasks:
                 raise InvalidSpecError(f"{where} dependency '{dependency}' not defined")
@@ -142,10 +170,14 @@ class _Validation:
         where = f"templates.{template['name']}.tasks.{task['name']}"
         loops = [loop for loop in ("withItems", "withParam", "withSequence") if task.get(loop)]
         if len(loops) > 1:
-            raise InvalidSpecError(f"{where} only one of withItems, withParam, withSequence can be specified")
+            raise InvalidSpecError(
+                f"{where} only one of withItems, withParam, withSequence can be specified"
+            )
         sequence = task.get("withSequence") or {}
         if sequence.get("count") is not None and sequence.get("end") is not None:
-            raise InvalidSpecError(f"{where} only one of count or end can be defined in withSequence")
+            raise InvalidSpecError(
+                f"{where} only one of count or end can be defined in withSequence"
+            )
         try:
             self._resolve(task, known, items=_item_tags(task))
         except InvalidSpecError as error:
@@ -159,16 +191,26 @@ class _Validation:
         """The tags that the descendants of a task may use."""
         template = self.manifest.templates.get(str(task.get("template"))) or {}
         prefix = f"tasks.{task['name']}"
-        found = {f"{prefix}.{name}" for name in OF_EVERY_TASK} | {f"{prefix}.exitCode", f"{prefix}.outputs.result"}
+        found = {f"{prefix}.{name}" for name in OF_EVERY_TASK} | {
+            f"{prefix}.exitCode",
+            f"{prefix}.outputs.result",
+        }
         outputs = (template.get("outputs") or {}).get("parameters") or []
         found |= {f"{prefix}.outputs.parameters.{output.get('name')}" for output in outputs}
         return found | {f"{prefix}.outputs.parameters"} if is_loop(task) else found
 
     def _resolve(self, document: Any, scope: set[str], items: set[str] | None = None) -> None:
         for tag in tags(document):
-            if not tag.startswith(CHECKED_PREFIXES) or tag in scope or tag in self.globals or tag.startswith(LATE_TAGS):
+            if (
+                not tag.startswith(CHECKED_PREFIXES)
+                or tag in scope
+                or tag in self.globals
+                or tag.startswith(LATE_TAGS)
+            ):
                 continue
-            if (items is not None and tag in items) or (items is not None and "item.*" in items and tag.startswith("item")):
+            if (items is not None and tag in items) or (
+                items is not None and "item.*" in items and tag.startswith("item")
+            ):
                 continue
             raise InvalidSpecError(f"failed to resolve {{{{{tag}}}}}")
 
@@ -179,7 +221,9 @@ class _Validation:
         for output in outputs:
             if not (output.get("valueFrom") or {}).get(needs):
                 kind = "DAG" if needs == "parameter" else "Container"
-                raise InvalidSpecError(f"{where}.parameters.{output.get('name')}.{needs} must be specified for {kind} templates")
+                raise InvalidSpecError(
+                    f"{where}.parameters.{output.get('name')}.{needs} must be specified for {kind} templates"
+                )
         try:
             self._resolve(outputs, scope)
         except InvalidSpecError as error:
@@ -198,7 +242,9 @@ def _item_tags(task: Document) -> set[str]:
 
 
 def _argument_values(arguments: list[Document], where: str) -> None:
-    """`validateArgumentsValues`: each has a value, and where it lists its values (`enum`), one of these."""
+    """`validateArgumentsValues`: each has a value, and where it lists its values (`enum`), one of
+    these.
+    """
     for argument in arguments:
         name = f"{where}.{argument.get('name')}"
         if argument.get("value") is None:
@@ -215,6 +261,8 @@ def _unique(names: list[Any], where: str, allowed: re.Pattern[str] = PARAMETER_N
         if not name:
             raise InvalidSpecError(f"{where}[{index}].name is required")
         if not allowed.fullmatch(str(name)):
-            raise InvalidSpecError(f"{where}[{index}].name: '{name}' is invalid: it must match {allowed.pattern}")
+            raise InvalidSpecError(
+                f"{where}[{index}].name: '{name}' is invalid: it must match {allowed.pattern}"
+            )
         if name in names[:index]:
             raise InvalidSpecError(f"{where}[{index}].name '{name}' is not unique")
