@@ -7,13 +7,12 @@ import datetime
 import itertools
 import json
 import os
-import signal
 import statistics
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -33,11 +32,8 @@ RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode)
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Callable[..., WorkflowStatus]]:
-    """`run` with folders of its own and four processors.
-
-    A stopped one leaves signals ignored, which no later test is to inherit.
-    """
+def engine(tmp_path: Path) -> Callable[..., WorkflowStatus]:
+    """`run` with folders of its own and four processors."""
 
     def started(manifest: Document, **options: Any) -> WorkflowStatus:
         usual: dict[str, Any] = {
@@ -47,13 +43,7 @@ def engine(tmp_path: Path) -> Iterator[Callable[..., WorkflowStatus]]:
         }
         return run(manifest, **(usual | options))
 
-    before = {
-        number: signal.getsignal(number)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    yield started
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    return started
 
 
 def phases(status: WorkflowStatus) -> dict[str, str]:
