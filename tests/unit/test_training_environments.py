@@ -106,6 +106,18 @@ def test_native_cartpole_starts_from_a_seed_of_each_environment() -> None:
     assert np.array_equal(again[3], start[0])
 
 
+def test_native_cartpole_counts_the_time_limit_of_each_environment() -> None:
+    poles = CartPoles(2, max_episode_steps=5)
+    reset(poles, np.array([1, 2]))
+    actions = np.array([0, 1])
+    for _ in range(3):
+        poles.step(actions)
+        actions = 1 - actions
+    reset(poles, np.array([3]), np.array([False, True]))
+    assert poles.step(actions)[3].tolist() == [False, False]
+    assert poles.step(1 - actions)[3].tolist() == [True, False]
+
+
 def test_no_two_seeds_are_equal() -> None:
     environments, numbers = (axis.ravel() for axis in np.meshgrid(np.arange(8), np.arange(5000)))
     seeds = np.concatenate(
