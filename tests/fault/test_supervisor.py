@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,7 @@ def test_a4_whoever_goes_on_signalling_changes_nothing_in_the_end(tmp_path: Path
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
+        time.sleep(0.001)
     assert process.returncode == 130
     assert finish(process).splitlines()[-1].startswith("w: Failed")
 

@@ -129,6 +129,7 @@ class _Engine:
     given: list[str]
     status: WorkflowStatus
     first_signal_s: float | None = None
+    stop_is_due: bool = False
     announcement: asyncio.TimerHandle | None = None
     announced_s: float = 0.0
     state: State = field(init=False)
@@ -253,17 +254,26 @@ class _Engine:
             if number not in OF_A_TERMINAL or before[number] is not signal.SIG_IGN
         ]
         for number in numbers:
-            signal.signal(number, lambda *_: _call_soon(loop, self._stop))
+            signal.signal(number, lambda *_: self._signalled(loop))
         try:
             yield
         finally:
             for number in numbers:
                 signal.signal(number, signal.SIG_IGN if self.status.interrupted else before[number])
 
+    def _signalled(self, loop: asyncio.AbstractEventLoop) -> None:
+        """One call for the signals that come before it: where every signal queued its own, whoever
+        sends them without a pause would keep the loop from everything else.
+        """
+        if not self.stop_is_due:
+            self.stop_is_due = True
+            _call_soon(loop, self._stop)
+
     def _stop(self) -> None:
         """`argo stop`; again and later than two seconds: `argo terminate`, and no patience with the
         pods.
         """
+        self.stop_is_due = False
         if self.status.finished is not None:
             return
         self.status.interrupted = True
