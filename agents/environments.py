@@ -28,8 +28,6 @@ from config.games import check_installed
 from config.resolve import Resolved
 from config.seeds import environment_seeds, integer_seed
 
-__all__ = ["TrainingEnvironments", "Transition", "check_game", "episode_seed", "reset"]
-
 log = logging.getLogger(__name__)
 
 ATARI_SEED_STEPS = 4000

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.atari import FIRE, life_lost, make_atari, needs_fire
-from agents.environments import episode_seed, reset
+from agents.environments import episode_seed
 from agents.games import make_environment
 from agents.interfaces import Policy
+from agents.vectors import reset
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
 from config.resolve import Resolved

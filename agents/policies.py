@@ -1,6 +1,4 @@
-"""A trained policy, as evaluation and film use it: on the CPU, its observation statistics
-frozen.
-"""
+"""A trained policy, as it is evaluated: on the CPU, its observation statistics frozen."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 
 from agents.atari import make_atari
-from agents.environments import reset
 from agents.games import make_environment
+from agents.vectors import reset
 from config.errors import BadInput
 from config.games import Game
 from config.resolve import Resolved

@@ -1,6 +1,6 @@
 """Every random generator of an experiment, from one seed.
 
-`numpy.random.SeedSequence` over (seed, run, purpose, checkpoint): no two of them share a stream,
+`numpy.random.SeedSequence` over (seed, run, purpose, number): no two of them share a stream,
 and none depends on how often another one was used. Environments are seeded thousands of times a
 second, where a `SeedSequence` each would cost more than the environments: their seeds are one
 progression without repetitions, whose start and stride a `SeedSequence` gives.
@@ -20,23 +20,23 @@ RUNS = 256
 BITS_31 = np.int64(2**31 - 1)
 
 
-def seed_sequence(seed: int, run: int, purpose: str, checkpoint: int = 0) -> np.random.SeedSequence:
+def seed_sequence(seed: int, run: int, purpose: str, number: int = 0) -> np.random.SeedSequence:
     """The sequence of one purpose ("actions", "environments", …) of one run.
 
-    checkpoint: for what is seeded anew at checkpoints, their number or epoch. The entropy is always
+    number: which of several of one purpose, such as an evaluated episode's. The entropy is always
     seven words of 32 bits: numpy splits larger numbers and pads short lists, so that lists of
     changing length could collide.
     """
-    for number in (seed, run, checkpoint):
-        if not 0 <= number < LARGEST:
-            raise ValueError(f"seed, run and checkpoint must lie in 0 … 2³² - 1, not {number}")
+    for given in (seed, run, number):
+        if not 0 <= given < LARGEST:
+            raise ValueError(f"seed, run and number must lie in 0 … 2³² - 1, not {given}")
     words = struct.unpack("<4I", hashlib.sha256(purpose.encode()).digest()[:16])
-    return np.random.SeedSequence([seed, run, *words, checkpoint])
+    return np.random.SeedSequence([seed, run, *words, number])
 
 
-def integer_seed(seed: int, run: int, purpose: str, checkpoint: int = 0) -> int:
+def integer_seed(seed: int, run: int, purpose: str, number: int = 0) -> int:
     """31 bits for those who take an integer: `env.reset(seed=…)`, `torch.manual_seed`."""
-    return int(seed_sequence(seed, run, purpose, checkpoint).generate_state(1, np.uint32)[0] >> 1)
+    return int(seed_sequence(seed, run, purpose, number).generate_state(1, np.uint32)[0] >> 1)
 
 
 def environment_seeds(

@@ -1,5 +1,5 @@
-"""The policy that a training ended with, as evaluate and play use it; torch is imported only when
-it is loaded.
+"""The policy that a training ended with, for evaluate and for `steps.results`; torch is imported
+only when it is loaded.
 """
 
 from __future__ import annotations
@@ -27,11 +27,8 @@ def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[Policy, int]:
     before that end.
     """
     checkpoint = checkpoints.load_final(run, resolved)
-    import torch
-
     from agents.registry import load_policy
 
-    torch.set_num_threads(resolved.experiment.threads)
     return load_policy(resolved, checkpoint.state), checkpoint.step
 
 
