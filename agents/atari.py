@@ -23,18 +23,18 @@ def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any,
     """
     from ale_py.vector_env import AtariVectorEnv
 
-    experiment = resolved.experiment
-    settings = {
-        "repeat_action_probability": experiment.sticky_actions,
-        "full_action_space": experiment.full_action_set,
-        "noop_max": resolved.hyperparameters.noop_max,
-        "num_threads": min(experiment.threads, count),
+    settings = resolved.environment
+    arguments = {
+        "repeat_action_probability": settings.sticky_actions,
+        "full_action_space": settings.full_action_set,
+        "noop_max": settings.noop_max,
+        "num_threads": min(resolved.experiment.threads, count),
         "reward_clipping": False,
     }
     environments: VectorEnv[Any, Any, Any] = make_or_refuse(
         resolved.game,
         lambda: AtariVectorEnv(
-            resolved.game.name, count, **(settings | dict(resolved.game.options) | options)
+            resolved.game.name, count, **(arguments | dict(resolved.game.options) | options)
         ),
     )
     return environments
@@ -47,7 +47,7 @@ def needs_fire(resolved: Resolved) -> bool:
     Without it a policy can stand there until the time limit; baselines, Stable-Baselines3 and
     CleanRL press it, too.
     """
-    if resolved.game.kind != "atari" or not resolved.hyperparameters.fire_after_life_loss:
+    if not resolved.game.is_atari or not resolved.environment.fire_after_life_loss:
         return False
     import ale_py
 

@@ -72,8 +72,8 @@ class TrainingEnvironments:
 
     def __init__(self, resolved: Resolved, run: int) -> None:
         self._resolved, self._run = resolved, run
-        self.count = resolved.hyperparameters.num_envs
-        atari = resolved.game.kind == "atari"
+        self.count = resolved.environment.num_envs
+        atari = resolved.game.is_atari
         halves = atari and resolved.experiment.threads > 1 and self.count > 1
         middle = -(-self.count // 2)
         self.groups = (
@@ -81,7 +81,7 @@ class TrainingEnvironments:
         )
         self._seed_after = ATARI_SEED_STEPS if atari else 0
         self._fire = needs_fire(resolved)
-        self._episodic_life = atari and resolved.hyperparameters.episodic_life
+        self._episodic_life = atari and resolved.environment.episodic_life
         self._made: list[Vector] = [
             make_environments(resolved, rows.stop - rows.start) for rows in self.groups
         ]

@@ -52,7 +52,7 @@ def evaluate(
     Raises `Diverged` for a reward, an observation or a return that is not finite: no statistics
     could use it.
     """
-    play = _play_atari if resolved.game.kind == "atari" else _play
+    play = _play_atari if resolved.game.is_atari else _play
     for first in range(0, episodes, LARGEST_GROUP):
         rows = range(first, first + LARGEST_GROUP)
         policy.seed(

@@ -11,13 +11,14 @@ from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
 from config.errors import BadInput
-from config.games import OWN_GAME, Game
+from config.games import Game
+from config.imports import is_import_path, reason
 
 
 def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     """One environment of a game that is not Atari; raises `BadInput` when it cannot be made."""
     settings = dict(game.options) | ({} if render_mode is None else {"render_mode": render_mode})
-    if OWN_GAME.fullmatch(game.id):
+    if is_import_path(game.id):
         environment = make_or_refuse(game, lambda: _own(game.id)(**settings))
     else:
         environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **settings))
@@ -42,10 +43,7 @@ def make_or_refuse(game: Game, make: Any) -> Any:
     except BadInput:
         raise
     except (Exception, SystemExit) as error:  # a module may end the process when it is imported
-        reason = " ".join(str(error).split())[:300]
-        raise BadInput(
-            f"game {game.name!r} cannot be made: {type(error).__name__}: {reason}"
-        ) from error
+        raise BadInput(f"game {game.name!r} cannot be made: {reason(error)}") from error
 
 
 def _own(name: str) -> Any:

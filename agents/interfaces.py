@@ -1,7 +1,7 @@
 """What a training loop and a trained policy look like to the steps.
 
-An algorithm is one module; it is registered in `agents/registry.py`. It knows no paths, no
-argparse, no Argo.
+An algorithm is one module, which its descriptor (`config.algorithms`) names by import path. It knows
+no paths, no argparse, no Argo.
 """
 
 from __future__ import annotations

@@ -77,6 +77,7 @@ class PPOTrainer:
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
         self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.settings = resolved.environment
         self.device = torch.device(device)
         self.epoch = self.step = 0
         self.initial_weights, self.action_noise, self.permutations = (
@@ -91,16 +92,16 @@ class PPOTrainer:
         ).to(self.device)  # fmt: skip
         self.actions = make_actions(spaces)
         self.optimiser = FlatAdam(self.network, epsilon=self.hyper.adam_epsilon)
-        normalise = self.hyper.normalise_observations and not spaces.image
+        normalise = self.settings.normalise_observations and not spaces.image
         self.observation_normaliser = (
             ObservationNormaliser(spaces.observation_shape) if normalise else None
         )
         self.reward_normaliser = (
-            RewardNormaliser(self.hyper.num_envs, self.hyper.discount)
-            if self.hyper.normalise_rewards
+            RewardNormaliser(self.settings.num_envs, self.hyper.discount)
+            if self.settings.normalise_rewards
             else None
         )
-        self.episodes = Episodes(self.hyper.num_envs)
+        self.episodes = Episodes(self.settings.num_envs)
         self.rollout = Rollout.allocate(
             self.environments,
             self.network,
@@ -166,7 +167,7 @@ class PPOTrainer:
         first.
         """
         rollout = self.rollout
-        rewards = np.clip(rollout.rewards, -1, 1) if self.hyper.clip_rewards else rollout.rewards
+        rewards = np.clip(rollout.rewards, -1, 1) if self.settings.clip_rewards else rollout.rewards
         if self.reward_normaliser is None:
             return rewards
         ended = rollout.terminated | rollout.truncated | rollout.life_lost

@@ -8,7 +8,6 @@ the training has set.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import random
 import time
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.devices import Decision, Trials, choose_device, choose_precision
+from agents.devices import Trials
 from agents.environments import check_game
 from agents.networks import Network, make_network
 from config.resolve import Resolved
@@ -28,22 +27,6 @@ TRIAL_S = 0.1
 """A trial repeats passes that are shorter than this: a GPU's take a millisecond."""
 LARGEST_BYTES = 512 * 4 * 84 * 84
 """Of observations in one pass: more rows are not faster, and would take minutes on one core."""
-
-
-def decide(resolved: Resolved) -> Decision:
-    """What the experiment whose first training starts here computes on and in.
-
-    Raises `BadInput` for a GPU that is asked for and not there.
-    """
-    asked = resolved.experiment
-    device = choose_device(asked.device)
-    reason = "there is a GPU" if device == "cuda" else "no usable GPU"
-    if asked.device != "auto":
-        reason = f"{device} was asked for"
-    probe = functools.partial(measure, resolved, device)
-    precision, because, trials = choose_precision(asked.precision, device, probe)
-    reason = f"{reason}; {because}"
-    return Decision(device=device, precision=precision, reason=reason, trials=trials)
 
 
 def measure(resolved: Resolved, device: str) -> Trials | None:

@@ -36,7 +36,7 @@ def renders(game: Game) -> str | None:
     """None when the game gives images, else the reason in a few words; renders one frame to
     know.
     """
-    if game.kind == "atari":
+    if game.is_atari:
         return None
     try:
         environment = make_environment(game, "rgb_array")
@@ -61,7 +61,7 @@ def renders(game: Game) -> str | None:
 
 def frames_per_second(game: Game) -> float:
     """Of the film, so that it plays at the game's own speed."""
-    if game.kind == "atari":
+    if game.is_atari:
         return ATARI_FRAMES_PER_SECOND / ATARI_FILM_SKIP
     environment = make_environment(game)
     rate = float(environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND)
@@ -83,7 +83,7 @@ class Replay:
 
     def frames(self) -> Iterator[np.ndarray]:
         """Uint8 [H, W, 3], the reset's first; no further than the actions go."""
-        return self._frames_of_atari() if self._resolved.game.kind == "atari" else self._frames()
+        return self._frames_of_atari() if self._resolved.game.is_atari else self._frames()
 
     def difference(self, return_: float, length: int) -> str | None:
         """None when all of this was the episode with that return and length, else what the film

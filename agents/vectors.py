@@ -30,7 +30,7 @@ Vector = VectorEnv[Any, Any, Any]
 def make_environments(resolved: Resolved, count: int) -> Vector:
     """`count` environments for training; raises `BadInput` when the game cannot be made."""
     game = resolved.game
-    if game.kind == "atari":
+    if game.is_atari:
         return make_atari(resolved, count)
     if game.kind == "native" and _is_cartpole(game):
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, count))

@@ -90,12 +90,6 @@ class Experiment:
         unit="epochs",
         help="from one checkpoint to the next; empty: at most 2 % of the training",
     )
-    sticky_actions: float = parameter(
-        0.25, low=0, high=1, help="Atari: probability that the emulator repeats the last action"
-    )
-    full_action_set: bool = parameter(
-        False, help="Atari: all 18 actions instead of those that the game uses"
-    )
     gpus: int = parameter(
         1,
         low=0,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, shown
+from config.imports import IMPORT_PATH, MODULE, is_import_path
 from config.strict_yaml import load_mapping
 
 FOLDER = Path(__file__).parent / "games"
@@ -28,13 +29,11 @@ LARGEST_RETURN = 1e100
 soon be infinite."""
 KINDS = ("atari", "native", "sync")
 
-MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"
 GYMNASIUM_ID = re.compile(
     rf"(?:{MODULE}:)?(?!ALE/)(?:[A-Za-z0-9_-]{{1,64}}/)?[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}"
 )
 """With a module before it, gymnasium imports that first, which registers the id. Atari's ids are
 those that we know."""
-OWN_GAME = re.compile(rf"{MODULE}:[A-Za-z_][A-Za-z0-9_]{{0,63}}")
 ATARI_ID = re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5")
 OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
 BOX2D_ID = re.compile(r"(?:LunarLander|BipedalWalker|CarRacing)[A-Za-z]*-v[0-9]+")
@@ -59,6 +58,11 @@ class Game:
     frames_per_step: int = 1
     solved: float | None = None
 
+    @property
+    def is_atari(self) -> bool:
+        """Whether ale-py's emulator plays it."""
+        return self.kind == "atari"
+
     def identity(self) -> dict[str, Any]:
         """What can change a result."""
         return {
@@ -80,7 +84,7 @@ def find_game(text: str) -> Game:
     old = OLD_ATARI_ID.fullmatch(text)
     if old and f"ALE/{old[1]}-v5" in {game.id for game in by_name.values()}:
         raise _unknown(text, f"did you mean game={_atari_name(old[1])} sticky_actions=0? ")
-    if OWN_GAME.fullmatch(text) or GYMNASIUM_ID.fullmatch(text):
+    if is_import_path(text) or GYMNASIUM_ID.fullmatch(text):
         return Game(name=text, id=text)
     raise _unknown(text)
 
@@ -103,7 +107,7 @@ def is_well_formed(game: Game) -> bool:
     texts = all(isinstance(text, str) for text in (game.name, game.id, game.kind))
     return (
         texts
-        and any(form.fullmatch(game.id) for form in (GYMNASIUM_ID, OWN_GAME, ATARI_ID))
+        and any(form.fullmatch(game.id) for form in (GYMNASIUM_ID, IMPORT_PATH, ATARI_ID))
         and game.kind in KINDS
         and isinstance(game.options, Mapping)
         and type(game.frames_per_step) is int
@@ -116,7 +120,7 @@ def preset(game: Game) -> Mapping[str, Any]:
     """The sections (one for each algorithm that has one) of the game's preset: its own, else
     Atari's, else the fallback.
     """
-    if game.kind == "atari":
+    if game.is_atari:
         return {**_file("atari"), **_own_sections(game.name)}
     return _file(game.name) if game.name in games() else _file("fallback")
 

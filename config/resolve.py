@@ -1,39 +1,31 @@
 """From the texts that a person gave to one complete, checked experiment.
 
-Precedence: dataclass default < `config/algorithms/<algorithm>.yaml` < the algorithm's section in
-`config/games/<game>.yaml` < given. An empty hyperparameter means the preset's value. Everything
-that needs no file system is checked here, by `workflows.submit` before anything is sent and by
-`prepare` again.
+Precedence: dataclass default < the algorithm's preset < its section in the game's preset < given.
+An empty hyperparameter or setting of the environment means the preset's value. Everything that
+needs no file system is checked here, by `workflows.submit` before anything is sent and by `prepare`
+again.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
-import os
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
+from config.algorithms import ALGORITHMS, algorithm_path, find_algorithm
+from config.algorithms.descriptor import Algorithm
+from config.environment import ATARI_ONLY, EnvironmentSettings
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
-from config.games import Game, find_game, is_well_formed, preset
-from config.parameters import Parameter, declared, refuse_hostile, to_text
-from config.ppo import PPO
-from config.strict_yaml import load_mapping
+from config.games import Game, find_game, is_well_formed
+from config.imports import package_versions
+from config.outdir import check_outdir_text
+from config.parameters import declared, to_text
+from config.presets import LONGEST_TRAINING, preset_values
 
-ALGORITHMS: dict[str, type[PPO]] = {"ppo": PPO}
-"""Adding one: its dataclass (with `topology`, `steps_per_epoch` and `check`),
-`config/algorithms/<name>.yaml`, an entry here."""
-FOLDER = Path(__file__).parent / "algorithms"
-
-ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
-LONGEST_TRAINING = 10**11
-"""Environment steps; a checkpoint's name has twelve digits."""
 DONE_AGAIN = 50
 """At most one of so many epochs is done again, by default and if there are twice as many: one
 interval and the one under way."""
@@ -45,12 +37,22 @@ LONGEST_INTERVAL_STEPS = 250_000
 class Resolved:
     """An experiment with every parameter decided; `experiment.epochs` and `.evaluation_policy` are
     never None here.
+
+    algorithm: its name or import path; hyperparameters: of the algorithm's own dataclass; packages:
+    name -> version of what a person brought by import path.
     """
 
     algorithm: str
     experiment: Experiment
-    hyperparameters: PPO
+    environment: EnvironmentSettings
+    hyperparameters: Any
     game: Game
+    packages: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def descriptor(self) -> Algorithm:
+        """What the algorithm says of itself."""
+        return find_algorithm(self.algorithm)
 
     @property
     def epochs(self) -> int:
@@ -62,7 +64,8 @@ class Resolved:
     @property
     def steps_per_epoch(self) -> int:
         """Environment steps of one epoch, over all environments."""
-        return self.hyperparameters.steps_per_epoch
+        steps: int = self.hyperparameters.steps_per_epoch(self.environment)
+        return steps
 
     @property
     def total_steps(self) -> int:
@@ -74,7 +77,8 @@ class Resolved:
         """Steps before the first epoch's own, which fill the statistics of observations; not for
         images.
         """
-        return self.hyperparameters.warm_up_steps
+        steps: int = self.hyperparameters.warm_up_steps(self.environment)
+        return steps
 
     @property
     def checkpoint_interval(self) -> int:
@@ -102,14 +106,14 @@ class Resolved:
     @property
     def topology(self) -> str:
         """How the train stage is laid out over pods."""
-        return self.hyperparameters.topology
+        return self.descriptor.topology
 
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""
         experiment = {
             name: getattr(self.experiment, name)
-            for name, one in declared(Experiment).items()
-            if one.identity
+            for name, parameter in declared(Experiment).items()
+            if parameter.identity
         }
         del experiment["game"]  # several names may mean one game
         experiment["checkpoint_interval"] = self.checkpoint_interval
@@ -117,7 +121,9 @@ class Resolved:
             "algorithm": self.algorithm,
             "game": self.game.identity(),
             "experiment": experiment,
+            "environment": _as_json(self.environment),
             "hyperparameters": _as_json(self.hyperparameters),
+            "packages": dict(self.packages),
         }
 
     @property
@@ -134,7 +140,9 @@ class Resolved:
             "algorithm": self.algorithm,
             "game": _as_json(self.game),
             "experiment": _as_json(self.experiment),
+            "environment": _as_json(self.environment),
             "hyperparameters": _as_json(self.hyperparameters),
+            "packages": dict(self.packages),
         }
 
     @staticmethod
@@ -143,14 +151,16 @@ class Resolved:
         missing, unknown or wrong.
         """
         _same_keys("experiment", written, [field.name for field in dataclasses.fields(Resolved)])
-        algorithm = written["algorithm"]
+        descriptor = find_algorithm(_text("algorithm", written["algorithm"]))
         resolved = Resolved(
-            algorithm=algorithm,
+            algorithm=written["algorithm"],
             experiment=_read(Experiment, "experiment", written["experiment"]),
+            environment=_read(EnvironmentSettings, "environment", written["environment"]),
             hyperparameters=_read(
-                algorithm_class(algorithm), "hyperparameters", written["hyperparameters"]
+                descriptor.hyperparameters, "hyperparameters", written["hyperparameters"]
             ),
             game=_read_game(written["game"]),
+            packages=_read_packages(written["packages"]),
         )
         for name in ("epochs", "evaluation_policy"):
             if getattr(resolved.experiment, name) is None:
@@ -163,71 +173,60 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
     """Decide and check every parameter; raises `BadInput` with one line for the first that is
     wrong.
     """
-    hyperclass = algorithm_class(algorithm)
-    shared, own = declared(Experiment), declared(hyperclass)
+    descriptor = find_algorithm(algorithm)
+    shared, settings = dict(declared(Experiment)), dict(declared(EnvironmentSettings))
+    own = dict(declared(descriptor.hyperparameters))
     for name, value in given.items():
-        if name not in shared and name not in own:
-            raise unknown("parameter", name, [*shared, *own])
+        if name not in shared | settings | own:
+            raise unknown("parameter", name, [*shared, *settings, *own])
         if not isinstance(value, str):
             raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
     experiment = {
         name: shared[name].parse(value) for name, value in given.items() if name in shared
     }
     game = find_game(experiment.get("game", Experiment.game))
-    preset_values = preset_hyperparameters(algorithm, game)
-    goal_steps = preset_values.pop("steps")
-    given_values = {
-        name: own[name].parse(value) for name, value in given.items() if name in own and value != ""
+    decided = preset_values(algorithm, game)
+    goal_steps = decided.pop("steps")
+    either = settings | own
+    decided |= {
+        name: either[name].parse(value)
+        for name, value in given.items()
+        if name in either and value != ""
     }
-    hyperparameters = hyperclass(**(preset_values | given_values))
+    environment = EnvironmentSettings(
+        **{name: decided[name] for name in settings if name in decided}
+    )
+    hyperparameters = descriptor.hyperparameters(
+        **{name: decided[name] for name in own if name in decided}
+    )
     if experiment.get("epochs") is None:
-        learnt_steps = max(1, goal_steps - hyperparameters.warm_up_steps)
-        experiment["epochs"] = -(-learnt_steps // hyperparameters.steps_per_epoch)
-    if (
-        experiment.get("evaluation_policy") is None
-    ):  # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
-        experiment["evaluation_policy"] = "sample" if game.kind == "atari" else "greedy"
+        learnt_steps = max(1, goal_steps - hyperparameters.warm_up_steps(environment))
+        experiment["epochs"] = -(-learnt_steps // hyperparameters.steps_per_epoch(environment))
+    if experiment.get("evaluation_policy") is None:
+        # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
+        experiment["evaluation_policy"] = "sample" if game.is_atari else "greedy"
     resolved = Resolved(
         algorithm=algorithm,
         experiment=Experiment(**experiment),
+        environment=environment,
         hyperparameters=hyperparameters,
         game=game,
+        packages=package_versions(_brought(algorithm, game)),
     )
     _check(resolved)
     return resolved
 
 
-def algorithm_class(algorithm: str) -> type[PPO]:
-    """The dataclass of an algorithm's hyperparameters; raises `BadInput`."""
-    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise unknown("algorithm", str(algorithm)[:64], ALGORITHMS)
-    return ALGORITHMS[algorithm]
-
-
-def preset_hyperparameters(algorithm: str, game: Game) -> dict[str, Any]:
-    """The algorithm's preset overlaid by the game's, by name, with `steps`, the goal of a training;
-    raises `BadInput`.
-    """
-    goal = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
-    known = {**declared(algorithm_class(algorithm)), "steps": goal}
-    values: dict[str, Any] = {}
-    for section in (_algorithm_preset(algorithm), preset(game).get(algorithm, {})):
-        for name, value in section.items():
-            if name not in known:
-                raise unknown("parameter in a preset", name, known)
-            values[name] = known[name].parse(value)
-    return values
-
-
-@functools.cache
-def _algorithm_preset(algorithm: str) -> Mapping[str, Any]:
-    return load_mapping(FOLDER / f"{algorithm}.yaml")
+def _brought(algorithm: str, game: Game) -> list[str]:
+    """The import paths by which a person brought something."""
+    paths = [] if algorithm in ALGORITHMS else [algorithm_path(algorithm) or algorithm]
+    return paths + ([game.id] if ":" in game.id else [])
 
 
 def _check(resolved: Resolved) -> None:
     """What no single parameter can say."""
     experiment = resolved.experiment
-    resolved.hyperparameters.check()
+    resolved.hyperparameters.check(resolved.environment)
     check_outdir_text(experiment.outdir)
     if resolved.min_runs > experiment.runs:
         raise BadInput(
@@ -256,115 +255,17 @@ def _check(resolved: Resolved) -> None:
 
 def _check_game(resolved: Resolved) -> None:
     """Refuse what this game would silently ignore."""
-    is_atari = resolved.game.kind == "atari"
-    for chosen in (resolved.experiment, resolved.hyperparameters):
-        for name, one in declared(type(chosen)).items():
-            value = getattr(chosen, name)
-            if name in ATARI_ONLY and not is_atari and value != one.default:
-                allowed = to_text(one.default)
-                raise BadInput(
-                    f"parameter {name!r} cannot be {to_text(value)}: {resolved.game.name} is no Atari game; allowed: {allowed}"
-                )
-            if name == "normalise_observations" and is_atari and value:
-                raise BadInput(
-                    f"parameter {name!r} cannot be true: {resolved.game.name} shows images; allowed: false"
-                )
-
-
-def check_outdir_text(outdir: str) -> None:
-    """Refuse what no directory of results may be called; raises `BadInput`."""
-    refuse_hostile("outdir", outdir)
-    parts = outdir.split("/")
-    if (
-        ".." in parts
-        or outdir.startswith(("~", "-"))
-        or any(len(part.encode()) > 255 for part in parts)
-    ):
+    game, settings = resolved.game, resolved.environment
+    if game.is_atari and settings.normalise_observations:
         raise BadInput(
-            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'"
+            f"parameter 'normalise_observations' cannot be true: {game.name} shows images; allowed: false"
         )
-
-
-def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
-    """The absolute directory, symbolic links followed; below `storage_root` unless that is None.
-    Raises `BadInput`.
-    """
-    if outdir == "":
-        raise BadInput("empty value for 'outdir'; allowed: a path")
-    check_outdir_text(outdir)
-    try:
-        path = _followed(outdir)
-        root = None if storage_root is None else _followed(storage_root)
-    except (OSError, RuntimeError) as error:
-        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
-    _refuse_other_encoding(path)
-    if root is not None and (path == root or not path.is_relative_to(root)):
-        raise BadInput(
-            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}"
-        )
-    return path
-
-
-def _refuse_other_encoding(path: Path) -> None:
-    """Everything that handles the path must mean the same bytes: programs of other locales, files
-    of UTF-8, Argo.
-    """
-    encoding = sys.getfilesystemencoding()
-    try:
-        path.as_posix().encode("ascii" if encoding.lower() not in ("utf-8", "utf8") else "utf-8")
-    except UnicodeEncodeError:
-        raise BadInput(
-            f"parameter 'outdir' cannot be {shown(str(path))} where names of files are {encoding}; "
-            "allowed: ASCII, or a path that is UTF-8 in a locale of UTF-8 (LC_ALL=C.UTF-8)"
-        ) from None
-
-
-def _followed(path: str | Path) -> Path:
-    """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads
-    to itself.
-    """
-    followed = Path(path).resolve()
-    for part in (followed, *followed.parents):
-        if os.path.islink(part):  # noqa: PTH114 - `Path.is_symlink` raises below a folder that may not be entered
-            raise OSError(f"the symbolic link {part} leads to itself")
-    return followed
-
-
-@dataclass(frozen=True)
-class ParameterInfo:
-    """One parameter as manifests, `--help`, `--list` and the README show it.
-
-    default: as text; empty where the preset or the rest decides; texts: all that may be given, if
-    they can be listed; section: "experiment" or the algorithm's name.
-    """
-
-    name: str
-    default: str
-    help: str
-    unit: str
-    allowed: str
-    texts: tuple[str, ...]
-    identity: bool
-    section: str
-
-
-def parameters(algorithm: str) -> list[ParameterInfo]:
-    """Every parameter of an algorithm: first the shared ones, then its hyperparameters, whose
-    default is the preset's.
-    """
-    shared = [
-        _info(one, to_text(one.default), "experiment") for one in declared(Experiment).values()
-    ]
-    return shared + [
-        _info(one, "", algorithm) for one in declared(algorithm_class(algorithm)).values()
-    ]
-
-
-def _info(one: Parameter, default: str, section: str) -> ParameterInfo:
-    texts = ("", *one.texts) if one.texts and default == "" else one.texts
-    return ParameterInfo(
-        one.name, default, one.help, one.unit, one.allowed, texts, one.identity, section
-    )
+    for name in () if game.is_atari else ATARI_ONLY:
+        value, default = getattr(settings, name), declared(EnvironmentSettings)[name].default
+        if value != default:
+            raise BadInput(
+                f"parameter {name!r} cannot be {to_text(value)}: {game.name} is no Atari game; allowed: {to_text(default)}"
+            )
 
 
 def _as_json(section: Any) -> dict[str, Any]:
@@ -384,6 +285,18 @@ def _same_keys(where: str, written: object, expected: list[str]) -> None:
     missing = [name for name in expected if name not in written]
     if missing:
         raise BadInput(f"{where}: {', '.join(missing)} missing; written by another version?")
+
+
+def _text(where: str, written: object) -> str:
+    if not isinstance(written, str):
+        raise BadInput(f"{where} cannot be {shown(written)}; allowed: text")
+    return written
+
+
+def _read_packages(written: object) -> dict[str, str]:
+    if not isinstance(written, Mapping):
+        raise BadInput(f"packages: a mapping is expected, this is {type(written).__name__}")
+    return {_text("packages", name): _text("packages", value) for name, value in written.items()}
 
 
 def _read(owner: type[Any], where: str, written: Any) -> Any:

@@ -10,9 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from config.algorithms import find_algorithm
+from config.described import ParameterInfo, parameters
 from config.games import Game, find_game, own_presets
-from config.parameters import declared, to_text
-from config.resolve import ParameterInfo, algorithm_class, parameters, preset_hyperparameters
+from config.parameters import to_text
+from config.presets import preset_parameters, preset_values
 
 OF_NO_PRESET = Game(name="other", id="Other-v0")
 
@@ -40,13 +42,16 @@ def parameter_table(algorithm: str) -> str:
 def preset_table(algorithm: str) -> str:
     """One row a hyperparameter that presets decide, one column a game. Ends with a newline."""
     games = [find_game(name) for name in own_presets()]
-    shown = [game for game in games if game.kind != "atari"] + [
+    shown = [game for game in games if not game.is_atari] + [
         Game(name="Atari", id="ALE/Pong-v5", kind="atari"),
         OF_NO_PRESET,
     ]
-    presets = [preset_hyperparameters(algorithm, game) for game in shown]
-    defaults = {name: one.default for name, one in declared(algorithm_class(algorithm)).items()}
-    names = [name for name in ("steps", *defaults) if any(name in values for values in presets)]
+    presets = [preset_values(algorithm, game) for game in shown]
+    known = preset_parameters(find_algorithm(algorithm))
+    defaults = {name: parameter.default for name, parameter in known.items()}
+    decided = set().union(*presets)
+    names = [name for name in ("steps", *known) if name in decided]
+    names = list(dict.fromkeys(names))
     rows = [
         (f"`{name}`", *(to_text(values.get(name, defaults.get(name))) for values in presets))
         for name in names
@@ -55,9 +60,9 @@ def preset_table(algorithm: str) -> str:
 
 
 def _default(info: ParameterInfo) -> str:
-    if info.default:
-        return f"`{info.default}`"
-    return "the preset's" if info.section != "experiment" else ""
+    if info.section == "experiment":
+        return f"`{info.default}`" if info.default else ""
+    return f"the preset's, else `{info.otherwise}`"
 
 
 def _allowed(info: ParameterInfo) -> str:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from config.errors import BadInput
-from config.resolve import check_outdir
+from config.outdir import check_outdir
 from steps.command.main import guarded, step_parser
 
 

@@ -21,8 +21,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from config.algorithms import ALGORITHMS
 from config.given import from_argo, from_assignments
-from config.resolve import ALGORITHMS, Resolved, check_outdir, resolve
+from config.outdir import check_outdir
+from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
 from steps.command.attempt import Attempt
 from steps.command.context import StepContext
@@ -152,9 +154,10 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     filmed. Raises `BadInput`.
     """
     from agents.environments import check_game
+    from agents.load import check_algorithm
     from agents.rendering import renders
 
-    check_game(resolved)
+    check_algorithm(resolved, check_game(resolved))
     return ExperimentRecord(
         resolved=resolved,
         identity=resolved.identity(),
@@ -256,7 +259,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--algorithm", required=True, help=f"one of {', '.join(ALGORITHMS)}")
+    parser.add_argument(
+        "--algorithm", required=True, help=f"{', '.join(ALGORITHMS)}, or package.module:NAME"
+    )
     either = parser.add_mutually_exclusive_group()
     either.add_argument(
         "--parameters",

@@ -21,10 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
 from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import from_assignments
-from config.resolve import ALGORITHMS, algorithm_class, resolve
+from config.resolve import resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
 from workflows.cluster import server
@@ -87,14 +88,11 @@ def _reader_has_left() -> bool:
 def _dispatch(options: argparse.Namespace) -> int:
     if options.help:
         print(_parser().format_help())
-        print(
-            "\n".join(listing.parameter_table(options.algorithm))
-            if options.algorithm in ALGORITHMS
-            else EXAMPLES
-        )
+        chosen = options.algorithm
+        print("\n".join(listing.parameter_table(chosen)) if chosen else EXAMPLES)
         return SUCCEEDED
     if options.list:
-        print(listing.everything([options.algorithm] if options.algorithm else ALGORITHMS))
+        print(listing.everything([options.algorithm] if options.algorithm else algorithm_names()))
         return SUCCEEDED
     cluster = load_cluster(options.cluster)
     address = None if options.local else server.address(os.environ, cluster.namespace)
@@ -129,8 +127,8 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     written.
     """
     if not options.algorithm:
-        raise BadInput(f"which algorithm? known: {', '.join(ALGORITHMS)}")
-    algorithm_class(options.algorithm)
+        raise BadInput(f"which algorithm? known: {', '.join(algorithm_names())}")
+    algorithm = find_algorithm(options.algorithm)
     given = from_assignments(options.p)
     of_cluster = {
         "gpu_image": cluster.gpu_image,
@@ -139,7 +137,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     }
     resolved = resolve(options.algorithm, of_cluster | given)
     label = _label(resolved.game.name)
-    outdir = given.get("outdir", f"{MOUNT}/{options.algorithm}-{label}")
+    outdir = given.get("outdir", f"{MOUNT}/{algorithm.name}-{label}")
     where = place(outdir, options.storage) if local and not options.manifest else None
     values = {**given, "outdir": where.outdir if where else cluster_outdir(outdir)}
     resolved = resolve(options.algorithm, of_cluster | values)
@@ -148,7 +146,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     name = (
         ""
         if options.manifest and not options.name
-        else _name(options.name or f"{options.algorithm}-{label}-{secrets.token_hex(3)}")
+        else _name(options.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}")
     )
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
@@ -235,7 +233,11 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
-    add("algorithm", nargs="?", help=f"what to train with: {', '.join(ALGORITHMS)}")
+    add(
+        "algorithm",
+        nargs="?",
+        help=f"what to train with: {', '.join(ALGORITHMS)}, or package.module:NAME of your own",
+    )
     add(
         "-p",
         metavar="NAME=VALUE",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from config.errors import BadInput, ExperimentError, WrongDirectory
-from config.resolve import check_outdir
+from config.outdir import check_outdir
 from config.streams import prepare_streams
 from steps.command.attempt import Answer, Attempt, one_line, print_traceback
 from steps.command.context import StepContext

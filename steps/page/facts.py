@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config.described import parameters, section_title
 from config.errors import BadInput, WrongDirectory
 from config.numbers import number
-from config.parameters import declared, to_text
+from config.parameters import to_text
 from config.resolve import Resolved, resolve
 from steps.directory.compute import read_compute
 from steps.directory.experiment import ExperimentRecord
@@ -196,29 +197,22 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
     except BadInput:
         preset = None
     sections: dict[str, list[Setting]] = {}
-    for title, attribute in (
-        ("Experiment", "experiment"),
-        (resolved.algorithm.upper(), "hyperparameters"),
-    ):
-        values = getattr(resolved, attribute)
-        rows = []
-        for name, one in declared(type(values)).items():
-            value = to_text(getattr(values, name))
-            default = (
-                value if preset is None else to_text(getattr(getattr(preset, attribute), name))
+    for info in parameters(resolved.algorithm):
+        value = to_text(getattr(getattr(resolved, info.section), info.name))
+        default = value
+        if preset is not None:
+            default = to_text(getattr(getattr(preset, info.section), info.name))
+        title = section_title(resolved.algorithm, info.section)
+        sections.setdefault(title, []).append(
+            Setting(
+                name=info.name,
+                value=value,
+                unit=info.unit,
+                help=info.help,
+                preset=default,
+                is_changed=value != default and info.name not in {"game", "outdir"},
             )
-            is_changed = value != default and name not in {"game", "outdir"}
-            rows.append(
-                Setting(
-                    name=name,
-                    value=value,
-                    unit=one.unit,
-                    help=one.help,
-                    preset=default,
-                    is_changed=is_changed,
-                )
-            )
-        sections[title] = rows
+        )
     return sections
 
 

@@ -27,7 +27,7 @@ def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[Policy, int]:
     before that end.
     """
     checkpoint = checkpoints.load_final(run, resolved)
-    from agents.registry import load_policy
+    from agents.load import load_policy
 
     return load_policy(resolved, checkpoint.state), checkpoint.step
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from agents.devices import choose_device, processor_name
-from agents.registry import decide
+from agents.load import decide
 from config.errors import BadInput, WrongDirectory
 from steps.command.context import StepContext
 from steps.directory.compute import Compute, read_compute, settle

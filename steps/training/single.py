@@ -133,7 +133,7 @@ class Training:
         self._context.check_stop()
         import torch
 
-        from agents.registry import make_trainer
+        from agents.load import make_trainer
         from steps.training.compute import chosen
 
         self._context.check_stop()

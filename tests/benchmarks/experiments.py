@@ -117,7 +117,7 @@ class Experiment:
 def play(run: RunDirectory, resolved: Resolved, policy: str) -> list[float]:
     """The returns of the evaluation's episodes; only here `agents.evaluation` is called."""
     from agents.evaluation import evaluate
-    from agents.registry import load_policy
+    from agents.load import load_policy
 
     agent = load_policy(resolved, checkpoints.load_final(run, resolved).state)
     count = resolved.experiment.evaluation_episodes

@@ -105,7 +105,8 @@ def measure(game: str, threads: int, rounds: int, clock: str) -> dict[str, list[
     print(f"{game}: {decision.precision}; {decision.reason}; {figures(decision)}")
     settings = {
         "given": given, "threads": threads, "precision": decision.precision, "kind": resolved.game.kind, "id": resolved.game.id,
-        "sticky_actions": resolved.experiment.sticky_actions, "hyperparameters": asdict(resolved.hyperparameters),
+        "sticky_actions": resolved.environment.sticky_actions,
+        "hyperparameters": asdict(resolved.environment) | asdict(resolved.hyperparameters),
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "settings.json"
@@ -147,7 +148,7 @@ def decided(resolved: Resolved) -> Decision:
     """What a training of this experiment would choose here, with its threads."""
     import torch
 
-    from agents.probe import decide
+    from agents.load import decide
 
     torch.set_num_threads(resolved.experiment.threads)
     return decide(resolved)

@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from agents.evaluation import evaluate
 from agents.interfaces import State
-from agents.registry import load_policy, make_trainer
+from agents.load import load_policy, make_trainer
 from agents.rendering import Replay
 from config.games import own_presets
 from config.resolve import Resolved, resolve

@@ -4,7 +4,7 @@ import sys
 
 import torch
 
-import agents.registry  # noqa: F401
+import agents.load  # noqa: F401
 import steps.prepare
 import steps.train
 import steps.training.recorder

@@ -19,8 +19,10 @@ import pytest
 import yaml
 from manifest_rules import RULES, Manifest, Rule, dags, leaves
 
+from config.algorithms import ALGORITHMS
 from config.cluster import load_cluster
-from config.resolve import ALGORITHMS, parameters, resolve
+from config.described import parameters
+from config.resolve import resolve
 from workflows.dag import manifest_yaml, render
 
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
@@ -79,7 +81,7 @@ def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(
     }
     assert offered["device"] == ["auto", "cpu", "cuda"]
     assert offered["evaluation_policy"] == ["", "greedy", "sample"]
-    assert offered["full_action_set"] == ["true", "false"]
+    assert offered["full_action_set"] == ["", "true", "false"]
     assert offered["clip_rewards"] == ["", "true", "false"], "empty: the preset's"
     for name, texts in offered.items():
         for text in texts:

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from config.algorithms import ALGORITHMS, FOLDER
+from config.described import parameters
 from config.games import find_game, games, own_presets, preset
-from config.resolve import ALGORITHMS, FOLDER, Resolved, parameters, preset_hyperparameters, resolve
+from config.presets import preset_values
+from config.resolve import Resolved, resolve
 from config.tables import parameter_table, preset_table
 
 PAIRS = [
@@ -31,9 +34,9 @@ def test_every_game_resolves_for_every_algorithm(algorithm: str, game: str) -> N
     assert Resolved.from_dict(resolved.as_dict()) == resolved
     assert resolved.epochs >= 50, "fewer epochs cannot have checkpoints every 2 % of the training"
     assert resolved.checkpoint_interval <= 0.02 * resolved.epochs
-    goal = preset_hyperparameters(algorithm, find_game(game))["steps"]
+    goal = preset_values(algorithm, find_game(game))["steps"]
     assert 0 <= resolved.total_steps - goal < resolved.steps_per_epoch
-    assert resolved.hyperparameters.clip_rewards == (resolved.game.kind == "atari")
+    assert resolved.environment.clip_rewards == resolved.game.is_atari
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -57,4 +60,4 @@ def test_a_preset_has_only_known_sections(game: str) -> None:
 
 @pytest.mark.parametrize(("game", "steps"), ISSUE_GOALS.items())
 def test_the_goals_that_results_are_compared_at(game: str, steps: int) -> None:
-    assert preset_hyperparameters("ppo", find_game(game))["steps"] == steps
+    assert preset_values("ppo", find_game(game))["steps"] == steps

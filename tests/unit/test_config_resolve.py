@@ -14,20 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import games
-from config import resolve as resolving
+from config import games, presets
+from config.algorithms.ppo import PPO
+from config.described import SECTIONS, ParameterInfo, parameters
+from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.experiment import Experiment
+from config.outdir import check_outdir
 from config.parameters import declared, to_text
-from config.ppo import PPO
-from config.resolve import (
-    LONGEST_TRAINING,
-    Resolved,
-    check_outdir,
-    parameters,
-    preset_hyperparameters,
-    resolve,
-)
+from config.presets import preset_values
+from config.resolve import LONGEST_TRAINING, Resolved, resolve
 
 
 def refused(given_texts: dict[str, str], algorithm: str = "ppo") -> str:
@@ -48,9 +44,7 @@ def test_nothing_given_is_the_cartpole_experiment() -> None:
     )
     assert (
         resolved.total_steps
-        == resolved.epochs
-        * resolved.hyperparameters.num_envs
-        * resolved.hyperparameters.rollout_length
+        == resolved.epochs * resolved.environment.num_envs * resolved.hyperparameters.rollout_length
     )
 
 
@@ -61,10 +55,10 @@ def test_precedence_dataclass_algorithm_game_given(
     (tmp_path / "cartpole.yaml").write_text(
         "game: {id: CartPole-v1}\nppo: {discount: 0.22, gae_lambda: 0.23}"
     )
-    monkeypatch.setattr(resolving, "FOLDER", tmp_path)
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
     monkeypatch.setattr(games, "FOLDER", tmp_path)
     (tmp_path / "atari.yaml").write_text("games: []")
-    caches = (resolving._algorithm_preset, games._file, games.games, games.own_presets)
+    caches = (presets._file, games._file, games.games, games.own_presets)
     for cache in caches:
         cache.cache_clear()
     try:
@@ -97,17 +91,17 @@ def test_a_mistake_in_a_preset_is_named(
     section: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ppo.yaml").write_text(section)
-    monkeypatch.setattr(resolving, "FOLDER", tmp_path)
-    resolving._algorithm_preset.cache_clear()
+    monkeypatch.setattr(presets, "FOLDER", tmp_path)
+    presets._file.cache_clear()
     try:
         message = refused({})
     finally:
-        resolving._algorithm_preset.cache_clear()
+        presets._file.cache_clear()
     assert reason in message
 
 
 def test_a_goal_in_steps_is_rounded_up_to_whole_epochs() -> None:
-    goal = preset_hyperparameters("ppo", games.find_game("pendulum"))["steps"]
+    goal = preset_values("ppo", games.find_game("pendulum"))["steps"]
     resolved = resolve(
         "ppo", {"game": "pendulum", "num_envs": "3", "rollout_length": "100", "minibatches": "1"}
     )
@@ -325,7 +319,7 @@ def test_a_training_is_bounded() -> None:
 
 
 def another_value(name: str, current: Any) -> str:
-    one = declared(Experiment).get(name) or declared(PPO)[name]
+    one = {**declared(Experiment), **declared(EnvironmentSettings), **declared(PPO)}[name]
     if one.choices:
         return next(choice for choice in one.choices if choice != current)
     if one.kind is bool:
@@ -352,7 +346,7 @@ def another_value(name: str, current: Any) -> str:
 
 @pytest.mark.parametrize("info", parameters("ppo"), ids=lambda info: info.name)
 def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
-    info: resolving.ParameterInfo,
+    info: ParameterInfo,
 ) -> None:
     texts = {"game": "breakout"}
     if info.name == "normalise_observations":
@@ -360,7 +354,7 @@ def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
     if info.name == "min_runs":
         texts["runs"] = "2"
     before = resolve("ppo", texts)
-    section = before.experiment if info.section == "experiment" else before.hyperparameters
+    section = getattr(before, info.section)
     after = resolve(
         "ppo", texts | {info.name: another_value(info.name, getattr(section, info.name))}
     )
@@ -378,11 +372,8 @@ def test_the_presets_values_given_explicitly_are_the_same_experiment() -> None:
     for game in ("cartpole", "pendulum", "breakout", "FrozenLake-v1"):
         resolved = resolve("ppo", {"game": game})
         explicit = {
-            name: to_text(value)
-            for name, value in dataclasses.asdict(resolved.hyperparameters).items()
-        }
-        explicit |= {
-            name: to_text(value) for name, value in dataclasses.asdict(resolved.experiment).items()
+            info.name: to_text(getattr(getattr(resolved, info.section), info.name))
+            for info in parameters("ppo")
         }
         explicit["checkpoint_interval"] = str(resolved.checkpoint_interval)
         again = resolve("ppo", explicit)
@@ -466,7 +457,8 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("experiment.runs", 0), ("experiment.runs", ...), ("experiment.extra", 1), ("experiment.epochs", None),
         ("experiment.outdir", "../x"),
         ("hyperparameters.clip", "high"), ("hyperparameters.minibatches", 7), ("hyperparameters.clip", ...), ("game", "cartpole"),
-        ("game.kind", "other"), ("game.id", "a b"), ("game.id", ...), ("game.options", 1), ("experiment.sticky_actions", 0.5),
+        ("game.kind", "other"), ("game.id", "a b"), ("game.id", ...), ("game.options", 1),
+        ("environment.sticky_actions", 0.5), ("environment", ...), ("packages", None), ("packages.numpy", 2),
     ],
 )  # fmt: skip
 def test_a_record_that_was_changed_is_refused(path: str, value: object) -> None:
@@ -499,18 +491,19 @@ def test_everything_is_frozen() -> None:
 
 
 @pytest.mark.parametrize("info", parameters("ppo"), ids=lambda info: info.name)
-def test_every_parameter_says_what_it_is(info: resolving.ParameterInfo) -> None:
+def test_every_parameter_says_what_it_is(info: ParameterInfo) -> None:
     assert len(info.help) > 5
     assert info.allowed
     assert info.allowed != "text"
     assert "{" not in info.help + info.default
-    assert info.section in ("experiment", "ppo")
+    assert info.section in SECTIONS
     if info.default:
         resolve("ppo", {info.name: info.default})
 
 
 def test_no_name_is_declared_twice() -> None:
-    assert not set(declared(Experiment)) & set(declared(PPO))
+    names = [info.name for info in parameters("ppo")]
+    assert len(names) == len(set(names))
 
 
 BAD_OUTDIRS = [

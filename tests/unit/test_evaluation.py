@@ -16,7 +16,7 @@ import pytest
 import steps.evaluate
 from agents import evaluation
 from agents.evaluation import Episode, evaluate
-from agents.registry import load_policy, make_trainer
+from agents.load import load_policy, make_trainer
 from agents.rendering import Replay
 from config.errors import BadInput
 from config.resolve import Resolved, resolve

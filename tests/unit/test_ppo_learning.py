@@ -4,6 +4,7 @@ be learnt from."""
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from agents.environments import TrainingEnvironments, check_game
 from agents.evaluation import evaluate
 from agents.games import make_environment
 from agents.interfaces import Progress, State
+from agents.load import load_policy, make_trainer
 from agents.ppo import PPOTrainer
-from agents.registry import load_policy, make_trainer
 from agents.rendering import renders
 from agents.rollouts import Episodes
 from config.errors import BadInput, Diverged
@@ -38,12 +39,7 @@ def own(name: str, **given: str) -> Resolved:
 
 def with_options(resolved: Resolved, **options: Any) -> Resolved:
     game = Game(name=resolved.game.name, id=resolved.game.id, options=options)
-    return Resolved(
-        algorithm="ppo",
-        experiment=resolved.experiment,
-        hyperparameters=resolved.hyperparameters,
-        game=game,
-    )
+    return replace(resolved, game=game)
 
 
 def trained(resolved: Resolved) -> tuple[PPOTrainer, list[Progress]]:
@@ -266,7 +262,7 @@ def test_lost_lives_end_episodes_for_the_learner_only() -> None:
         lost, ended = lost + int(answer.life_lost.sum()), ended + int(answer.terminated.sum())
     environments.close()
     assert ended == 0 or lost >= 4 * ended, "the last life ends the game itself"
-    assert resolved.hyperparameters.episodic_life
+    assert resolved.environment.episodic_life
 
 
 def test_a_game_that_shows_no_lives_before_its_end_ends_once(
@@ -345,11 +341,6 @@ def test_games_without_images_are_known_before() -> None:
 
 def test_unknown_algorithms_are_refused() -> None:
     resolved = own("Bandit")
-    other = Resolved(
-        algorithm="pp0",
-        experiment=resolved.experiment,
-        hyperparameters=resolved.hyperparameters,
-        game=resolved.game,
-    )
+    other = replace(resolved, algorithm="pp0")
     with pytest.raises(BadInput, match="did you mean 'ppo'"):
         make_trainer(other, run=0, device="cpu", precision="fp32")

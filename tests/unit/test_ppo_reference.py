@@ -36,7 +36,8 @@ class Reference:
     """Schulman et al. 2017, algorithm 1, on what was recorded."""
 
     def __init__(self, trainer: PPOTrainer, resolved: Resolved, lives: bool, fire: bool) -> None:
-        self.hyper, self.lives, self.fire = resolved.hyperparameters, lives, fire
+        self.hyper, self.settings = resolved.hyperparameters, resolved.environment
+        self.lives, self.fire = lives, fire
         spaces = trainer.environments.interface
         self.network = make_network(
             spaces,
@@ -91,9 +92,9 @@ class Reference:
 
     def _rewards(self, rows: list[list[Row]]) -> list[list[float]]:
         rewards = [[row.reward for row in of] for of in rows]
-        if self.hyper.clip_rewards:
+        if self.settings.clip_rewards:
             rewards = [[min(1.0, max(-1.0, reward)) for reward in of] for of in rewards]
-        if not self.hyper.normalise_rewards:
+        if not self.settings.normalise_rewards:
             return rewards
         for n, of in enumerate(rows):
             for row, reward in zip(of, rewards[n], strict=True):
@@ -112,7 +113,7 @@ class Reference:
         return self.fire and row.begins
 
     def _normalised(self, observations: np.ndarray) -> Tensor:
-        if self.hyper.normalise_observations:
+        if self.settings.normalise_observations:
             before = np.concatenate(self.observed).astype(np.float64)
             observations = np.clip(
                 (observations - before.mean(axis=0)) / np.sqrt(before.var(axis=0) + 1e-8), -10, 10
@@ -198,12 +199,9 @@ def largest_difference(
     )
     kind = "atari" if lives or fire else "sync"
     game = Game(name="recorded", id=resolved.game.id, kind=kind, options={"continuous": continuous})
-    hyperparameters = replace(
-        resolved.hyperparameters, episodic_life=lives
-    )  # which only a real Atari game may be given
-    resolved = Resolved(
-        algorithm="ppo", experiment=resolved.experiment, hyperparameters=hyperparameters, game=game
-    )
+    # which only a real Atari game may be given
+    environment = replace(resolved.environment, episodic_life=lives)
+    resolved = replace(resolved, environment=environment, game=game)
     Recorded.made.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agents.vectors.make_atari", _make_recorded)
@@ -211,7 +209,7 @@ def largest_difference(
         trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
         environments = Recorded.made[-ENVIRONMENTS:]
         reference = Reference(trainer, resolved, lives, fire)
-        is_warmed_up = resolved.hyperparameters.normalise_observations
+        is_warmed_up = resolved.environment.normalise_observations
         for epoch, _ in enumerate(trainer.train()):
             if epoch == 0 and is_warmed_up:
                 reference.warm_up([one.rows[:STEPS] for one in environments])

@@ -18,9 +18,12 @@ from torch.distributions import Categorical, Independent, Normal
 from torch.nn import functional
 
 from agents.ppo import Batch, PPOTrainer
+from config.algorithms.ppo import PPO
+from config.environment import EnvironmentSettings
 from config.games import FOLDER, Game, find_game, own_presets
-from config.ppo import PPO
-from config.resolve import preset_hyperparameters, resolve
+from config.parameters import declared
+from config.presets import preset_values
+from config.resolve import resolve
 
 # github.com/vwxyzjn/cleanrl, commit fe8d8a0: cleanrl/ppo_atari.py and ppo_continuous_action.py,
 # class Args, make_env and the call of Adam.
@@ -30,6 +33,8 @@ CLEANRL_ATARI = {
     "clip_coef": 0.1, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5,
     "eps": 1e-5,
 }  # fmt: skip
+EMULATOR = {"sticky_actions": 0.25, "full_action_set": False}
+"""The experiment's choice, as the comment in config/games/atari.yaml says."""
 CLEANRL_ATARI_WRAPPERS = {
     "noop_max": 30, "episodic_life": True, "fire_after_life_loss": True, "clip_rewards": True,
 }  # fmt: skip
@@ -127,11 +132,14 @@ def of_the_zoo(game: str) -> dict[str, Any]:
 
 def check(name: str, game: Game, published: dict[str, Any], source: str) -> None:
     """Every parameter that a training of this game gets, and the steps, are those published."""
-    values = preset_hyperparameters("ppo", game)
+    values = preset_values("ppo", game)
     steps = values.pop("steps")
     changed = CHANGED.get(name, {})
     assert all(published[one] != value for one, value in changed.items()), "a change that is none"
-    assert asdict(PPO(**values)) | {"steps": steps} == published | changed
+    settings = set(declared(EnvironmentSettings)) & set(values)
+    environment = EnvironmentSettings(**{one: values.pop(one) for one in settings})
+    decided = asdict(environment) | asdict(PPO(**values)) | {"steps": steps}
+    assert decided == EMULATOR | published | changed
     page = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     comment = page[: page.index("ppo:")]
     assert source in comment

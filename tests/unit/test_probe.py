@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents import devices, probe
+from agents import devices, load, probe
 from agents.devices import Trials, choose_device, choose_precision, processor_name
 from agents.networks import Network
 from config.errors import BadInput, WrongDirectory
@@ -108,7 +108,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("native")
 def test_towers_for_vectors_are_not_probed() -> None:
-    decision = probe.decide(resolve("ppo", {"game": "cartpole", "device": "cpu"}))
+    decision = load.decide(resolve("ppo", {"game": "cartpole", "device": "cpu"}))
     assert (decision.device, decision.precision, decision.trials) == ("cpu", "fp32", None)
     assert decision.reason == "cpu was asked for; this network is computed in fp32 only"
 
@@ -124,7 +124,7 @@ def test_the_probe_measures_the_experiment_s_own_minibatch(monkeypatch: pytest.M
 
     monkeypatch.setattr(probe, "_pass_s", counted)
     monkeypatch.setattr(probe, "TRIAL_S", 0.0)
-    decision = probe.decide(picture())
+    decision = load.decide(picture())
     assert decision.trials is not None
     assert (decision.trials.rows, decision.trials.threads) == (8, torch.get_num_threads())
     assert order[-6:] == [("fp32", 8), ("bf16", 8)] * 3

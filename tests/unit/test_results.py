@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from agents.interfaces import Policy
-from agents.registry import load_policy, make_trainer
+from agents.load import load_policy, make_trainer
 from config.errors import BadInput, ExperimentError, WrongDirectory
 from config.resolve import resolve
 from steps import export

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from loopback_argo import LoopbackArgo
 
-from config.resolve import parameters
+from config.described import parameters
 from workflows import submit
 from workflows.dag import manifest_yaml, render
 

@@ -44,11 +44,11 @@ def made(resolved: Resolved) -> PPOTrainer:
 @pytest.mark.parametrize("game", [one for one in GAMES if one != "lunarlander" or HAS_BOX2D])
 def test_every_step_belongs_to_a_recorded_episode_or_to_one_in_flight(game: str) -> None:
     resolved, recorded, states = resolved_for(game), list[int](), list[tuple[int, Any]]()
-    rows = resolved.hyperparameters.num_envs * resolved.hyperparameters.rollout_length
+    rows = resolved.steps_per_epoch
     trainer = made(resolved)
     for one in trainer.train():
         recorded += one.lengths
-        assert one.step == resolved.hyperparameters.warm_up_steps + one.epoch * rows
+        assert one.step == resolved.warm_up_steps + one.epoch * rows
         assert sum(recorded) + trainer.episodes.state_dict()["length"].sum() == one.step
         states.append((sum(recorded), trainer.state_dict()))
     trainer.close()

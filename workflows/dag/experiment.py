@@ -19,8 +19,9 @@ from typing import Any, cast
 from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
 from hera.workflows import models as m
 
+from config.algorithms import find_algorithm
 from config.cluster import Cluster
-from config.resolve import ParameterInfo, algorithm_class, parameters
+from config.described import ParameterInfo, parameters
 from workflows.dag.pods import (
     OUTDIR,
     RUN,
@@ -41,7 +42,7 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
     with Workflow(
         api_version="argoproj.io/v1alpha1",
         kind="Workflow",
-        generate_name=f"{algorithm}-",
+        generate_name=f"{find_algorithm(algorithm).name}-",
         entrypoint="experiment",
         on_exit="finish",
         service_account_name=cluster.service_account,
@@ -93,7 +94,7 @@ def _run(algorithm: str, cluster: Cluster) -> DAG:
     skipped evaluation.
     """
     run = Parameter(name="run")
-    train = train_stage(algorithm_class(algorithm).topology, cluster, run)
+    train = train_stage(find_algorithm(algorithm).topology, cluster, run)
 
     def after_training(name: str) -> Container:
         return cpu(cluster, name, inputs=[run], args=[OUTDIR, RUN])

@@ -16,8 +16,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from config.algorithms import ALGORITHMS
 from config.cluster import Cluster, load_cluster
-from config.resolve import ALGORITHMS, parameters
+from config.described import parameters
 from workflows.dag.manifest_yaml import Manifest, dump, load
 
 FOLDER = Path(__file__).parents[1] / "manifests"

@@ -7,19 +7,21 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
+from config.algorithms import algorithm_names
+from config.described import SECTIONS, ParameterInfo, parameters, section_title
 from config.errors import shown
 from config.games import games, own_presets
-from config.parameters import declared, to_text
-from config.resolve import ALGORITHMS, ParameterInfo, Resolved, parameters
+from config.parameters import to_text
+from config.resolve import Resolved
 from workflows.dag.tasks import Layout
 
 WIDTH = 120
 
 
-def everything(algorithms: Iterable[str] = tuple(ALGORITHMS)) -> str:
+def everything(algorithms: Iterable[str]) -> str:
     """Algorithms, games, and every parameter with help, default and range."""
     tuned, others = own_presets(), [name for name in games() if name not in own_presets()]
-    lines = [f"algorithms  {', '.join(ALGORITHMS)}", ""]
+    lines = [f"algorithms  {', '.join(algorithm_names())}, package.module:NAME of your own", ""]
     lines += _wrapped("games with a preset", ", ".join(tuned))
     lines += _wrapped("Atari games with a shared preset", ", ".join(others))
     lines += _wrapped(
@@ -35,14 +37,14 @@ def parameter_table(algorithm: str) -> Iterator[str]:
     """Lines: a heading for each section, then name, default, help and what is allowed."""
     listed = parameters(algorithm)
     width = max(len(info.name) for info in listed)
-    for section in dict.fromkeys(info.section for info in listed):
+    for section in SECTIONS:
         preset = "" if section == "experiment" else " (default: the preset of the game)"
-        yield f"\nparameters of {'every experiment' if section == 'experiment' else section}{preset}, -p name=value"
+        yield f"\n{section_title(algorithm, section)}{preset}, -p name=value"
         yield from (_row(info, width) for info in listed if info.section == section)
 
 
 def _row(info: ParameterInfo, width: int) -> str:
-    default = f"; default {info.default}" if info.default else ""
+    default = f"; default {info.otherwise}" if info.otherwise else ""
     text = f"{info.help} ({info.allowed}{f'; {info.unit}' if info.unit else ''}{default})"
     return textwrap.fill(
         text, WIDTH, initial_indent=f"  {info.name:<{width}}  ", subsequent_indent=" " * (width + 4)
@@ -89,9 +91,9 @@ def _training(resolved: Resolved) -> str:
 
 
 def _resolved_parameters(resolved: Resolved, given: Mapping[str, str]) -> Iterator[str]:
-    for part in (resolved.experiment, resolved.hyperparameters):
-        names = declared(type(part))
-        width = max(len(info.name) for info in parameters(resolved.algorithm))
-        for name in names:
-            value = to_text(getattr(part, name))
-            yield f"  {'*' if name in given else ' '} {name:<{width}}  {value if value else shown('')}"
+    listed = parameters(resolved.algorithm)
+    width = max(len(info.name) for info in listed)
+    for info in listed:
+        value = to_text(getattr(getattr(resolved, info.section), info.name))
+        mark = "*" if info.name in given else " "
+        yield f"  {mark} {info.name:<{width}}  {value if value else shown('')}"

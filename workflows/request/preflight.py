@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 
 from config.errors import BadInput, WrongDirectory, shown
 from config.games import games
+from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
-from config.resolve import Resolved, check_outdir, check_outdir_text
+from config.resolve import Resolved
 from steps.directory import processes
 from steps.directory.differences import difference
 from steps.directory.experiment import read_experiment

@@ -5,8 +5,9 @@ its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+from config.algorithms.descriptor import Algorithm
+from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.parameters import parameter
 
@@ -17,9 +18,6 @@ LARGEST_BATCH = 2**22
 class PPO:
     """Defaults: those of CleanRL for classic control, without value clipping."""
 
-    topology: ClassVar[str] = "single"
-
-    num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
     rollout_length: int = parameter(
         128, low=2, high=65_536, unit="steps", help="of each environment in one epoch"
     )
@@ -57,15 +55,6 @@ class PPO:
     max_gradient_norm: float = parameter(
         0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm"
     )
-    normalise_observations: bool = parameter(
-        False, help="by running mean and variance, kept with the agent; not for images"
-    )
-    normalise_rewards: bool = parameter(
-        False, help="divide learnt rewards by the running deviation of the discounted return"
-    )
-    clip_rewards: bool = parameter(
-        False, help="learn from rewards cut to -1 ... 1; reported returns stay the game's own"
-    )
     hidden_sizes: tuple[int, ...] = parameter(
         (64, 64),
         low=1,
@@ -75,36 +64,34 @@ class PPO:
     log_std_init: float = parameter(
         0.0, low=-5, high=2, help="continuous actions: first log standard deviation"
     )
-    episodic_life: bool = parameter(
-        False, help="Atari: a lost life ends the episode in training, never in evaluation"
-    )
-    fire_after_life_loss: bool = parameter(
-        True,
-        help="Atari: where the game has FIRE, it is pressed after a reset and after a lost life, by nobody's choice",
-    )
-    noop_max: int = parameter(
-        30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset"
-    )
 
-    @property
-    def steps_per_epoch(self) -> int:
+    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
         """Rows of the batch: environment steps of one epoch, over all environments."""
-        return self.num_envs * self.rollout_length
+        return environment.num_envs * self.rollout_length
 
-    @property
-    def warm_up_steps(self) -> int:
+    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
         """Environment steps of the rollout that is not learnt from: it fills the statistics of
         observations.
         """
-        return self.steps_per_epoch if self.normalise_observations else 0
+        return self.steps_per_epoch(environment) if environment.normalise_observations else 0
 
-    def check(self) -> None:
+    def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
-        batch = self.steps_per_epoch
-        product = f"num_envs * rollout_length = {self.num_envs} * {self.rollout_length} = {batch}"
+        batch = self.steps_per_epoch(environment)
+        sizes = f"{environment.num_envs} * {self.rollout_length}"
+        product = f"num_envs * rollout_length = {sizes} = {batch}"
         if batch > LARGEST_BATCH:
             raise BadInput(f"{product} is too large; allowed: at most {LARGEST_BATCH}")
         if batch % self.minibatches or batch // self.minibatches < 2:
             raise BadInput(
                 f"parameter 'minibatches' cannot be {self.minibatches}; allowed: a divisor of {product} that leaves 2 rows in each"
             )
+
+
+ALGORITHM = Algorithm(
+    name="ppo",
+    hyperparameters=PPO,
+    trainer="agents.ppo:PPOTrainer",
+    policy="agents.policies:TrainedPolicy",
+    precision_probe="agents.probe:measure",
+)

@@ -1,0 +1,72 @@
+"""What an algorithm's descriptor names by import path: its trainer, its policy, its probe."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from agents.devices import Decision, Trials, choose_device, choose_precision
+from agents.interfaces import Policy, State, Trainer
+from config.algorithms import ALGORITHMS
+from config.errors import BadInput
+from config.imports import imported
+
+if TYPE_CHECKING:
+    from agents.spaces import Interface
+    from config.resolve import Resolved
+
+
+def check_algorithm(resolved: Resolved, spaces: Interface) -> None:
+    """Refuse, with one line of `BadInput`, an algorithm that cannot play this game, and one of a
+    person's own whose code is not there.
+    """
+    algorithm = resolved.descriptor
+    family = "discrete" if spaces.discrete else "continuous"
+    if family not in algorithm.families:
+        plays = " and ".join(algorithm.families)
+        raise BadInput(
+            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {family}; "
+            f"{algorithm.name} plays games whose actions are {plays}"
+        )
+    if resolved.algorithm not in ALGORITHMS:
+        imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
+        imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
+
+
+def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
+    """The training of one run, at its start; device and precision as `decide` chose them."""
+    make = imported(resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}")
+    trainer: Trainer = make(resolved, run=run, device=device, precision=precision)
+    return trainer
+
+
+def load_policy(resolved: Resolved, state: State) -> Policy:
+    """The policy of a checkpoint, on the CPU, with its observation statistics frozen."""
+    load = imported(resolved.descriptor.policy, f"the policy of {resolved.algorithm!r}")
+    policy: Policy = load(resolved, state)
+    return policy
+
+
+def decide(resolved: Resolved) -> Decision:
+    """What the experiment whose first training starts here computes on and in.
+
+    Raises `BadInput` for a GPU that is asked for and not there.
+    """
+    asked = resolved.experiment
+    device = choose_device(asked.device)
+    reason = "there is a GPU" if device == "cuda" else "no usable GPU"
+    if asked.device != "auto":
+        reason = f"{device} was asked for"
+    probe = functools.partial(_measure, resolved, device)
+    precision, because, trials = choose_precision(asked.precision, device, probe)
+    reason = f"{reason}; {because}"
+    return Decision(device=device, precision=precision, reason=reason, trials=trials)
+
+
+def _measure(resolved: Resolved, device: str) -> Trials | None:
+    path = resolved.descriptor.precision_probe
+    if not path:
+        return None
+    measure = imported(path, f"the precision probe of {resolved.algorithm!r}")
+    trials: Trials | None = measure(resolved, device)
+    return trials

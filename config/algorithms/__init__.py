@@ -1,0 +1,119 @@
+"""The registry of algorithms: ours by name, installed packages' by entry point, and anybody's by
+import path.
+
+Adding one of ours: its module in `agents/algorithms/`, its dataclass and descriptor in
+`config/algorithms/<name>.py`, its preset in `config/algorithms/<name>.yaml`, one entry here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.metadata
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from config.algorithms import ppo
+from config.algorithms.descriptor import FAMILIES, TOPOLOGIES, Algorithm
+from config.environment import EnvironmentSettings
+from config.errors import BadInput, shown, unknown
+from config.experiment import Experiment
+from config.imports import imported, is_import_path, reason
+from config.parameters import declared
+
+ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in (ppo.ALGORITHM,)}
+FOLDER = Path(__file__).parent
+ENTRY_POINTS = "rl_training_dag.algorithms"
+"""The group in which an installed package names its algorithms."""
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,38}[a-z0-9])?")
+"""Also the beginning of a workflow's name."""
+METHODS = ("steps_per_epoch", "warm_up_steps", "check")
+
+
+@functools.cache
+def find_algorithm(text: str) -> Algorithm:
+    """The algorithm of a name or an import path; raises `BadInput`, for a name with the nearest
+    known one.
+    """
+    if text in ALGORITHMS:
+        return ALGORITHMS[text]
+    path = algorithm_path(text)
+    if path is None:
+        raise unknown("algorithm", text[:64], algorithm_names())
+    return checked(imported(path, "algorithm"), text)
+
+
+def algorithm_path(text: str) -> str | None:
+    """The import path that stands behind a name or path which is none of ours; None: nothing
+    does.
+    """
+    return text if is_import_path(text) else _entry_points().get(text)
+
+
+def algorithm_names() -> list[str]:
+    """Ours, then those of installed packages."""
+    return [*ALGORITHMS, *sorted(set(_entry_points()) - set(ALGORITHMS))]
+
+
+def _entry_points() -> dict[str, str]:
+    """Name -> import path."""
+    found = importlib.metadata.entry_points(group=ENTRY_POINTS)
+    return {entry.name: entry.value for entry in found}
+
+
+def checked(algorithm: object, text: str) -> Algorithm:
+    """The descriptor that a person brings, or `BadInput` with the first promise that it breaks."""
+    if not isinstance(algorithm, Algorithm):
+        found = type(algorithm).__name__
+        raise BadInput(
+            f"algorithm {text!r} is a {found}; allowed: config.algorithms.descriptor.Algorithm"
+        )
+    for broken in (_wrong_name, _wrong_words, _wrong_paths, _wrong_hyperparameters):
+        complaint = broken(algorithm)
+        if complaint:
+            raise BadInput(f"algorithm {text!r}: {complaint}")
+    return algorithm
+
+
+def _wrong_name(algorithm: Algorithm) -> str:
+    if isinstance(algorithm.name, str) and NAME.fullmatch(algorithm.name):
+        return ""
+    return f"name cannot be {shown(algorithm.name)}; allowed: 1 to 40 of a-z, 0-9 and -"
+
+
+def _wrong_words(algorithm: Algorithm) -> str:
+    if algorithm.topology not in TOPOLOGIES:
+        allowed = " or ".join(TOPOLOGIES)
+        return f"topology cannot be {shown(algorithm.topology)}; allowed: {allowed}"
+    families = algorithm.families
+    if not isinstance(families, tuple) or not families or not set(families) <= set(FAMILIES):
+        return f"families cannot be {shown(families)}; allowed: some of {', '.join(FAMILIES)}"
+    return ""
+
+
+def _wrong_paths(algorithm: Algorithm) -> str:
+    for name in ("trainer", "policy", "precision_probe"):
+        path = getattr(algorithm, name)
+        if path == "" and name == "precision_probe":
+            continue
+        if not isinstance(path, str) or not is_import_path(path):
+            return f"{name} cannot be {shown(path)}; allowed: an import path, package.module:Name"
+    return ""
+
+
+def _wrong_hyperparameters(algorithm: Algorithm) -> str:
+    owner = algorithm.hyperparameters
+    if not isinstance(owner, type) or not dataclasses.is_dataclass(owner):
+        return f"hyperparameters cannot be {shown(owner)}; allowed: a dataclass"
+    try:
+        names = set(declared(owner))
+    except Exception as error:  # a field that `parameter` did not make, or of an unknown type
+        return f"hyperparameters are not made by config.parameters.parameter: {reason(error)}"
+    missing = [name for name in METHODS if not callable(getattr(owner, name, None))]
+    if missing:
+        return f"its hyperparameters have no method {', '.join(missing)}"
+    taken = names & (set(declared(Experiment)) | set(declared(EnvironmentSettings)) | {"steps"})
+    if taken:
+        return f"hyperparameter {sorted(taken)[0]!r} is a parameter of every experiment"
+    return ""

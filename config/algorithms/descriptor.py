@@ -1,0 +1,53 @@
+"""What an algorithm says of itself. One `Algorithm` is all that the manifest, `--list`, help,
+validation, the report and the pods need; its code is imported by those who compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from config.environment import EnvironmentSettings
+
+FAMILIES = ("discrete", "continuous")
+"""Of games, by what their players do: choose one of n actions, or real numbers."""
+TOPOLOGIES = ("single",)
+"""How a train stage is laid out over pods."""
+
+
+class Hyperparameters(Protocol):
+    """A frozen dataclass whose fields are made by `config.parameters.parameter`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
+        """Environment steps of one epoch, over all environments."""
+
+    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
+        """Environment steps before the first epoch's own."""
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Algorithm:
+    """One algorithm; torch-free, so that everything but the computing pods starts fast.
+
+    name: in directories and on pages; hyperparameters: see `Hyperparameters`; trainer, policy:
+    import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; precision_probe:
+    import path of what times the algorithm in both precisions, without one `precision=auto` is
+    fp32; topology: one of TOPOLOGIES; families: those of FAMILIES that it plays; presets: for any
+    game ("any") or one by name, the values of its hyperparameters and of the environment's settings
+    that differ from their dataclasses', and `steps`, the goal of a training.
+    """
+
+    name: str
+    hyperparameters: type[Any]
+    trainer: str
+    policy: str
+    precision_probe: str = ""
+    topology: str = "single"
+    families: tuple[str, ...] = FAMILIES
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

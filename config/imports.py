@@ -1,0 +1,74 @@
+"""What a person brings without a fork, named by import path: `package.module:Name`.
+
+A module of a stranger's may raise anything when it is imported, or end the process: that is one
+line of `BadInput`, never a traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import re
+from typing import Any
+
+from config.errors import BadInput, shown
+
+MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"
+NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
+IMPORT_PATH = re.compile(rf"{MODULE}:{NAME}")
+LONGEST_REASON = 300
+NO_VERSION = "no version"
+"""Of modules that no installed package brought, such as a file beside the caller."""
+
+
+def is_import_path(text: str) -> bool:
+    """Whether a text has the form `package.module:Name`; nothing is imported."""
+    return IMPORT_PATH.fullmatch(text) is not None
+
+
+def imported(path: str, what: str) -> Any:
+    """The object of an import path; what: how a message calls it, such as `algorithm`.
+
+    Raises `BadInput` with one line for a path of another form and for whatever the import raises.
+    """
+    if not is_import_path(path):
+        raise BadInput(f"{what} {shown(path)} is no import path; allowed: package.module:Name")
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{what} {path!r} cannot be imported: {reason(error)}") from error
+
+
+def reason(error: BaseException) -> str:
+    """An error of a stranger's code on one line: `ValueError: map=9 is too large`."""
+    text = " ".join(str(error).split())[:LONGEST_REASON]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def package_versions(paths: list[str]) -> dict[str, str]:
+    """Package -> version of what these import paths name, for the identity of an experiment.
+
+    Our own are left out: the source commit is recorded. Nothing is imported.
+    """
+    modules = {path.partition(":")[0].partition(".")[0] for path in paths}
+    versions: dict[str, str] = {}
+    for module in sorted(modules - {"agents", "config", "steps"}):
+        for package in _packages().get(module, [module]):
+            versions[package] = _version(package)
+    return versions
+
+
+@functools.cache
+def _packages() -> dict[str, list[str]]:
+    """Top-level module -> the installed packages that bring it, each once."""
+    found = importlib.metadata.packages_distributions()
+    return {module: sorted(set(packages)) for module, packages in found.items()}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return NO_VERSION

@@ -1,0 +1,69 @@
+"""What the directory of an experiment may be called, and where it may lie."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from config.errors import BadInput, shown
+from config.parameters import refuse_hostile
+
+
+def check_outdir_text(outdir: str) -> None:
+    """Refuse what no directory of results may be called; raises `BadInput`."""
+    refuse_hostile("outdir", outdir)
+    parts = outdir.split("/")
+    if (
+        ".." in parts
+        or outdir.startswith(("~", "-"))
+        or any(len(part.encode()) > 255 for part in parts)
+    ):
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'"
+        )
+
+
+def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
+    """The absolute directory, symbolic links followed; below `storage_root` unless that is None.
+    Raises `BadInput`.
+    """
+    if outdir == "":
+        raise BadInput("empty value for 'outdir'; allowed: a path")
+    check_outdir_text(outdir)
+    try:
+        path = _followed(outdir)
+        root = None if storage_root is None else _followed(storage_root)
+    except (OSError, RuntimeError) as error:
+        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
+    _refuse_other_encoding(path)
+    if root is not None and (path == root or not path.is_relative_to(root)):
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}"
+        )
+    return path
+
+
+def _refuse_other_encoding(path: Path) -> None:
+    """Everything that handles the path must mean the same bytes: programs of other locales, files
+    of UTF-8, Argo.
+    """
+    encoding = sys.getfilesystemencoding()
+    try:
+        path.as_posix().encode("ascii" if encoding.lower() not in ("utf-8", "utf8") else "utf-8")
+    except UnicodeEncodeError:
+        raise BadInput(
+            f"parameter 'outdir' cannot be {shown(str(path))} where names of files are {encoding}; "
+            "allowed: ASCII, or a path that is UTF-8 in a locale of UTF-8 (LC_ALL=C.UTF-8)"
+        ) from None
+
+
+def _followed(path: str | Path) -> Path:
+    """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads
+    to itself.
+    """
+    followed = Path(path).resolve()
+    for part in (followed, *followed.parents):
+        if os.path.islink(part):  # noqa: PTH114 - `Path.is_symlink` raises below a folder that may not be entered
+            raise OSError(f"the symbolic link {part} leads to itself")
+    return followed

@@ -1,0 +1,61 @@
+"""What an algorithm is set to for a game where nobody says anything else."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from config import games
+from config.algorithms import ALGORITHMS, FOLDER, find_algorithm
+from config.algorithms.descriptor import Algorithm
+from config.environment import EnvironmentSettings
+from config.errors import BadInput, unknown
+from config.games import Game
+from config.parameters import Parameter, declared
+from config.strict_yaml import load_mapping
+
+LONGEST_TRAINING = 10**11
+"""Environment steps; a checkpoint's name has twelve digits."""
+DEFAULT_STEPS = 1_000_000
+"""The goal of a training whose algorithm names none."""
+GOAL = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
+
+
+def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
+    """By name, those that a preset decides of the algorithm's hyperparameters and of the
+    environment's settings, and `steps`, the goal of a training; raises `BadInput`.
+
+    A later section overlays an earlier one: the algorithm's for any game, Atari's, the game's own.
+    """
+    descriptor = find_algorithm(algorithm)
+    known = preset_parameters(descriptor)
+    values: dict[str, Any] = {"steps": DEFAULT_STEPS}
+    for section in _sections(algorithm, descriptor, game):
+        if not isinstance(section, Mapping):
+            raise BadInput(f"a preset of {algorithm!r} is no mapping of names and values")
+        for name, value in section.items():
+            if name not in known:
+                raise unknown("parameter in a preset", str(name), known)
+            values[name] = known[name].parse(value)
+    return values
+
+
+def preset_parameters(algorithm: Algorithm) -> dict[str, Parameter]:
+    """What a preset may decide, by name."""
+    environment = declared(EnvironmentSettings)
+    return {**environment, **declared(algorithm.hyperparameters), "steps": GOAL}
+
+
+def _sections(algorithm: str, descriptor: Algorithm, game: Game) -> Iterator[Mapping[str, Any]]:
+    if algorithm in ALGORITHMS:
+        yield _file(algorithm)
+        yield games.preset(game).get(algorithm, {})
+        return
+    for name in ("any", "atari" if game.is_atari else "", game.name):
+        yield descriptor.presets.get(name, {})
+
+
+@functools.cache
+def _file(algorithm: str) -> Mapping[str, Any]:
+    return load_mapping(FOLDER / f"{algorithm}.yaml")

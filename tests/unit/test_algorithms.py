@@ -1,0 +1,180 @@
+"""The registry: a name, an installed package's entry point or an import path becomes a descriptor,
+or one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.load import check_algorithm
+from agents.spaces import Interface
+from config import algorithms
+from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
+from config.algorithms.descriptor import Algorithm
+from config.algorithms.ppo import PPO
+from config.described import parameters, section_title
+from config.environment import EnvironmentSettings
+from config.errors import BadInput
+from config.imports import NO_VERSION, package_versions
+from config.parameters import parameter
+from config.resolve import Resolved, resolve
+
+OWN = f"{__name__}:GREEDY"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greedy:
+    """The hyperparameters of a person's own algorithm."""
+
+    epoch_steps: int = parameter(1000, low=1, high=10**6, unit="steps", help="in one epoch")
+
+    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
+        return self.epoch_steps * environment.num_envs
+
+    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
+        return 0
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        if environment.num_envs == 7:
+            raise BadInput("seven is not possible")
+
+
+GREEDY = Algorithm(
+    name="greedy",
+    hyperparameters=Greedy,
+    trainer=f"{__name__}:Greedy",
+    policy=f"{__name__}:Greedy",
+    families=("discrete",),
+    presets={"any": {"steps": 12_000, "num_envs": 3}, "acrobot": {"epoch_steps": 5}},
+)
+NO_ALGORITHM = 7
+
+
+def refusal_of(*arguments: Any) -> str:
+    with pytest.raises(BadInput) as refusal:
+        resolve(*arguments)
+    assert str(refusal.value).isprintable()
+    return str(refusal.value)
+
+
+def test_an_algorithm_by_import_path_is_resolved_with_its_presets_and_recorded() -> None:
+    resolved = resolve(OWN, {"game": "cartpole"})
+    assert (resolved.environment.num_envs, resolved.epochs) == (3, 4)
+    assert resolve(OWN, {"game": "acrobot"}).hyperparameters == Greedy(epoch_steps=5)
+    assert resolve(OWN, {"epoch_steps": "7", "num_envs": "2"}).steps_per_epoch == 14
+    assert resolved.identity()["packages"] == {__name__.partition(".")[0]: NO_VERSION}
+    assert Resolved.from_dict(resolved.as_dict()) == resolved
+    assert "seven is not possible" in refusal_of(OWN, {"num_envs": "7"})
+    assert "unknown parameter 'clip'" in refusal_of(OWN, {"clip": "0.2"})
+
+
+def test_what_describes_an_algorithm_of_ones_own() -> None:
+    assert "epoch_steps" in {info.name for info in parameters(OWN)}
+    assert section_title(OWN, "hyperparameters") == "GREEDY"
+
+
+def test_the_version_of_the_package_that_brought_it_is_part_of_the_identity() -> None:
+    own = package_versions(["numpy.linalg:norm", "agents.ppo:PPOTrainer"])
+    assert own == {"numpy": importlib.metadata.version("numpy")}
+    assert resolve("ppo", {"game": "cartpole"}).packages == {}
+    assert resolve("ppo", {"game": "pytest.games:Grid"}).packages.keys() == {"pytest"}
+
+
+def test_a_plain_name_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "lab-1.2.3.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 1.2.3\n")
+    (package / "entry_points.txt").write_text(f"[{algorithms.ENTRY_POINTS}]\nshy = {OWN}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    find_algorithm.cache_clear()
+    assert find_algorithm("shy") is GREEDY
+    assert algorithm_names() == [*ALGORITHMS, "shy"]
+    with pytest.raises(BadInput, match="did you mean 'shy'"):
+        find_algorithm("shyy")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("pp0", "did you mean 'ppo'"),
+        ("no_such_lab.ddqn:ALGORITHM", "cannot be imported: ModuleNotFoundError: No module named"),
+        (f"{__name__}:MISSING", "cannot be imported: AttributeError"),
+        (f"{__name__}:NO_ALGORITHM", "is a int; allowed: config.algorithms.descriptor.Algorithm"),
+    ],
+)
+def test_what_is_no_algorithm(text: str, reason: str) -> None:
+    assert reason in refusal_of(text, {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmade(Greedy):
+    depth: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken(Greedy):
+    seed: int = parameter(0, low=0, high=9, help="a parameter of every experiment")
+
+
+class Nothing:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "My Lab"}, "name cannot be 'My Lab'; allowed: 1 to 40 of a-z, 0-9 and -"),
+        ({"topology": "ring"}, "topology cannot be 'ring'; allowed: single"),
+        ({"families": ()}, "families cannot be (); allowed: some of discrete, continuous"),
+        ({"families": ("boards",)}, "families cannot be ('boards',)"),
+        ({"trainer": "my_lab.ddqn"}, "trainer cannot be 'my_lab.ddqn'; allowed: an import path"),
+        ({"policy": ""}, "policy cannot be ''; allowed: an import path"),
+        ({"precision_probe": "x"}, "precision_probe cannot be 'x'"),
+        ({"hyperparameters": Nothing}, "allowed: a dataclass"),
+        ({"hyperparameters": Unmade}, "are not made by config.parameters.parameter"),
+        ({"hyperparameters": Taken}, "'seed' is a parameter of every experiment"),
+    ],
+)
+def test_a_descriptor_that_breaks_a_promise(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        checked(dataclasses.replace(GREEDY, **changes), "lab:ALGORITHM")
+    assert "algorithm 'lab:ALGORITHM'" in str(refusal.value)
+    assert reason in str(refusal.value)
+    assert str(refusal.value).isprintable()
+
+
+def test_a_method_that_the_hyperparameters_lack() -> None:
+    half = dataclasses.make_dataclass("Half", [], frozen=True)
+    with pytest.raises(BadInput, match="no method steps_per_epoch, warm_up_steps, check"):
+        checked(dataclasses.replace(GREEDY, hyperparameters=half), "lab:ALGORITHM")
+
+
+def test_a_mistake_in_a_preset_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(algorithms, "ALGORITHMS", {})
+    wrong = dataclasses.replace(GREEDY, presets={"any": {"epoch_step": 5}})
+    monkeypatch.setattr(sys.modules[__name__], "GREEDY", wrong)
+    find_algorithm.cache_clear()
+    assert "did you mean 'epoch_steps'" in refusal_of(OWN, {})
+    find_algorithm.cache_clear()
+
+
+def test_a_game_that_an_algorithm_cannot_play() -> None:
+    spaces = Interface(
+        observation_shape=(3,), image=False, channels_last=False, discrete=False, actions=1
+    )
+    with pytest.raises(BadInput, match="the game's actions are continuous; greedy plays games"):
+        check_algorithm(resolve(OWN, {"game": "pendulum"}), spaces)
+    check_algorithm(resolve("ppo", {"game": "pendulum"}), spaces)
+
+
+def test_ours_keep_their_own_promises() -> None:
+    for name, algorithm in ALGORITHMS.items():
+        assert checked(algorithm, name) is algorithm
+        assert algorithm.name == name
+    assert ALGORITHMS["ppo"].hyperparameters is PPO
