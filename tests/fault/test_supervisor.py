@@ -4,9 +4,11 @@ attempt, never an engine that hangs."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import ExperimentError
+from tests.fault.conftest import ROOT
 from tests.fault.test_local_interruptions import (
     SLEEPING,
     eventually,
@@ -189,6 +192,39 @@ def test_a4_whoever_goes_on_signalling_changes_nothing_in_the_end(tmp_path: Path
         time.sleep(0.001)
     assert process.returncode == 130
     assert finish(process).splitlines()[-1].startswith("w: Failed")
+
+
+SIGNALLED_ELSEWHERE = """
+import json, signal, sys, threading, time
+from pathlib import Path
+from workflows import local
+
+def signal_this_thread():
+    while not list(Path(sys.argv[2]).glob("*/*.log")) + list(Path(sys.argv[2]).glob("*.log")):
+        time.sleep(0.01)
+    time.sleep(0.5)  # until the loop has nothing to do but wait
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=signal_this_thread).start()
+manifest = json.loads(Path(sys.argv[1]).read_text())
+status = local.run(manifest, name="w", storage=Path(sys.argv[3]), logs=Path(sys.argv[2]))
+print(status.phase, status.interrupted)
+"""
+
+
+def test_a_signal_that_reaches_another_thread_or_comes_just_before_the_loop_waits(
+    tmp_path: Path,
+) -> None:
+    """It was seen at the next event, which in a training is its end. A signal to another thread is
+    never seen by the waiting main thread, so it shows the same without luck."""
+    manifest = tmp_path / "w.json"
+    manifest.write_text(json.dumps(workflow([task("a", "leaf")], pod("leaf", SLEEPING))))
+    folders = [str(tmp_path / name) for name in ("logs", "storage")]
+    ended = subprocess.run(
+        [sys.executable, "-c", SIGNALLED_ELSEWHERE, str(manifest), *folders],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.stdout.splitlines()[-1:] == ["Failed True"], ended.stderr
 
 
 def test_a4_sigterm_still_stops_what_nohup_started(tmp_path: Path) -> None:

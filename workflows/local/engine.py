@@ -8,6 +8,7 @@ import datetime
 import functools
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 import time
@@ -256,7 +257,8 @@ class _Engine:
         for number in numbers:
             signal.signal(number, lambda *_: self._signalled(loop))
         try:
-            yield
+            with _woken_by_signals(loop) if here else contextlib.nullcontext():
+                yield
         finally:
             for number in numbers:
                 signal.signal(number, signal.SIG_IGN if self.status.interrupted else before[number])
@@ -314,6 +316,27 @@ def _temporary_folder(name: str) -> Path:
         raise ExperimentError(
             f"no temporary folder can be made: {error}; TMPDIR may name another place"
         ) from None
+
+
+@contextlib.contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Let the loop return from its wait for every signal.
+
+    Python calls a handler when the main thread runs on. A signal that comes just before the loop
+    begins to wait, or to another thread, would be seen only after the next event: hours later,
+    while a training runs.
+    """
+    reader, writer = socket.socketpair()
+    with reader, writer:
+        reader.setblocking(False)
+        writer.setblocking(False)
+        loop.add_reader(reader, reader.recv, 4096)
+        before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            loop.remove_reader(reader)
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
