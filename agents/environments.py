@@ -23,8 +23,10 @@ from agents.atari import FIRE, life_lost, needs_fire
 from agents.interfaces import State
 from agents.spaces import Interface, interface
 from agents.vectors import Vector, make_environments, reset
-from config.errors import ExperimentError
+from config.algorithms import ALGORITHMS
+from config.errors import BadInput, ExperimentError
 from config.games import check_installed
+from config.imports import imported
 from config.resolve import Resolved
 from config.seeds import environment_seeds, integer_seed
 
@@ -286,17 +288,38 @@ class TrainingEnvironments:
 
 
 def check_game(resolved: Resolved) -> Interface:
-    """Make the game once and look at its spaces; raises `BadInput` naming what is not supported."""
+    """Make the game once and look at its spaces; raises `BadInput` naming what is not supported, or
+    what the algorithm cannot play.
+    """
     check_installed(resolved.game)
     environments = make_environments(resolved, 1)
     try:
-        return interface(
+        spaces = interface(
             resolved.game.name,
             environments.single_observation_space,
             environments.single_action_space,
         )
     finally:
         environments.close()
+    _check_algorithm(resolved, spaces)
+    return spaces
+
+
+def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
+    """Refuse, with one line of `BadInput`, an algorithm that cannot play this game, and one of a
+    person's own whose code is not there.
+    """
+    algorithm = resolved.descriptor
+    family = "discrete" if spaces.discrete else "continuous"
+    if family not in algorithm.families:
+        plays = " and ".join(algorithm.families)
+        raise BadInput(
+            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {family}; "
+            f"{algorithm.name} plays games whose actions are {plays}"
+        )
+    if resolved.algorithm not in ALGORITHMS:
+        imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
+        imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
 
 
 def episode_seed(resolved: Resolved, run: int, episode: int) -> int:

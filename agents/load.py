@@ -7,30 +7,10 @@ from typing import TYPE_CHECKING
 
 from agents.devices import Decision, Trials, choose_device, choose_precision
 from agents.interfaces import Policy, State, Trainer
-from config.algorithms import ALGORITHMS
-from config.errors import BadInput
 from config.imports import imported
 
 if TYPE_CHECKING:
-    from agents.spaces import Interface
     from config.resolve import Resolved
-
-
-def check_algorithm(resolved: Resolved, spaces: Interface) -> None:
-    """Refuse, with one line of `BadInput`, an algorithm that cannot play this game, and one of a
-    person's own whose code is not there.
-    """
-    algorithm = resolved.descriptor
-    family = "discrete" if spaces.discrete else "continuous"
-    if family not in algorithm.families:
-        plays = " and ".join(algorithm.families)
-        raise BadInput(
-            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {family}; "
-            f"{algorithm.name} plays games whose actions are {plays}"
-        )
-    if resolved.algorithm not in ALGORITHMS:
-        imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
-        imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
 
 
 def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:

@@ -154,10 +154,9 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     filmed. Raises `BadInput`.
     """
     from agents.environments import check_game
-    from agents.load import check_algorithm
     from agents.rendering import renders
 
-    check_algorithm(resolved, check_game(resolved))
+    check_game(resolved)
     return ExperimentRecord(
         resolved=resolved,
         identity=resolved.identity(),

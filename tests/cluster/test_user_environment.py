@@ -1,8 +1,10 @@
-"""Issue 4, point 7: a person's own environment reaches the pods by an image built from ours."""
+"""What a person brings reaches the pods by an image built from ours: an environment (issue 4, point
+7), an algorithm (issue 10, point 1)."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from tests.cluster import kubernetes as k
@@ -55,3 +57,49 @@ def test_an_image_from_ours_with_an_environment_of_its_own(
     status = k.ended("t-corridor")
     assert status["phase"] == "Succeeded", status.get("message")
     assert len((outdir / "runs/0/evaluation.csv").read_text().splitlines()) == 4
+
+
+STRANGER = k.ROOT / "tests" / "stranger"
+GIVEN = {"game": "cartpole", "epochs": "120", "rollout_length": "256", "evaluation_episodes": "3"}
+
+
+def test_an_algorithm_of_ones_own_killed_in_between(
+    images: Images, restricted: str, outdir: Path, tmp_path: Path
+) -> None:
+    """Its manifest comes from its descriptor; a deleted training pod changes no byte."""
+    name = "t-reinforce"
+    (tmp_path / "Dockerfile").write_text("ARG IMAGE\nFROM ${IMAGE}\nCOPY my_lab my_lab/\n")
+    shutil.copytree(
+        STRANGER / "my_lab", tmp_path / "my_lab", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (tmp_path / ".dockerignore").write_text("Dockerfile\n")
+    own = image(
+        f"my-lab:{images.cpu.rsplit(':')[-1]}",
+        "--build-arg",
+        f"IMAGE={images.cpu}",
+        context=tmp_path,
+    )
+    algorithm, small = "my_lab.reinforce:ALGORITHM", Path(__file__).parent / "small.yaml"
+    submit = ["-m", "workflows.submit", algorithm]
+    rendered = k.python(*submit, "--manifest", "--cluster", str(small), PYTHONPATH=str(STRANGER))
+    manifest = tmp_path / "reinforce.yaml"
+    manifest.write_text(rendered.stdout)
+    given = [f"-p={key}={value}" for key, value in GIVEN.items()]
+    k.delete(name)
+    k.argo_without_server(
+        "submit", str(manifest), "--name", name, *given, f"-p=outdir={in_pods(outdir)}",
+        f"-p=gpu_image={own}", f"-p=cpu_image={own}",
+    )  # fmt: skip
+    run = outdir / "runs/0"
+    k.wait_for(
+        "a checkpoint", lambda: list((run / "checkpoints").glob("0*")), timeout_s=300, poll_s=0.1
+    )
+    selected = ["-l", f"workflows.argoproj.io/workflow={name}", "-o", "name"]
+    (training,) = [p for p in k.kubectl("get", "pods", *selected).split() if "-train-" in p]
+    k.kubectl("delete", training, "--wait=false")
+    status = k.ended(name)
+    assert status["phase"] == "Succeeded", status.get("message")
+    assert (outdir / "report.html").is_file()
+    here = tmp_path / "here"
+    k.python(*submit, "--local", *given, f"-p=outdir={here}", PYTHONPATH=str(STRANGER))
+    assert (run / "train.csv").read_bytes() == (here / "runs/0/train.csv").read_bytes()

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents.load import check_algorithm
-from agents.spaces import Interface
+from agents.environments import check_game
 from config import algorithms
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import Algorithm
@@ -165,12 +164,18 @@ def test_a_mistake_in_a_preset_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_game_that_an_algorithm_cannot_play() -> None:
-    spaces = Interface(
-        observation_shape=(3,), image=False, channels_last=False, discrete=False, actions=1
-    )
     with pytest.raises(BadInput, match="the game's actions are continuous; greedy plays games"):
-        check_algorithm(resolve(OWN, {"game": "pendulum"}), spaces)
-    check_algorithm(resolve("ppo", {"game": "pendulum"}), spaces)
+        check_game(resolve(OWN, {"game": "pendulum"}))
+    assert not check_game(resolve("ppo", {"game": "pendulum"})).discrete
+
+
+def test_code_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = dataclasses.replace(GREEDY, trainer="no_such_lab:Trainer")
+    monkeypatch.setattr(sys.modules[__name__], "GREEDY", wrong)
+    find_algorithm.cache_clear()
+    with pytest.raises(BadInput, match=r"the trainer of '.*:GREEDY' 'no_such_lab:Trainer' cannot"):
+        check_game(resolve(OWN, {"game": "cartpole"}))
+    find_algorithm.cache_clear()
 
 
 def test_ours_keep_their_own_promises() -> None:

@@ -13,6 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from config.algorithms import ALGORITHMS
+from config.algorithms.descriptor import FAMILIES
 from config.errors import BadInput, WrongDirectory, shown
 from config.games import games
 from config.outdir import check_outdir, check_outdir_text
@@ -97,7 +99,9 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
-    if resolved.game.name not in games() or importlib.util.find_spec(NOT_EVERYWHERE) is None:
+    is_ours = resolved.game.name in games() and resolved.algorithm in ALGORITHMS
+    plays_everything = set(resolved.descriptor.families) == set(FAMILIES)
+    if not (is_ours and plays_everything) or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
         raise BadInput(
@@ -155,7 +159,7 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
 
 
 def _check_game(resolved: Resolved) -> None:
-    """Whether a game that is not ours can be made here: in a process of its own, because it may do
+    """Whether a game can be made here, and played by the algorithm, where one is not ours: in a process of its own, because it may do
     anything, as `prepare` will.
     """
     command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]

@@ -1,0 +1,372 @@
+"""The promises that an algorithm and an environment make to everything around them, tried out.
+
+Each function raises `Broken` with what was seen, or says what it saw; `steps.check` runs them all
+and prints a line for each. What raises anything else has broken its promise, too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agents.environments import check_game
+from agents.games import make_environment
+from agents.interfaces import Policy, Progress, State, Trainer
+from agents.load import load_policy, make_trainer
+from agents.spaces import Interface
+from config.errors import ExperimentError
+from config.imports import reason
+from config.resolve import Resolved
+
+EPOCHS_BEFORE = 2
+"""A training is saved after so many epochs, and compared after as many more."""
+LONGEST_EPISODE = 100_000
+SPEED_S = 1.0
+
+
+class Broken(Exception):
+    """A promise that is not kept: one line that says what was seen instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One promise; kept or not, and what was seen."""
+
+    promise: str
+    kept: bool
+    seen: str
+
+
+Check = Callable[[], str]
+
+
+def tried(checks: Mapping[str, Check]) -> Iterator[Finding]:
+    """One finding for each promise, in order; the first one that is broken ends it, for the later
+    ones build on it.
+    """
+    for promise, check in checks.items():
+        try:
+            seen = check()
+        except (Broken, ExperimentError) as error:
+            yield Finding(promise=promise, kept=False, seen=str(error))
+            return
+        except Exception as error:
+            yield Finding(promise=promise, kept=False, seen=f"it raised {reason(error)}")
+            return
+        yield Finding(promise=promise, kept=True, seen=seen)
+
+
+class TrainingChecks:
+    """What is asked of a trainer and of its policy; `resolved` has at least 2 x EPOCHS_BEFORE
+    epochs.
+    """
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved = resolved
+        self.saved: State = {}
+        self.later = list[Progress]()
+
+    def all(self) -> dict[str, Check]:
+        """By promise, in the order in which they build on each other."""
+        return {
+            "an epoch is what the descriptor says": self.progress,
+            "one seed is one training": self.seeds,
+            "a state holds what a checkpoint can store": self.state,
+            "saved, loaded and continued is the same training": self.resume,
+            "a policy acts in the game's action space": self.policy,
+            "a policy's answers are its seeds'": self.policy_seeds,
+            "speed": self.speed,
+        }
+
+    def progress(self) -> str:
+        """Epoch, step, returns and metrics of every epoch."""
+        _, seen = self._train(2 * EPOCHS_BEFORE)
+        names = list(seen[0].metrics)
+        for number, progress in enumerate(seen, 1):
+            expected = self.resolved.warm_up_steps + number * self.resolved.steps_per_epoch
+            if progress.epoch != number:
+                raise Broken(f"epoch {number} calls itself {progress.epoch!r}")
+            if progress.step != expected:
+                raise Broken(
+                    f"after epoch {number} step is {progress.step!r}, the hyperparameters say {expected}"
+                )
+            if list(progress.metrics) != names:
+                raise Broken(f"epoch {number} has metrics {list(progress.metrics)}, not {names}")
+            numbers = [*progress.metrics.values(), *progress.returns, *progress.lengths]
+            if not all(math.isfinite(value) for value in numbers):
+                raise Broken(f"a metric, return or length of epoch {number} is not finite")
+            if len(progress.returns) != len(progress.lengths):
+                raise Broken(f"epoch {number} has not as many lengths as returns")
+        return f"{self.resolved.steps_per_epoch} steps an epoch, metrics {', '.join(names)}"
+
+    def seeds(self) -> str:
+        """The same run twice is equal; another one is not."""
+        first, again = self._train(EPOCHS_BEFORE)[1], self._train(EPOCHS_BEFORE)[1]
+        if first != again:
+            raise Broken(f"the same run trained twice differs: {_difference(first, again)}")
+        if first == self._train(EPOCHS_BEFORE, run=1)[1]:
+            raise Broken("run 1 is the same as run 0: take the seeds from config.seeds")
+        return "equal when repeated, other runs differ"
+
+    def state(self) -> str:
+        """Of nested dicts with text keys, arrays, and what JSON knows; taking it changes nothing."""
+        trainer = self._trainer()
+        epochs = trainer.train()
+        for _ in range(EPOCHS_BEFORE):
+            next(epochs)
+        self.saved = trainer.state_dict()
+        _check_leaves(self.saved)
+        self.saved = _copy(self.saved)
+        self.later = [next(epochs) for _ in range(EPOCHS_BEFORE)]
+        trainer.close()
+        undisturbed = self._train(2 * EPOCHS_BEFORE)[1][EPOCHS_BEFORE:]
+        if self.later != undisturbed:
+            raise Broken(
+                f"state_dict() changed the training: {_difference(undisturbed, self.later)}"
+            )
+        return f"{_size(self.saved):,} bytes"
+
+    def resume(self) -> str:
+        """Another trainer goes on from the state as if nothing had happened."""
+        trainer = self._trainer()
+        trainer.load_state_dict(_copy(self.saved))
+        if (trainer.epoch, trainer.step) != (EPOCHS_BEFORE, self.later[0].step - self._epoch_steps):
+            raise Broken(
+                f"load_state_dict() leaves epoch {trainer.epoch}, step {trainer.step}; "
+                f"saved were {EPOCHS_BEFORE} and {self.later[0].step - self._epoch_steps}"
+            )
+        epochs = trainer.train()
+        resumed = [next(epochs) for _ in range(EPOCHS_BEFORE)]
+        trainer.close()
+        if resumed != self.later:
+            raise Broken(f"the resumed training differs: {_difference(self.later, resumed)}")
+        return f"equal for {EPOCHS_BEFORE} epochs"
+
+    def policy(self) -> str:
+        """Greedy and sampled."""
+        policy, observations = self._policy_and_observations()
+        environment = make_environment(self.resolved.game)
+        space = environment.action_space
+        environment.close()
+        for sample in (False, True):
+            policy.seed(range(len(observations)))
+            actions = policy.act(observations, sample=sample)
+            if len(actions) != len(observations):
+                raise Broken(f"{len(observations)} observations got {len(actions)} actions")
+            for action in actions:
+                if not space.contains(_as_taken(action, space)):
+                    raise Broken(f"the action {action!r} is not in {space}")
+        return str(space)
+
+    def policy_seeds(self) -> str:
+        """The same seeds give the same actions, and no row depends on another one's."""
+        policy, observations = self._policy_and_observations()
+        other = observations[::-1] + np.asarray(10, observations.dtype)
+        other[0] = observations[0]
+        for sample in (False, True):
+            answers = []
+            for rows in (observations, observations, other):
+                policy.seed(range(len(rows)))
+                answers.append(np.asarray(policy.act(rows, sample=sample)))
+            how = "sampled" if sample else "greedy"
+            if not np.array_equal(answers[0], answers[1]):
+                raise Broken(f"the {how} actions of the same observations and seeds differ")
+            if not np.array_equal(answers[0][0], answers[2][0]):
+                raise Broken(f"a {how} action depends on the other observations of its batch")
+        return "greedy and sampled actions repeat"
+
+    def speed(self) -> str:
+        """Environment steps a second in training."""
+        trainer = self._trainer()
+        epochs = trainer.train()
+        next(epochs)
+        started_s, steps = time.perf_counter(), 0
+        for _ in range(2 * EPOCHS_BEFORE - 1):
+            next(epochs)
+            steps += self._epoch_steps
+            if time.perf_counter() - started_s > SPEED_S:
+                break
+        trainer.close()
+        return f"{steps / (time.perf_counter() - started_s):,.0f} environment steps/s"
+
+    @property
+    def _epoch_steps(self) -> int:
+        return self.resolved.steps_per_epoch
+
+    def _trainer(self, run: int = 0) -> Trainer:
+        return make_trainer(self.resolved, run=run, device="cpu", precision="fp32")
+
+    def _train(self, epochs: int, run: int = 0) -> tuple[Trainer, list[Progress]]:
+        trainer = self._trainer(run)
+        if (trainer.epoch, trainer.step) != (0, 0):
+            raise Broken(f"a new trainer has epoch {trainer.epoch!r} and step {trainer.step!r}")
+        seen = []
+        for progress in trainer.train():
+            seen.append(progress)
+            if len(seen) == epochs:
+                break
+        trainer.close()
+        if len(seen) < epochs:
+            raise Broken(
+                f"train() ends after {len(seen)} of {self.resolved.epochs} epochs; one Progress each"
+            )
+        return trainer, seen
+
+    def _policy_and_observations(self) -> tuple[Policy, np.ndarray]:
+        spaces = check_game(self.resolved)
+        generator = np.random.default_rng(0)
+        shape = (4, *spaces.environment_shape)
+        observations = generator.uniform(0, 1, shape).astype(np.float32)
+        if spaces.image:
+            observations = generator.integers(0, 256, shape).astype(np.uint8)
+        return load_policy(self.resolved, _copy(self.saved)), observations
+
+
+class EnvironmentChecks:
+    """What is asked of a game that a person brings."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved = resolved
+        self.spaces: Interface | None = None
+
+    def all(self) -> dict[str, Check]:
+        """By promise."""
+        return {
+            "its spaces can be learnt on": self.supported,
+            "gymnasium's own checker": self.gymnasium_checker,
+            "an episode ends": self.ends,
+            "the same seed and actions are the same episode": self.repeats,
+            "speed": self.speed,
+        }
+
+    def supported(self) -> str:
+        """As `prepare` asks."""
+        self.spaces = check_game(self.resolved)
+        kind = "images" if self.spaces.image else "numbers"
+        return f"{kind} {self.spaces.observation_shape}, {self.spaces.actions} actions"
+
+    def gymnasium_checker(self) -> str:
+        """`gymnasium.utils.env_checker`: spaces, reset, step, seeds."""
+        from gymnasium.utils.env_checker import check_env
+
+        environment = make_environment(self.resolved.game)
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            check_env(environment.unwrapped, skip_render_check=True)
+        environment.close()
+        return "; ".join(dict.fromkeys(_plain(str(one.message)) for one in noticed)) or "passed"
+
+    def ends(self) -> str:
+        """With random actions; one that never does cannot be evaluated."""
+        environment = make_environment(self.resolved.game)
+        environment.action_space.seed(0)
+        environment.reset(seed=0)
+        for length in range(1, LONGEST_EPISODE + 1):
+            _, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+            if terminated or truncated:
+                environment.close()
+                return f"a random one after {length:,} steps"
+        raise Broken(
+            f"{LONGEST_EPISODE:,} random steps and no end: wrap it in gymnasium.wrappers.TimeLimit"
+        )
+
+    def repeats(self) -> str:
+        """In another instance: so checkpoints bring the episodes in flight back."""
+        first, second = (self._episode() for _ in range(2))
+        for row, (one, other) in enumerate(zip(first, second, strict=False)):
+            if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
+                raise Broken(
+                    f"it differs at step {row}: take randomness from self.np_random, seeded by reset"
+                )
+        if len(first) != len(second):
+            raise Broken(f"it has {len(first) - 1} and {len(second) - 1} steps")
+        return f"{len(first) - 1} steps, equal"
+
+    def _episode(self) -> list[tuple[Any, ...]]:
+        """Rows of observation, reward and end of one episode with the same random actions."""
+        environment = make_environment(self.resolved.game)
+        environment.action_space.seed(0)
+        rows: list[tuple[Any, ...]] = [(np.array(environment.reset(seed=7)[0]),)]
+        ended = False
+        while not ended and len(rows) <= LONGEST_EPISODE:
+            action = environment.action_space.sample()
+            observation, reward, terminated, truncated, _ = environment.step(action)
+            rows.append((np.array(observation), float(reward), terminated, truncated))
+            ended = terminated or truncated
+        environment.close()
+        return rows
+
+    def speed(self) -> str:
+        """Of one environment with random actions."""
+        environment = make_environment(self.resolved.game)
+        environment.reset(seed=0)
+        started_s, steps = time.perf_counter(), 0
+        while time.perf_counter() - started_s < SPEED_S:
+            _, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+            steps += 1
+            if terminated or truncated:
+                environment.reset()
+        environment.close()
+        return f"{steps / (time.perf_counter() - started_s):,.0f} steps/s of one environment"
+
+
+def _as_taken(action: Any, space: Any) -> Any:
+    """As the environment gets it: an integer of its space's type, or an array."""
+    if isinstance(action, np.integer | int) and space.dtype is not None:
+        return np.dtype(space.dtype).type(action)
+    return np.asarray(action, space.dtype)
+
+
+def _difference(expected: list[Progress], found: list[Progress]) -> str:
+    """The first field that differs, in words."""
+    for before, after in zip(expected, found, strict=False):
+        for name in ("step", "returns", "lengths", "metrics"):
+            one, other = getattr(before, name), getattr(after, name)
+            if one != other:
+                return f"{name} of epoch {before.epoch}"
+    return "the number of epochs"
+
+
+def _check_leaves(state: Any, path: str = "state_dict()") -> None:
+    if isinstance(state, dict):
+        for name, value in state.items():
+            if not isinstance(name, str) or "/" in name:
+                raise Broken(f"{path} has the key {name!r}; allowed: text without a slash")
+            _check_leaves(value, f"{path}[{name!r}]")
+    elif isinstance(state, list):
+        for value in state:
+            if isinstance(value, np.ndarray):
+                raise Broken(f"{path} is a list with an array in it; allowed: a dict of arrays")
+            _check_leaves(value, f"{path}[…]")
+    elif not isinstance(state, np.ndarray | np.generic | str | int | float | bool | None):
+        raise Broken(
+            f"{path} is a {type(state).__name__}; allowed: dict, numpy.ndarray, list, text, number, "
+            "true, false, None (agents.states.to_arrays makes them of torch's)"
+        )
+
+
+def _copy(state: Any) -> Any:
+    """What a checkpoint gives back: nothing is shared with the trainer."""
+    if isinstance(state, dict):
+        return {name: _copy(value) for name, value in state.items()}
+    if isinstance(state, np.ndarray):
+        return state.copy()
+    return list(state) if isinstance(state, list) else state
+
+
+def _size(state: Any) -> int:
+    if isinstance(state, dict):
+        return sum(_size(value) for value in state.values())
+    return state.nbytes if isinstance(state, np.ndarray) else 8
+
+
+def _plain(text: str) -> str:
+    """Gymnasium colours its warnings."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).removeprefix("WARN: ").split())

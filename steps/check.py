@@ -1,0 +1,149 @@
+"""The contract tests as a command: `python -m steps.check my_lab.ddqn:ALGORITHM`, or
+`my_lab.envs:Maze`, or a game's name.
+
+No step of the DAG: it writes nothing but a temporary directory, in which the algorithm is trained,
+killed and continued.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
+from config.algorithms.descriptor import Algorithm
+from config.given import from_assignments
+from config.imports import imported, is_import_path
+from config.resolve import resolve
+from steps.command.main import guarded
+from steps.directory.layout import ExperimentDirectory
+
+if TYPE_CHECKING:
+    from agents.checks import Finding
+
+GAMES = {"discrete": "cartpole", "continuous": "pendulum"}
+"""What an algorithm is tried on that no `-p game=…` says, by its first family."""
+EPOCHS = 6
+KILLED_AT = "mid_row:3:train.csv"
+OF_A_WORKFLOW = ("STORAGE", "OUTPUTS", "EXPERIMENT_OWNER", "EXPERIMENT_WORKFLOW")
+BROKEN = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of the command: 0 if every promise is kept, 2 if one is not."""
+    parsed = _parser().parse_args(argv)
+    return guarded("check", lambda: check(parsed.what, from_assignments(parsed.p)))
+
+
+def check(what: str, given: dict[str, str]) -> int:
+    """Print a line for each promise that the algorithm, environment or game makes.
+
+    Raises `BadInput` for what cannot be found, imported, or resolved.
+    """
+    findings = _of_algorithm(what, given) if _is_algorithm(what) else _of_game(what, given)
+    broken = False
+    for finding in findings:
+        mark = "ok    " if finding.kept else "BROKEN"
+        print(f"{mark}  {finding.promise}: {finding.seen}", flush=True)
+        broken = broken or not finding.kept
+    return BROKEN if broken else 0
+
+
+def _is_algorithm(what: str) -> bool:
+    if what in algorithm_names():
+        return True
+    return is_import_path(what) and isinstance(imported(what, "what to check"), Algorithm)
+
+
+def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
+    from agents.checks import Finding, TrainingChecks, tried
+    from agents.environments import check_game
+
+    algorithm = checked(find_algorithm(what), what)
+    texts = {"game": GAMES[algorithm.families[0]], "epochs": str(EPOCHS), **given}
+    resolved = resolve(what, texts)
+    check_game(resolved)
+    said = f"{algorithm.name}, {algorithm.topology}, plays {' and '.join(algorithm.families)}"
+    yield Finding(promise="its descriptor is complete", kept=True, seen=said)
+    everything_kept = True
+    for finding in tried(TrainingChecks(resolved).all()):
+        everything_kept = finding.kept
+        yield finding
+    if everything_kept:
+        yield from tried({"killed and continued, the same bytes": lambda: _killed(what, texts)})
+
+
+def _of_game(what: str, given: dict[str, str]) -> Iterator[Finding]:
+    from agents.checks import EnvironmentChecks, tried
+
+    yield from tried(EnvironmentChecks(resolve("ppo", {"game": what, **given})).all())
+
+
+def _killed(what: str, texts: dict[str, str]) -> str:
+    """Train as the pods do, once undisturbed and once killed in the middle of a row after its
+    second checkpoint, and compare the records.
+    """
+    from agents.checks import Broken
+
+    with tempfile.TemporaryDirectory(prefix="check-") as folder:
+        records = []
+        for name, faults in (("undisturbed", ()), ("killed", (KILLED_AT,))):
+            outdir = ExperimentDirectory(Path(folder, name))
+            given = texts | {"outdir": str(outdir.root), "checkpoint_interval": "1"}
+            options = [f"-p={name}={value}" for name, value in given.items()]
+            _run("prepare", ["--algorithm", what, *options])
+            for fault in faults:
+                _run("train", ["--outdir", str(outdir.root), "--run", "0"], fault)
+            _run("train", ["--outdir", str(outdir.root), "--run", "0"])
+            records.append(outdir.run(0).train_csv.read_bytes())
+    rows = zip(*(record.splitlines() for record in records), strict=False)
+    different = [number for number, (one, other) in enumerate(rows, 1) if one != other]
+    if records[0] != records[1]:
+        place = f"line {different[0]}" if different else "its length"
+        raise Broken(f"train.csv of the continued training differs at {place}")
+    return f"train.csv, {len(records[0]):,} bytes"
+
+
+def _run(step: str, arguments: list[str], fault: str = "") -> None:
+    """One step as a pod runs it; fault: where it is killed."""
+    from agents.checks import Broken
+
+    environment = {name: value for name, value in os.environ.items() if name not in OF_A_WORKFLOW}
+    ended = subprocess.run(
+        [sys.executable, "-m", f"steps.{step}", *arguments],
+        env=environment | ({"EXPERIMENT_FAULT": fault} if fault else {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    expected = -signal.SIGKILL if fault else 0
+    if ended.returncode != expected:
+        said = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing"]
+        raise Broken(f"steps.{step} ended with {ended.returncode}, not {expected}: {said[-1]}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m steps.check",
+        description=f"{(__doc__ or '').strip()}\n\n{(check.__doc__ or '').strip()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "what", help=f"{', '.join(ALGORITHMS)}, package.module:NAME of your own, or a game"
+    )
+    parser.add_argument(
+        "-p", action="append", default=[], metavar="NAME=VALUE", help="parameters to check it with"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""Issue 10, point 1: a package that nothing here knows of, through the whole pipeline; killed and
+submitted again it ends with the bytes of an undisturbed training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.fault.conftest import CLEAN, ROOT
+
+STRANGER = ROOT / "tests" / "stranger"
+SMALL = {"game": "cartpole", "runs": "2", "epochs": "60", "rollout_length": "128"}
+
+
+def submit(outdir: Path, **changed: str) -> subprocess.Popen[str]:
+    """Where the stranger stands: beside the package."""
+    given = SMALL | changed | {"outdir": str(outdir)}
+    environment = {name: value for name, value in os.environ.items() if name not in CLEAN}
+    command = [sys.executable, "-m", "workflows.submit", "my_lab.reinforce:ALGORITHM", "--local"]
+    return subprocess.Popen(
+        [*command, *(f"-p={name}={value}" for name, value in given.items())],
+        cwd=STRANGER, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=280)
+    assert process.returncode == 0, output
+    return output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_an_algorithm_by_import_path_reaches_its_report_with_the_same_bytes(tmp_path: Path) -> None:
+    finish(submit(tmp_path / "undisturbed"))
+    killed = submit(tmp_path / "killed")
+    checkpoints = tmp_path / "killed" / "runs" / "0" / "checkpoints"
+    deadline_s = time.monotonic() + 120
+    while not list(checkpoints.glob("0*")) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    assert not (tmp_path / "killed" / "report.html").exists()
+    finish(submit(tmp_path / "killed"))
+    for run in ("0", "1"):
+        for name in ("train.csv", "evaluation.csv"):
+            undisturbed, again = (
+                (tmp_path / outdir / "runs" / run / name).read_bytes()
+                for outdir in ("undisturbed", "killed")
+            )
+            assert again == undisturbed, (run, name)
+    page = (tmp_path / "killed" / "report.html").read_text(encoding="utf-8")
+    assert "REINFORCE" in page
+    assert "rollout_length" in page
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"clip": "0.2"}, "unknown parameter 'clip'"),
+        ({"rollout_length": "1"}, "'rollout_length' cannot be '1'; allowed: an integer from 2"),
+        ({"game": "pendulum"}, "my_lab.reinforce:ALGORITHM cannot play pendulum: the game's"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_anything_is_written(
+    changed: dict[str, str], line: str, tmp_path: Path
+) -> None:
+    refused = submit(tmp_path / "refused", **changed)
+    output, _ = refused.communicate(timeout=120)
+    assert refused.returncode == 2, output
+    assert line in output.splitlines()[-1]
+    assert not (tmp_path / "refused").exists()

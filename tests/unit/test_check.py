@@ -1,0 +1,250 @@
+"""`steps.check`: an algorithm and an environment that keep their promises, and ten and more of each
+that break one, each named by one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
+from my_lab import reinforce
+
+from agents.checks import EnvironmentChecks, Finding, TrainingChecks, tried
+from agents.interfaces import Progress, State
+from config.algorithms import find_algorithm
+from config.resolve import resolve
+from steps import check
+from tests.own_games import Square
+
+SMALL = {"num_envs": "2", "rollout_length": "16", "epochs": "4"}
+
+
+class Early(reinforce.Trainer):
+    """Ends before its epochs are done."""
+
+    def train(self) -> Iterator[Progress]:
+        yield next(super().train())
+
+
+class Miscounted(reinforce.Trainer):
+    """Counts the epochs' environments once."""
+
+    def train(self) -> Iterator[Progress]:
+        for progress in super().train():
+            yield replace(progress, step=progress.epoch)
+
+
+class Changing(reinforce.Trainer):
+    """Has another metric in every epoch."""
+
+    def train(self) -> Iterator[Progress]:
+        for progress in super().train():
+            yield replace(progress, metrics={f"loss_{progress.epoch}": 0.0})
+
+
+class NotANumber(reinforce.Trainer):
+    def train(self) -> Iterator[Progress]:
+        for progress in super().train():
+            yield replace(progress, metrics={"policy_loss": float("nan")})
+
+
+class Unseeded(reinforce.Trainer):
+    def __init__(self, resolved: Any, **options: Any) -> None:
+        super().__init__(resolved, **options)
+        self.generator.seed()
+
+
+class OneSeed(reinforce.Trainer):
+    """Every run is run 0."""
+
+    def __init__(self, resolved: Any, *, run: int, **options: Any) -> None:
+        super().__init__(resolved, run=0, **options)
+
+
+class Tensors(reinforce.Trainer):
+    def state_dict(self) -> State:
+        return super().state_dict() | {"network": self.network.state_dict()}
+
+
+class Disturbing(reinforce.Trainer):
+    """Draws from its generator when it is saved."""
+
+    def state_dict(self) -> State:
+        torch.rand(1, generator=self.generator)
+        return super().state_dict()
+
+
+class Forgetful(reinforce.Trainer):
+    """Its generator starts anew after a restart."""
+
+    def load_state_dict(self, state: State, *between: Any) -> None:
+        super().load_state_dict(state, *between)
+        self.generator.manual_seed(0)
+
+
+class Restarting(reinforce.Trainer):
+    def load_state_dict(self, state: State, *between: Any) -> None:
+        super().load_state_dict(state | {"epoch": 0}, *between)
+
+
+class Outside(reinforce.Policy):
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        return super().act(observations, sample=sample) + 2
+
+
+class Unrepeatable(reinforce.Policy):
+    """Its actions alternate from call to call."""
+
+    calls = 0
+
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        self.calls += 1
+        return np.full(len(observations), self.calls % 2)
+
+
+class Batched(reinforce.Policy):
+    """Every action is chosen by the sum of the batch."""
+
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        return np.full(len(observations), int(observations.sum() > 20))
+
+
+class Short(reinforce.Policy):
+    def seed(self, seeds: Sequence[int]) -> None:
+        super().seed(seeds[:1])
+
+    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+        return super().act(observations[:1], sample=False)
+
+
+BROKEN_TRAINERS = [
+    (Early, "train() ends after 1 of 4 epochs; one Progress each"),
+    (Miscounted, "after epoch 1 step is 1, the hyperparameters say 32"),
+    (Changing, "epoch 2 has metrics ['loss_2'], not ['loss_1']"),
+    (NotANumber, "a metric, return or length of epoch 1 is not finite"),
+    (Unseeded, "the same run trained twice differs"),
+    (OneSeed, "run 1 is the same as run 0"),
+    (Tensors, "state_dict()['network']['1.weight'] is a Tensor; allowed: dict, numpy.ndarray"),
+    (Disturbing, "state_dict() changed the training"),
+    (Forgetful, "the resumed training differs"),
+    (Restarting, "load_state_dict() leaves epoch 0, step 64; saved were 2 and 64"),
+]
+BROKEN_POLICIES = [
+    (Outside, "is not in Discrete(2)"),
+    (Unrepeatable, "actions of the same observations and seeds differ"),
+    (Batched, "a greedy action depends on the other observations of its batch"),
+    (Short, "4 observations got 1 actions"),
+]
+
+
+def findings_of(monkeypatch: pytest.MonkeyPatch, **classes: str) -> list[Finding]:
+    changed = replace(reinforce.ALGORITHM, **classes)  # type: ignore[arg-type]
+    monkeypatch.setattr(reinforce, "ALGORITHM", changed)
+    find_algorithm.cache_clear()
+    try:
+        resolved = resolve("my_lab.reinforce:ALGORITHM", SMALL)
+        return list(tried(TrainingChecks(resolved).all()))
+    finally:
+        find_algorithm.cache_clear()
+
+
+def test_a_stranger_s_algorithm_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = findings_of(monkeypatch)
+    assert [finding for finding in findings if not finding.kept] == []
+    assert len(findings) == 7
+
+
+@pytest.mark.parametrize(("broken", "reason"), BROKEN_TRAINERS, ids=lambda one: str(one)[-30:])
+def test_a_trainer_that_breaks_a_promise(
+    broken: type, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = findings_of(monkeypatch, trainer=f"{__name__}:{broken.__name__}")[-1]
+    assert not last.kept
+    assert reason in last.seen
+    assert last.seen.isprintable()
+
+
+@pytest.mark.parametrize(("broken", "reason"), BROKEN_POLICIES, ids=lambda one: str(one)[-30:])
+def test_a_policy_that_breaks_a_promise(
+    broken: type, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = findings_of(monkeypatch, policy=f"{__name__}:{broken.__name__}")[-1]
+    assert not last.kept
+    assert reason in last.seen
+
+
+class Endless(Square):
+    def step(self, action: Any) -> Any:
+        observation, reward, _, _, info = super().step(action)
+        return observation, reward, False, False, info
+
+
+class Random(CartPoleEnv):
+    """From its third step on, so that gymnasium's checker does not see it."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        seen, *rest = super().step(action)
+        noise = np.random.default_rng().random(4) if self.steps > 2 else np.zeros(4)
+        return (seen + noise.astype(np.float32), *rest)
+
+
+class Lying(Square):
+    """Gives what its observation space does not have."""
+
+    def reset(self, **options: Any) -> Any:
+        observation, info = super().reset(**options)
+        return observation[:0], info
+
+
+class Textual(Square):
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = gymnasium.spaces.Text(5)  # type: ignore[assignment]
+
+
+class Raising(Square):
+    def step(self, action: Any) -> Any:
+        raise ValueError("no such cell")
+
+
+BROKEN_GAMES = [
+    (Endless, "random steps and no end: wrap it in gymnasium.wrappers.TimeLimit"),
+    (Random, ": take randomness from self.np_random"),
+    (Lying, "it raised AssertionError"),
+    (Textual, "has actions Text"),
+    (Raising, "it raised ValueError: no such cell"),
+]
+
+
+@pytest.mark.parametrize(("broken", "reason"), BROKEN_GAMES, ids=lambda one: str(one)[-30:])
+def test_an_environment_that_breaks_a_promise(
+    broken: type, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.checks.LONGEST_EPISODE", 2000)
+    checks = EnvironmentChecks(resolve("ppo", {"game": f"{__name__}:{broken.__name__}"}))
+    findings = list(tried(checks.all()))
+    assert not findings[-1].kept
+    assert reason in findings[-1].seen
+
+
+def test_the_command_on_a_game(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["tests.own_games:Square"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line[:6] for line in printed] == ["ok    "] * 5
+    assert check.main([f"{__name__}:Raising"]) == 2
+    assert capsys.readouterr().out.splitlines()[-1].startswith("BROKEN")
+
+
+def test_the_command_on_what_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check.main(["my_lab.nothing:ALGORITHM"]) == 2
+    assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err
