@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from config import pipeline
 from config.resolve import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
@@ -63,16 +64,16 @@ EVALUATION = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step(
-        "average", average, in_run=False, inputs=inputs, complete=_are_written, argv=argv
-    )
+    return run_step("average", average, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """Everything that decides which runs are used, and their numbers."""
     runs = [context.directory.run(index) for index in range(context.resolved.experiment.runs)]
     tables = [path for run in runs for path in (run.train_csv, run.evaluation_csv)]
-    states = [run.status / f"{task}.json" for run in runs for task in ("train", "evaluate")]
+    states = [
+        run.status / f"{task}.json" for run in runs for task in (pipeline.TRAIN, pipeline.EVALUATE)
+    ]
     return {
         "identity": context.record.identity_hash,
         "runs": [context.resolved.experiment.runs, context.resolved.min_runs],
@@ -135,7 +136,7 @@ def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
     """Read one run's tables and status files; a run that never started has nothing."""
     usable = usability(run, resolved)
     columns = training_columns(run, finished=bool(usable), wanted=CURVE.__contains__)
-    status = read_status(run.status / "train.json")
+    status = read_status(run.status / f"{pipeline.TRAIN}.json")
     steps = columns.get("step", np.empty(0))
     return RunResult(
         index=run.index,

@@ -33,7 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_step(
         "evaluate",
         evaluate,
-        in_run=True,
         inputs=final_policy_inputs,
         complete=_is_written,
         argv=argv,

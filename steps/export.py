@@ -14,12 +14,19 @@ from collections.abc import Sequence
 
 from config.errors import BadInput
 from config.outdir import check_outdir
-from steps.command.main import guarded, step_parser
+from steps.command.main import command_parser, guarded
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the command."""
-    parsed = step_parser("export", export, True, _arguments).parse_args(argv)
+    parser = command_parser("steps.export", export, in_run=True)
+    parser.add_argument(
+        "--to",
+        default="policy.onnx",
+        metavar="FILE",
+        help="the file to write (default: %(default)s)",
+    )
+    parsed = parser.parse_args(argv)
     return guarded("export", lambda: export(parsed))
 
 
@@ -39,15 +46,6 @@ def export(parsed: argparse.Namespace) -> int:
         raise BadInput(f"no run {parsed.run}: the experiment has the runs 0 to {len(runs) - 1}")
     print(f"the policy of run {parsed.run} is in {runs[parsed.run].export(parsed.to)}")
     return 0
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--to",
-        default="policy.onnx",
-        metavar="FILE",
-        help="the file to write (default: %(default)s)",
-    )
 
 
 if __name__ == "__main__":

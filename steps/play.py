@@ -35,7 +35,7 @@ few MB."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step("play", play, in_run=True, inputs=inputs, complete=_are_written, argv=argv)
+    return run_step("play", play, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:

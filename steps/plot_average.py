@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step(
-        "plot-average", plot_average, in_run=False, inputs=inputs, complete=_are_written, argv=argv
-    )
+    return run_step("plot-average", plot_average, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:

@@ -20,7 +20,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_step(
         "plot-evaluation",
         plot_evaluation,
-        in_run=True,
         inputs=inputs,
         complete=_is_written,
         argv=argv,

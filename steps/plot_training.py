@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
-    return run_step(
-        "plot-training", plot_training, in_run=True, inputs=inputs, complete=_are_written, argv=argv
-    )
+    return run_step("plot-training", plot_training, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ ends with 5 if the experiment is incomplete. Then it lets go of the directory.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -17,13 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from config import pipeline
 from config.errors import ExperimentError, Incomplete, on_one_line
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory import owner, processes
 from steps.directory.files import write_if_changed
 from steps.directory.status import read_status
-from steps.page.facts import RUN_TASKS, SHARED_TASKS
 
 WAIT_S = 150.0
 """Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing
@@ -48,10 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     code = run_step(
         "report",
         report,
-        in_run=False,
         inputs=inputs,
         complete=_is_written,
-        arguments=_arguments,
         argv=argv,
     )
     if code in NEVER_REPEATED:
@@ -114,11 +111,11 @@ def _content(name: str, path: Path) -> bytes:
 def _shown(context: StepContext) -> Iterator[Path]:
     directory = context.directory
     folders = [directory.average, directory.average / "plots"]
-    statuses = [directory.status / f"{name}.json" for name in SHARED_TASKS]
+    statuses = [directory.status / f"{name}.json" for name in pipeline.names("experiment")]
     for index in range(context.resolved.experiment.runs):
         run = directory.run(index)
         folders += [run.root, run.plots, run.videos]
-        statuses += [run.status / f"{name}.json" for name in RUN_TASKS]
+        statuses += [run.status / f"{name}.json" for name in pipeline.names("run")]
     files = (
         path for folder in folders for path in _inside(folder) if not path.name.startswith(".")
     )
@@ -153,11 +150,11 @@ def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
 
 def _running(context: StepContext) -> list[str]:
     directory, runs = context.directory, range(context.resolved.experiment.runs)
-    places = [(name, directory.status / f"{name}.json") for name in SHARED_TASKS]
+    places = [(name, directory.status / f"{name}.json") for name in pipeline.names("experiment")]
     places += [
         (f"{name} of run {index}", directory.run(index).status / f"{name}.json")
         for index in runs
-        for name in RUN_TASKS
+        for name in pipeline.names("run")
     ]
     found = ((name, read_status(path)) for name, path in places)
     return [
@@ -173,15 +170,6 @@ def _may_live(process: str) -> bool:
         return processes.is_alive(process) is not False
     except (OSError, ValueError, OverflowError):
         return True
-
-
-def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--workflow-status",
-        default="",
-        metavar="STATUS",
-        help="how the workflow ended before: {{workflow.status}}",
-    )
 
 
 def _is_written(context: StepContext) -> bool:

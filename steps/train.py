@@ -22,7 +22,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_step(
         "train",
         train,
-        in_run=True,
         inputs=lambda context: {"identity": context.record.identity_hash},
         complete=is_trained,
         outputs=evaluate_output,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from config import pipeline
 from config.errors import BadInput, ExperimentError, WrongDirectory
 from config.outdir import check_outdir
 from config.streams import prepare_streams
@@ -26,7 +27,6 @@ def run_step(
     task: str,
     step: Callable[[StepContext], Answer],
     *,
-    in_run: bool,
     inputs: Callable[[StepContext], Mapping[str, Any]] | None = None,
     complete: Callable[[StepContext], bool] = lambda context: True,
     outputs: Callable[[Status], Mapping[str, str]] = lambda status: {},
@@ -35,15 +35,15 @@ def run_step(
 ) -> int:
     """Run one step and return its exit code.
 
-    task: its name in the DAG. step: does the work and returns details for the status file,
-    `Skipped`, or raises. inputs: what the result depends on, small and as JSON; a repeat with equal
+    task: its name in the table of steps, which says whether it belongs to a run. step: does the work
+    and returns details for the status file, `Skipped`, or raises. inputs: what the result depends on, small and as JSON; a repeat with equal
     inputs after a success, and with `complete` (are the products there?), returns 0 at once and
     changes no file; without `inputs` the step always runs. outputs: Argo's output parameters, from
     the status of a success, new or old. arguments: adds options of this step alone.
     """
     stop = StopRequest()
     stop.install()
-    parsed = step_parser(task, step, in_run, arguments).parse_args(argv)
+    parsed = _parser(pipeline.find(task), step, arguments).parse_args(argv)
     return guarded(
         task, lambda: _run(_context(task, parsed, stop), step, inputs, complete, outputs)
     )
@@ -73,17 +73,31 @@ def _let_nobody_else_write() -> None:
         os.umask(umask)
 
 
-def step_parser(
-    task: str,
+def _parser(
+    row: pipeline.Step,
     step: Callable[..., Any],
-    in_run: bool,
     arguments: Callable[[argparse.ArgumentParser], None],
 ) -> argparse.ArgumentParser:
-    """What a step is given on its command line; its docstring is the help."""
-    module = task.replace("-", "_")
+    """What a step is given by the DAG, and options of its own."""
+    parser = command_parser(row.module, step, row.in_run)
+    if row.scope == "exit":
+        parser.add_argument(
+            "--workflow-status",
+            default="",
+            metavar="STATUS",
+            help="how the workflow ended before: {{workflow.status}}",
+        )
+    arguments(parser)
+    return parser
+
+
+def command_parser(
+    module: str, command: Callable[..., Any], in_run: bool
+) -> argparse.ArgumentParser:
+    """What every command over a directory is given; its docstring is the help."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m steps.{module}",
-        description=(step.__doc__ or "").strip(),
+        prog=f"python -m {module}",
+        description=(command.__doc__ or "").strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -92,7 +106,6 @@ def step_parser(
     )
     if in_run:
         parser.add_argument("--run", required=True, type=int, help="index of the run, from 0")
-    arguments(parser)
     return parser
 
 

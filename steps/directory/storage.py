@@ -8,6 +8,7 @@ import os
 import stat
 from pathlib import Path
 
+from config import pipeline
 from config.errors import BadInput, WrongDirectory
 from steps.directory.files import (
     free_bytes,
@@ -95,25 +96,13 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
     Links to the output directory itself were followed and checked by `check_outdir`. Whole files
     need no look: a rename replaces a link. run_index: of a step inside a run, None outside.
     """
-    folders = [
-        directory.runs,
-        directory.average,
-        directory.average / "plots",
-        directory.logs,
-        directory.status,
-    ]
+    folders = [directory.runs, directory.logs, directory.status]
+    folders += [directory.root / name for name in pipeline.folders("experiment")]
     files = [directory.owner_json, *directory.logs.glob("*.log")]
     if run_index is not None:
         run = directory.run(run_index)
-        folders += [
-            run.root,
-            run.checkpoints,
-            run.tensorboard,
-            run.videos,
-            run.plots,
-            run.logs,
-            run.status,
-        ]
+        folders += [run.root, run.logs, run.status]
+        folders += [run.root / name for name in pipeline.folders("run")]
         files += [run.train_csv, run.resources_csv, *run.logs.glob("*.log")]
     for path in (*folders, *files):
         mode = _mode(path)

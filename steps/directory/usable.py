@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from config.errors import BadInput
 from config.games import LARGEST_RETURN
+from config.pipeline import EVALUATE, TRAIN
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.status import Status, damage, read_status
@@ -56,18 +57,18 @@ class Episode:
 
 def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     """What a run's status files and its evaluation say."""
-    train = read_status(run.status / "train.json")
+    train = read_status(run.status / f"{TRAIN}.json")
     if train is None or train.state != "succeeded":
-        return _not_ended("train", train, run)
+        return _not_ended(TRAIN, train, run)
     if train.details.get("evaluate") is False:
         threshold, reached = resolved.experiment.evaluate_above, train.number("training_return")
         shown = "unknown" if reached is None else f"{reached:g}"
         return Usable(
             "skipped", f"not evaluated: training return {shown}, evaluate_above is {threshold}"
         )
-    evaluate = read_status(run.status / "evaluate.json")
+    evaluate = read_status(run.status / f"{EVALUATE}.json")
     if evaluate is None or evaluate.state != "succeeded":
-        return _not_ended("evaluate", evaluate, run)
+        return _not_ended(EVALUATE, evaluate, run)
     episodes, planned = evaluation_episodes(run), resolved.experiment.evaluation_episodes
     if len(episodes) != planned:
         return Usable(
@@ -165,7 +166,7 @@ def fingerprint(root: Path, paths: Iterable[Path]) -> dict[str, str | None]:
 def _not_ended(task: str, status: Status | None, run: RunDirectory) -> Usable:
     """Why a task has not succeeded: failed for good, or unfinished."""
     reached = [0, *run.checkpoint_steps()][-1]
-    where = f", newest checkpoint at step {reached}" if task == "train" and reached else ""
+    where = f", newest checkpoint at step {reached}" if task == TRAIN and reached else ""
     if status is None:
         fault = damage(run.status / f"{task}.json")
         return Usable(

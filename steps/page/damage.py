@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from config import pipeline
 from config.errors import BadInput, on_one_line
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory
@@ -19,16 +20,13 @@ LONGEST_REASON = 200
 Read = Callable[[Path], object]
 
 
-def damaged_files(
-    directory: ExperimentDirectory,
-    runs: int,
-    run_tasks: tuple[str, ...],
-    shared_tasks: tuple[str, ...],
-) -> Iterator[str]:
+def damaged_files(directory: ExperimentDirectory, runs: int) -> Iterator[str]:
     """`runs/0/status/train.json: details cannot be []`, one line for each file."""
-    statuses = [directory.status / f"{task}.json" for task in shared_tasks]
+    statuses = [directory.status / f"{task}.json" for task in pipeline.names("experiment")]
     statuses += [
-        directory.run(index).status / f"{task}.json" for index in range(runs) for task in run_tasks
+        directory.run(index).status / f"{task}.json"
+        for index in range(runs)
+        for task in pipeline.names("run")
     ]
     tables: list[tuple[Path, Read]] = [
         (directory.average / "summary.json", lambda path: parsed(read_bytes(path)))

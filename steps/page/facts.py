@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config import pipeline
 from config.described import parameters, section_title
 from config.errors import BadInput, WrongDirectory
 from config.numbers import number
@@ -26,28 +27,6 @@ from steps.directory.usable import Episode, Usable, evaluation_episodes, usabili
 from steps.page.damage import damaged_files
 from steps.page.summary import parsed
 
-RUN_TASKS = ("train", "evaluate", "play", "plot-training", "plot-evaluation")
-SHARED_TASKS = ("prepare", "average", "plot-average")
-RUN_FILES = (
-    "train.csv",
-    "evaluation.csv",
-    "resources.csv",
-    "checkpoints",
-    "tensorboard",
-    "videos",
-    "plots",
-    "logs",
-    "status",
-)
-SHARED_FILES = (
-    "experiment.yaml",
-    "compute.json",
-    "average/train.csv",
-    "average/evaluation.csv",
-    "average/summary.json",
-    "logs",
-    "status",
-)
 TAIL_LINES, TAIL_BYTES = 14, 8192
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 
@@ -164,11 +143,11 @@ class Facts:
     @property
     def all_tasks(self) -> list[Task]:
         """Of the experiment and of every run, in the order of the pipeline."""
-        return [
-            self.tasks["prepare"],
-            *(task for run in self.runs for task in run.tasks.values()),
-            *(self.tasks[name] for name in SHARED_TASKS[1:]),
-        ]
+        listed, shared = [step.name for step in pipeline.STEPS], list(self.tasks.values())
+        first = listed.index(pipeline.names("run")[0])
+        before = [task for task in shared if listed.index(task.name) < first]
+        of_runs = [task for run in self.runs for task in run.tasks.values()]
+        return [*before, *of_runs, *shared[len(before) :]]
 
 
 def read_facts(
@@ -182,11 +161,11 @@ def read_facts(
         runs=tuple(
             _read_run(directory.run(index), resolved) for index in range(resolved.experiment.runs)
         ),
-        tasks={name: _task(name, None, directory) for name in SHARED_TASKS},
+        tasks={name: _task(name, None, directory) for name in pipeline.names("experiment")},
         summary=_summary(directory),
-        files=tuple(name for name in SHARED_FILES if (directory.root / name).exists()),
+        files=_files(directory.root, (*pipeline.left_by("experiment"), "compute.json")),
         workflow_status=workflow_status,
-        damaged=tuple(damaged_files(directory, resolved.experiment.runs, RUN_TASKS, SHARED_TASKS)),
+        damaged=tuple(damaged_files(directory, resolved.experiment.runs)),
     )
 
 
@@ -243,20 +222,20 @@ def computed(directory: ExperimentDirectory) -> dict[str, str]:
 
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
     usable = usability(run, resolved)
-    train = read_status(run.status / "train.json")
+    train = read_status(run.status / f"{pipeline.TRAIN}.json")
     progress = _progress(run, resolved)
     return Run(
         index=run.index,
         directory=run,
         usable=usable,
-        tasks={name: _task(name, run.index, run) for name in RUN_TASKS},
+        tasks={name: _task(name, run.index, run) for name in pipeline.names("run")},
         episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
         step=progress.step,
         fraction=1.0 if usable else progress.fraction,
         training_return=None if train is None else train.number("training_return"),
         machine="" if train is None else _machine(train),
         films=_films(run.videos),
-        files=tuple(name for name in RUN_FILES if (run.root / name).exists()),
+        files=_files(run.root, pipeline.left_by("run")),
     )
 
 
@@ -298,6 +277,12 @@ def _films(folder: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(sorted(names, key=lambda name: (len(name), name)))
+
+
+def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
+    """What is there of what the steps leave, and what all of them say."""
+    listed = (*(name.rstrip("/") for name in left), "logs", "status")
+    return tuple(name for name in listed if (root / name).exists())
 
 
 def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -> Task:

@@ -12,8 +12,9 @@ from typing import Any
 
 import jinja2
 
+from config import pipeline
 from config.numbers import duration, number
-from steps.page.facts import RUN_TASKS, SHARED_TASKS, Facts, Run, computed, derived, settings
+from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.verdict import headline
 
@@ -52,8 +53,8 @@ def render(facts: Facts, missing: list[str]) -> str:
         open_runs=OPEN_RUNS,
         sections=settings(facts.resolved),
         derived=derived(facts.resolved) | computed(facts.directory),
-        run_tasks=RUN_TASKS,
-        shared_tasks=SHARED_TASKS,
+        run_tasks=pipeline.names("run"),
+        shared_tasks=pipeline.names("experiment"),
         style=_trusted(style),
         script=_trusted(script),
         policy=_policy(script),
@@ -68,7 +69,7 @@ def _longest(facts: Facts) -> Mapping[str, float]:
     """Task -> its longest duration over the runs, in seconds: the scale of the bars."""
     durations: dict[str, Any] = {
         name: [run.tasks[name].status.duration_s for run in facts.runs if run.tasks[name].status]  # type: ignore[union-attr]
-        for name in RUN_TASKS
+        for name in pipeline.names("run")
     }
     return {
         name: max((value for value in values if value), default=1.0)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from config import pipeline
 from config.numbers import number
 from steps.page.facts import Facts, Run, Task
 
-PRODUCTS = ("play", "plot-training", "plot-evaluation")
 MOST_REASONS, MOST_RANGES = 5, 12
-SHARED_PRODUCTS = ("average", "plot-average")
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,9 @@ def shortcomings(facts: Facts) -> list[str]:
     missing += _missing_of_runs(usable)
     if usable:
         missing += [
-            f"{name}: {_why(facts.tasks[name])}"
-            for name in SHARED_PRODUCTS
-            if not facts.tasks[name].is_done
+            f"{step.name}: {_why(facts.tasks[step.name])}"
+            for step in pipeline.steps("experiment")
+            if step.required and not facts.tasks[step.name].is_done
         ]
         if not missing and not _is_current(facts):
             missing.append("the averages are older than the runs")
@@ -51,13 +50,14 @@ def _missing_of_runs(usable: list[Run]) -> list[str]:
     """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that miss the same for the
     same reason.
     """
+    required = [step for step in pipeline.steps("run") if step.required]
+    of_skipped = [step for step in required if not pipeline.may_be_left_out(step)]
     runs: dict[tuple[str, str], list[int]] = {}
     for run in usable:
-        expected = ("plot-training",) if run.usable.state == "skipped" else PRODUCTS
-        for name in expected:
-            if not run.tasks[name].is_done:
-                runs.setdefault((name, _why(run.tasks[name])), []).append(run.index)
-    by_task: dict[str, list[str]] = {name: [] for name in PRODUCTS}
+        for step in of_skipped if run.usable.state == "skipped" else required:
+            if not run.tasks[step.name].is_done:
+                runs.setdefault((step.name, _why(run.tasks[step.name])), []).append(run.index)
+    by_task: dict[str, list[str]] = {step.name: [] for step in required}
     for (name, why), indices in runs.items():
         by_task[name].append(f"{name} of {spoken(indices)}: {why}")
     return [line for lines in by_task.values() for line in _at_most(lines)]

@@ -71,8 +71,7 @@ def _finish(run: RunDirectory, resolved: Resolved, table: str) -> None:
             for episode in range(resolved.experiment.evaluation_episodes)
         ],
     )
-    for name in ("play", "plot-training", "plot-evaluation"):
-        synthetic.status(run.status / f"{name}.json", duration_s=1.0)
+    synthetic.succeed(run, "run")
 
 
 def measure(directory: ExperimentDirectory, step: str) -> Took:

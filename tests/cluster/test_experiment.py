@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from config import pipeline
 from tests.cluster import kubernetes as k
 from tests.cluster.comparison import differences, run_here, summary
 from tests.cluster.conftest import Images, in_pods
 
-STEPS = {"train", "evaluate", "play", "plot-training", "plot-evaluation"}
 CARTPOLE = ["-p", "game=cartpole", "-p", "runs=3", "-p", "epochs=60"]
 COMPARED = ["runs/*/train.csv", "runs/*/evaluation.csv", "average/*.csv"]
 
@@ -34,7 +34,7 @@ def test_three_runs_share_two_gpus(
         )
         status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
-    assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in STEPS)
+    assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in pipeline.names("run"))
     trainings = [p for p in pods.values() if p.template == "train"]
     others = [p for p in pods.values() if p.template != "train"]
     assert len(trainings) == 3

@@ -11,58 +11,55 @@ from pathlib import Path
 import pytest
 
 import steps
+from config import pipeline
+from config.pipeline import Step
 
-STEPS = sorted(
-    path.stem for path in Path(steps.__path__[0]).glob("*.py") if path.stem != "__init__"
-)
-IN_RUN = {"train", "evaluate", "play", "plot_training", "plot_evaluation", "export"}
-PIPELINE = (
-    "train",
-    "evaluate",
-    "play",
-    "plot_training",
-    "plot_evaluation",
-    "average",
-    "plot_average",
-    "report",
-)
-ARGUMENTS = {name: ["--run=0"] if name in IN_RUN else [] for name in PIPELINE} | {
-    "report": ["--workflow-status=Succeeded"]
-}
+FOLDER = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py"))
+COMMANDS = {"steps.export": True}
+"""Modules of `steps` that are no step of the pipeline: whether they take `--run`."""
+IN_RUN = {step.module: step.in_run for step in pipeline.STEPS} | COMMANDS
+AFTER_PREPARE = [step for step in pipeline.STEPS if step.name != pipeline.PREPARE]
+each_step = pytest.mark.parametrize("step", AFTER_PREPARE, ids=lambda step: step.name)
 
 
-def run(step: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"steps.{step}", *arguments],
+        [sys.executable, "-W", "error", "-m", module, *arguments],
         capture_output=True,
         text=True,
         timeout=240,
     )
 
 
-def test_the_steps_are_those_of_the_design():
-    assert sorted((*PIPELINE, "prepare", "export")) == STEPS, (
-        "export is a command, and no step of the DAG"
-    )
+def run_step(step: Step, outdir: Path) -> subprocess.CompletedProcess[str]:
+    """As its pod is started."""
+    more = {"run": ["--run=0"], "exit": ["--workflow-status=Succeeded"]}.get(step.scope, [])
+    return run(step.module, f"--outdir={outdir}", *more)
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_help_explains_the_step(step):
-    done = run(step, "--help")
+def place_of(step: Step, outdir: Path) -> Path:
+    return outdir / "runs" / "0" if step.in_run else outdir
+
+
+def test_a_module_is_a_step_or_a_command():
+    ours = {module.removeprefix("steps.") for module in IN_RUN if module.startswith("steps.")}
+    assert sorted(ours | {"__init__"}) == FOLDER
+
+
+@pytest.mark.parametrize("module", IN_RUN)
+def test_help_explains_the_step(module):
+    done = run(module, "--help")
     assert done.returncode == 0
-    assert f"usage: python -m steps.{step}" in done.stdout
-    assert ("--run" in done.stdout) == (step in IN_RUN)
+    assert f"usage: python -m {module}" in done.stdout
+    assert ("--run" in done.stdout) == IN_RUN[module]
     assert len(done.stdout.split("options:")[0].split()) > 12, "more than a usage line"
 
 
-@pytest.mark.parametrize("step", PIPELINE)
+@each_step
 def test_a_missing_directory_is_one_line_and_nothing_is_written(step, tmp_path):
-    done = run(step, f"--outdir={tmp_path}/nowhere", *ARGUMENTS[step])
+    done = run_step(step, tmp_path / "nowhere")
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == f"{step.replace('_', '-')}: no directory {tmp_path}/nowhere: prepare makes it\n"
-    )
+    assert done.stderr == f"{step.name}: no directory {tmp_path}/nowhere: prepare makes it\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -71,37 +68,44 @@ def experiment(tmp_path_factory):
     """One real run of a few epochs, through every step."""
     outdir = tmp_path_factory.mktemp("steps") / "experiment"
     parameters = ("game=cartpole", "epochs=3", "evaluation_episodes=4", f"outdir={outdir}")
-    prepared = run("prepare", "--algorithm=ppo", *(f"-p{one}" for one in parameters))
+    prepared = run("steps.prepare", "--algorithm=ppo", *(f"-p{one}" for one in parameters))
     assert prepared.returncode == 0, prepared.stderr
-    for step in PIPELINE:
-        done = run(step, f"--outdir={outdir}", *ARGUMENTS[step])
-        assert done.returncode == 0, (step, done.stdout, done.stderr)
+    for step in AFTER_PREPARE:
+        done = run_step(step, outdir)
+        assert done.returncode == 0, (step.name, done.stdout, done.stderr)
     return outdir
 
 
-def test_the_pipeline_leaves_the_files_of_the_design(experiment):
-    averages = [
-        "average/train.csv",
-        "average/evaluation.csv",
-        "average/summary.json",
-        "average/plots/training.png",
+@pytest.mark.parametrize("step", pipeline.STEPS, ids=lambda step: step.name)
+def test_a_step_leaves_what_its_row_says(step, experiment):
+    place = place_of(step, experiment)
+    expected = [f"logs/{step.name}.log", f"status/{step.name}.json", *step.leaves]
+    missing = [
+        leaf
+        for leaf in expected
+        if not ((place / leaf).is_dir() if leaf.endswith("/") else (place / leaf).is_file())
     ]
-    tables = [
-        "runs/0/train.csv",
-        "runs/0/evaluation.csv",
-        "runs/0/resources.csv",
-        "runs/0/videos/episode-0.mp4",
-    ]
+    assert missing == []
+
+
+def test_nothing_is_left_that_no_row_names(experiment):
+    """Beside the logs and the status of every step, and what is no single step's."""
+    shared = {"logs/", "status/", "runs/", "compute.json"}
+    for scope, place in (("run", experiment / "runs" / "0"), ("experiment", experiment)):
+        named = {*pipeline.left_by(scope), *shared}
+        named |= set(pipeline.left_by("exit")) if scope == "experiment" else set()
+        found = {f"{path.name}/" if path.is_dir() else path.name for path in place.iterdir()}
+        tops = {f"{leaf.split('/')[0]}/" if "/" in leaf else leaf for leaf in named}
+        assert found <= tops
+
+
+def test_the_files_of_the_design_are_there(experiment):
     plots = [
         f"runs/0/plots/{name}.{kind}"
         for name in ("training", "evaluation", "losses")
         for kind in ("png", "svg")
     ]
-    expected = ["experiment.yaml", "report.html", *averages, *tables, *plots]
-    tasks = [name.replace("_", "-") for name in PIPELINE]
-    for name in tasks:
-        place = "runs/0/" if name.replace("-", "_") in IN_RUN else ""
-        expected += [f"{place}logs/{name}.log", f"{place}status/{name}.json"]
+    expected = ["runs/0/videos/episode-0.mp4", "average/plots/training.png", *plots]
     assert [name for name in expected if not (experiment / name).is_file()] == []
     assert [path for path in experiment.rglob(".*") if path.name.endswith(".tmp")] == []
     assert len((experiment / "runs/0/evaluation.csv").read_text().splitlines()) == 5
@@ -119,10 +123,10 @@ def test_the_evaluation_is_what_the_status_says(experiment):
     assert len({row[1] for row in rows[1:]}) == 4, "every episode has a seed of its own"
 
 
-@pytest.mark.parametrize("step", PIPELINE)
+@each_step
 def test_a_repeat_changes_nothing(step, experiment):
     before = {path: path.stat().st_mtime_ns for path in experiment.rglob("*") if path.is_file()}
-    done = run(step, f"--outdir={experiment}", *ARGUMENTS[step])
+    done = run_step(step, experiment)
     assert done.returncode == 0, done.stderr
     assert "nothing to do" in done.stdout
     assert {
@@ -130,17 +134,20 @@ def test_a_repeat_changes_nothing(step, experiment):
     } == before
 
 
-@pytest.mark.parametrize("step", ["evaluate", "plot_evaluation", "plot_training", "plot_average"])
-def test_a_product_that_was_lost_is_made_again_with_the_same_bytes(step, experiment):
-    product = {
-        "evaluate": "runs/0/evaluation.csv",
-        "plot_evaluation": "runs/0/plots/evaluation.svg",
-        "plot_training": "runs/0/plots/losses.png",
-        "plot_average": "average/plots/training.png",
-    }[step]
-    path = experiment / product
+@pytest.mark.parametrize(
+    ("name", "product"),
+    {
+        "evaluate": "evaluation.csv",
+        "plot-evaluation": "plots/evaluation.svg",
+        "plot-training": "plots/losses.png",
+        "plot-average": "average/plots/training.png",
+    }.items(),
+)
+def test_a_product_that_was_lost_is_made_again_with_the_same_bytes(name, product, experiment):
+    step = pipeline.find(name)
+    path = place_of(step, experiment) / product
     before = path.read_bytes()
     path.unlink()
-    done = run(step, f"--outdir={experiment}", *ARGUMENTS[step])
+    done = run_step(step, experiment)
     assert done.returncode == 0, done.stderr
     assert path.read_bytes() == before

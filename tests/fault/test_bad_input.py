@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from config import pipeline
 from steps import prepare as step
 from steps.directory import storage
 from steps.directory.experiment import read_experiment
@@ -217,14 +218,20 @@ def test_directory_that_we_may_not_write(start: Start, tmp_path: Path) -> None:
     assert "has mode 0555" in train.text
 
 
-@pytest.mark.parametrize("module", ["train", "evaluate", "play", "plot_training", "average"])
-def test_steps_without_a_prepared_directory(start: Start, tmp_path: Path, module: str) -> None:
-    run = [] if module == "average" else ["--run", "0"]
-    missing = start(f"steps.{module}", ["--outdir", str(tmp_path / "missing"), *run])
+@pytest.mark.parametrize(
+    "step",
+    [step for step in pipeline.STEPS if step.name != pipeline.PREPARE],
+    ids=lambda step: step.name,
+)
+def test_steps_without_a_prepared_directory(
+    start: Start, tmp_path: Path, step: pipeline.Step
+) -> None:
+    run = ["--run", "0"] if step.in_run else []
+    missing = start(step.module, ["--outdir", str(tmp_path / "missing"), *run])
     assert missing.end() == 2, missing.text
     assert "prepare makes it" in missing.text
     (tmp_path / "empty").mkdir()
-    empty = start(f"steps.{module}", ["--outdir", str(tmp_path / "empty"), *run])
+    empty = start(step.module, ["--outdir", str(tmp_path / "empty"), *run])
     assert empty.end() == 2, empty.text
     assert not list((tmp_path / "empty").iterdir())
 

@@ -61,7 +61,6 @@ if __name__ == "__main__":
         run_step(
             "average",
             step,
-            in_run=False,
             inputs=lambda context: {"input": context.arguments.input, "list": (1, 2)},
             complete=lambda context: not (context.directory.root / "incomplete").exists(),
             outputs=_outputs,

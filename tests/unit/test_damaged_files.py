@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from config import pipeline
 from config.errors import Diverged, WrongDirectory
 from steps import average, evaluate, plot_average, plot_evaluation, plot_training, report
 from steps.directory import owner
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
 from steps.directory.usable import usability
-from steps.page.facts import RUN_TASKS, SHARED_TASKS
 from steps.page.verdict import spoken
 from tests import synthetic
 
@@ -32,8 +32,10 @@ CONTENTS = (
     b'"' + b"x" * 200_000 + b"\n", b"epoch,step,return_mean\nx,y,z\n", b"epoch,step,return_mean\n1,nan,inf\n2,inf,nan\n", b"\r\r\n,,,\n",
 )  # fmt: skip
 JSON_FILES = (
-    *(f"runs/0/status/{task}.json" for task in RUN_TASKS), *(f"status/{task}.json" for task in SHARED_TASKS), "average/summary.json",
-)  # fmt: skip
+    *(f"runs/0/status/{task}.json" for task in pipeline.names("run")),
+    *(f"status/{task}.json" for task in pipeline.names("experiment")),
+    "average/summary.json",
+)
 CSV_FILES = tuple(f"runs/0/{name}.csv" for name in ("train", "evaluation", "resources"))
 
 

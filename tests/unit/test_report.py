@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from config import pipeline
 from steps import report
 from steps.directory import owner, processes
 from steps.directory.status import read_status
@@ -138,25 +139,25 @@ def test_min_runs_decides(tmp_path):
     assert "n = 1, no interval" in text_of(page)
 
 
-@pytest.mark.parametrize(
-    "task", ["play", "plot-training", "plot-evaluation", "average", "plot-average"]
-)
-def test_a_product_that_failed_for_good_makes_it_incomplete(task, tmp_path):
+DECIDE_USABILITY = (pipeline.TRAIN, pipeline.EVALUATE)
+PRODUCTS = [step for step in pipeline.STEPS if step.required and step.name not in DECIDE_USABILITY]
+
+
+@pytest.mark.parametrize("step", PRODUCTS, ids=lambda step: step.name)
+def test_a_product_that_failed_for_good_makes_it_incomplete(step, tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete",))
-    folder = directory.status if "average" in task else directory.run(0).status
-    for name in ("play", "plot-training", "plot-evaluation"):
-        synthetic.status(directory.run(0).status / f"{name}.json")
-    for name in ("average", "plot-average"):
-        synthetic.status(directory.status / f"{name}.json")
+    synthetic.succeed(directory.run(0), "run")
+    synthetic.succeed(directory, "experiment")
     synthetic.status(
-        folder / f"{task}.json", state="failed", exit_code=1, reason="ValueError: no such thing"
+        (directory.run(0) if step.in_run else directory).status / f"{step.name}.json",
+        state="failed",
+        exit_code=1,
+        reason="ValueError: no such thing",
     )
     code, page = run_report(directory)
     assert code == 5
-    assert (
-        f"{task}{' of run 0' if folder != directory.status else ''}: ValueError: no such thing"
-        in text_of(page)
-    )
+    title = f"{step.name} of run 0" if step.in_run else step.name
+    assert f"{title}: ValueError: no such thing" in text_of(page)
 
 
 def test_a_stopped_workflow_shows_what_there_is(tmp_path):
@@ -193,8 +194,7 @@ def test_averages_of_fewer_runs_than_are_usable_are_not_the_headline(tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete", "unfinished"))
     synthetic.finish(directory, draw=False)
     synthetic.run(directory.run(1), synthetic.resolved_of(directory), "complete")
-    for name in ("play", "plot-training", "plot-evaluation"):
-        synthetic.status(directory.run(1).status / f"{name}.json")
+    synthetic.succeed(directory.run(1), "run")
     code, page = run_report(directory)
     assert code == 5
     assert "the averages are older than the runs" in text_of(page)

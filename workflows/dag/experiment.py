@@ -14,26 +14,33 @@ is called `….onExit(0)` (seen with 4.1.2).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
 from hera.workflows import models as m
 
+from config import pipeline
 from config.algorithms import find_algorithm
 from config.cluster import Cluster
 from config.described import ParameterInfo, parameters
+from config.pipeline import End, Need, Scope, Step
 from workflows.dag.pods import (
     OUTDIR,
     RUN,
     UNPRIVILEGED_POD,
     cpu,
+    gpu,
     grace_period_patch,
-    output,
+    outputs,
     volumes,
 )
 from workflows.dag.topologies import train_stage
 
-ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored
+RESULTS: Mapping[End, Any] = {
+    "succeeded": TaskResult.succeeded,
+    "ended": TaskResult.succeeded | TaskResult.failed | TaskResult.errored,
+}
 KEEP_FINISHED_S = 7 * 24 * 3600
 
 
@@ -56,32 +63,13 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration="60s"),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),
     ) as workflow:
-        # Every parameter goes to `prepare`, as JSON: `argo submit -p typo=1` adds a parameter, and
-        # only so is it seen and refused.
-        prepare = cpu(
-            cluster,
-            "prepare",
-            args=[f"--algorithm={algorithm}", "--parameters={{workflow.parameters.json}}"],
-            outputs=[output("runs")],
-        )
-        one_run = _run(algorithm, cluster)
-        average = cpu(cluster, "average", args=[OUTDIR])
-        plot_average = cpu(cluster, "plot-average", args=[OUTDIR])
-        report = cpu(cluster, "report", args=[OUTDIR, "--workflow-status={{workflow.status}}"])
+        templates = {step.name: _template(step, algorithm, cluster) for step in pipeline.STEPS}
+        with DAG(name="run", inputs=[Parameter(name="run")]) as run:
+            _tasks("run", templates, arguments={"run": run.get_parameter("run")})
         with DAG(name="experiment", parallelism=cluster.parallelism):
-            prepared = _task(prepare)
-            runs = _task(
-                one_run,
-                name="runs",
-                arguments={"run": "{{item}}"},
-                with_param=prepared.get_parameter("runs"),
-            )
-            averaged, plotted = _task(average), _task(plot_average)
-            prepared.next(runs, on=TaskResult.succeeded)
-            runs.next(averaged, on=ENDED)
-            averaged.next(plotted, on=TaskResult.succeeded)
+            _tasks("experiment", templates | {pipeline.RUNS: run})
         with DAG(name="finish"):
-            _task(report)
+            _tasks("exit", templates)
     # In the file the DAGs come first, the whole before its parts.
     workflow.templates.sort(
         key=lambda template: {"experiment": 0, "run": 1, "finish": 2}.get(template.name or "", 3)
@@ -89,37 +77,64 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
     return workflow
 
 
-def _run(algorithm: str, cluster: Cluster) -> DAG:
-    """The DAG of one run. Every edge asks for success: a bare dependency would also accept a
-    skipped evaluation.
-    """
+def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
+    """The pod of one step; of the training, as many as its topology has."""
     run = Parameter(name="run")
-    train = train_stage(find_algorithm(algorithm).topology, cluster, run)
-
-    def after_training(name: str) -> Container:
-        return cpu(cluster, name, inputs=[run], args=[OUTDIR, RUN])
-
-    evaluate, play = after_training("evaluate"), after_training("play")
-    plot_training, plot_evaluation = (
-        after_training("plot-training"),
-        after_training("plot-evaluation"),
+    if step.name == pipeline.TRAIN:
+        return train_stage(find_algorithm(algorithm).topology, cluster, run)
+    pod = gpu if step.pool == "gpu" else cpu
+    return pod(
+        cluster,
+        step.name,
+        step.module,
+        inputs=[run] if step.in_run else None,
+        args=_args(step, algorithm),
+        outputs=outputs(step),
     )
-    with DAG(name="run", inputs=[run]) as dag:
-        arguments = {"run": dag.get_parameter("run")}
-        trained = _task(train, arguments=arguments)
-        wanted = f'"{trained.get_parameter("evaluate")}" == "true"'
-        evaluated = _task(evaluate, arguments=arguments, when=wanted)
-        filmed = _task(play, arguments=arguments)
-        trained.next(evaluated, on=TaskResult.succeeded)
-        trained.next(_task(plot_training, arguments=arguments), on=TaskResult.succeeded)
-        evaluated.next(filmed, on=TaskResult.succeeded)
-        evaluated.next(_task(plot_evaluation, arguments=arguments), on=TaskResult.succeeded)
-    return dag
 
 
-def _task(template: Container | DAG, **options: Any) -> Task:
-    """A template called inside a DAG: Hera cannot say in its types that this makes a task."""
-    return cast(Task, template(**options))
+def _args(step: Step, algorithm: str) -> list[str]:
+    if step.name == pipeline.PREPARE:
+        # Every parameter, as JSON: `argo submit -p typo=1` adds a parameter, and only so is it seen
+        # and refused.
+        return [f"--algorithm={algorithm}", "--parameters={{workflow.parameters.json}}"]
+    more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
+    return [OUTDIR, *more[step.scope]]
+
+
+def _tasks(scope: Scope, templates: Mapping[str, Container | DAG], **options: Any) -> None:
+    """The tasks of one DAG, in the order of the table. The loop over the runs stands where their
+    first row does, and needs what they need of the steps outside.
+
+    Every edge names how a task must have ended: a bare dependency would also accept a skipped one.
+    """
+    tasks: dict[str, Task] = {}
+    for step in pipeline.STEPS:
+        if step.scope == scope:
+            _call(step.name, templates[step.name], step.needs, tasks, **options)
+        elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
+            needs = [need for one in pipeline.steps("run") for need in one.needs]
+            listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
+            looped = {"with_param": listed, "arguments": {"run": "{{item}}"}}
+            _call(pipeline.RUNS, templates[pipeline.RUNS], needs, tasks, **looped)
+
+
+def _call(
+    name: str,
+    template: Container | DAG,
+    needs: Sequence[Need],
+    tasks: dict[str, Task],
+    **options: Any,
+) -> None:
+    """Add one task behind those of this DAG that it needs; the others are behind the DAG itself."""
+    inside = [need for need in needs if need.task in tasks]
+    wanted = [tasks[need.task].get_parameter(need.only_if) for need in inside if need.only_if]
+    when = " && ".join(f'"{value}" == "true"' for value in wanted)
+    # Hera cannot say in its types that a template called inside a DAG makes a task.
+    task = cast(Task, template(name=name, when=when or None, **options))
+    for need in inside:
+        tasks[need.task].next(task, on=RESULTS[need.end])
+    tasks[name] = task
 
 
 def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:

@@ -1,11 +1,11 @@
 """`gpu()` and `cpu()`: the pod of one step. The only place that knows Kubernetes details.
 
-Every pod runs `python -m steps.<name>`, never a shell, under the *restricted* pod security
-standard: non-root, no privilege escalation, no capabilities, a read-only root file system. It may
-write to three mounts: the shared storage, `/outputs` (files that Argo reads as output parameters;
-on a volume, so that they survive an out-of-memory kill) and `/tmp`, the home directory that the
-image names in its environment (locally the person's own home stays, with its warm font and kernel
-caches).
+Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
+*restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
+root file system. It may write to three mounts: the shared storage, `/outputs` (files that Argo
+reads as output parameters; on a volume, so that they survive an out-of-memory kill) and `/tmp`, the
+home directory that the image names in its environment (locally the person's own home stays, with
+its warm font and kernel caches).
 
 Sources: Argo Workflows' field reference; Kubernetes, "Pod Security Standards", profile
 *restricted*.
@@ -30,6 +30,7 @@ from hera.workflows import (
 from hera.workflows import models as m
 
 from config.cluster import Cluster, Pool
+from config.pipeline import Step
 
 STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
 OUTDIR = "--outdir={{workflow.parameters.outdir}}"
@@ -55,7 +56,7 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 )
 
 
-def gpu(cluster: Cluster, name: str, **options: Any) -> Container:
+def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     """A pod that trains: GPUs as many as the parameter `gpus` says, and a generous number of
     retries.
 
@@ -67,6 +68,7 @@ def gpu(cluster: Cluster, name: str, **options: Any) -> Container:
     return _pod(
         cluster,
         name,
+        module,
         pool="gpu",
         environment={},
         shared_memory=True,
@@ -79,13 +81,14 @@ def gpu(cluster: Cluster, name: str, **options: Any) -> Container:
     )
 
 
-def cpu(cluster: Cluster, name: str, **options: Any) -> Container:
+def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     """A pod that evaluates, films, plots or reports: never with a GPU, also where the NVIDIA
     runtime is the default one.
     """
     return _pod(
         cluster,
         name,
+        module,
         pool="cpu",
         environment={"NVIDIA_VISIBLE_DEVICES": "void"},
         shared_memory=False,
@@ -108,11 +111,17 @@ def volumes() -> list[ExistingVolume | EmptyDirVolume]:
     ]
 
 
-def output(name: str, *, default: str | None = None) -> Parameter:
-    """An output parameter that the step writes as a file; with a default it has a value even if the
-    step never came to write it.
+def outputs(step: Step) -> list[Parameter] | None:
+    """The output parameters that the step writes as files; with a default one has a value even if
+    the step never came to write it.
     """
-    return Parameter(name=name, value_from=m.ValueFrom(path=f"{OUTPUTS}/{name}", default=default))
+    return [
+        Parameter(
+            name=one.name,
+            value_from=m.ValueFrom(path=f"{OUTPUTS}/{one.name}", default=one.default),
+        )
+        for one in step.outputs
+    ] or None
 
 
 def grace_period_patch(cluster: Cluster) -> str:
@@ -127,6 +136,7 @@ def grace_period_patch(cluster: Cluster) -> str:
 def _pod(
     cluster: Cluster,
     name: str,
+    module: str,
     *,
     pool: str,
     environment: dict[str, str],
@@ -144,7 +154,7 @@ def _pod(
         name=name,
         image=image,
         image_pull_policy="IfNotPresent",
-        command=["python", "-m", f"steps.{name.replace('-', '_')}"],
+        command=["python", "-m", module],
         env=[
             Env(name="STORAGE", value=STORAGE),
             Env(name="OUTPUTS", value=OUTPUTS),

@@ -12,20 +12,23 @@ from collections.abc import Callable
 
 from hera.workflows import DAG, Container, Parameter
 
+from config import pipeline
 from config.cluster import Cluster
-from workflows.dag.pods import OUTDIR, RUN, gpu, output
+from workflows.dag.pods import OUTDIR, RUN, gpu, outputs
 
 TrainStage = Callable[[Cluster, Parameter], Container | DAG]
 
 
 def single(cluster: Cluster, run: Parameter) -> Container:
     """One process trains: environments, policy and learning in one GPU pod."""
+    step = pipeline.find(pipeline.TRAIN)
     return gpu(
         cluster,
-        "train",
+        step.name,
+        step.module,
         inputs=[run],
         args=[OUTDIR, RUN],
-        outputs=[output("evaluate", default="true")],
+        outputs=outputs(step),
     )
 
 
@@ -33,7 +36,5 @@ TOPOLOGIES: dict[str, TrainStage] = {"single": single}
 
 
 def train_stage(topology: str, cluster: Cluster, run: Parameter) -> Container | DAG:
-    """The template named `train`: input `run`, output `evaluate` ("true" or "false", "true" unless
-    the training says otherwise).
-    """
+    """The template named `train`: input `run`, and the outputs of the table's row."""
     return TOPOLOGIES[topology](cluster, run)

@@ -1,0 +1,181 @@
+"""The steps of the pipeline, one row each. The DAG, the report and its verdict, the live view and
+the contract tests read them here: adding a step is its module and a row.
+
+The functions look at `STEPS` when they are called, so that a row that is added counts everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from config.errors import unknown
+
+Scope = Literal["experiment", "run", "exit"]
+"""Once in an experiment, once in each run, or once after everything, however it ended."""
+Pool = Literal["gpu", "cpu"]
+End = Literal["succeeded", "ended"]
+"""How a needed task must have ended: well, a skipped one does not count; or in any way."""
+
+PREPARE, TRAIN, EVALUATE = "prepare", "train", "evaluate"
+"""The steps that others know by name: the one door, and those that decide whether a run is
+usable."""
+RUNS = "runs"
+"""What a step that waits for the runs needs, and the output of `prepare` that lists them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """A task that must have ended before; only_if: an output of it that must be "true", else the
+    step is skipped.
+    """
+
+    task: str
+    end: End = "succeeded"
+    only_if: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """A value that a step hands to the DAG; default: where the step did not come to write it, None
+    for an output that must be written.
+    """
+
+    name: str
+    default: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step: `python -m <module>` in a pod of its own.
+
+    leaves: files, and folders with a "/" at the end, relative to the run's directory or, outside of
+    the runs, to the experiment's. required: whether an experiment without it is incomplete; in a
+    run below `evaluate_above` only what does not need the evaluation, see `may_be_left_out`.
+    module: by default `steps.` and the name.
+    """
+
+    name: str
+    scope: Scope
+    pool: Pool = "cpu"
+    needs: tuple[Need, ...] = ()
+    leaves: tuple[str, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    required: bool = True
+    module: str = ""
+
+    def __post_init__(self) -> None:
+        """Derive the module from the name."""
+        if not self.module:
+            object.__setattr__(self, "module", f"steps.{self.name.replace('-', '_')}")
+
+    @property
+    def in_run(self) -> bool:
+        """Whether every run has one of its own."""
+        return self.scope == "run"
+
+
+STEPS: tuple[Step, ...] = (
+    Step(
+        name=PREPARE,
+        scope="experiment",
+        leaves=("experiment.yaml",),
+        outputs=(Output(name=RUNS),),
+        required=False,  # without it there is no report at all
+    ),
+    Step(
+        name=TRAIN,
+        scope="run",
+        pool="gpu",
+        needs=(Need(task=PREPARE),),
+        leaves=("train.csv", "resources.csv", "checkpoints/", "tensorboard/"),
+        outputs=(Output(name="evaluate", default="true"),),
+    ),
+    Step(
+        name=EVALUATE,
+        scope="run",
+        needs=(Need(task=TRAIN, only_if="evaluate"),),
+        leaves=("evaluation.csv", "evaluation-actions.safetensors"),
+    ),
+    Step(
+        name="play",
+        scope="run",
+        needs=(Need(task=EVALUATE),),
+        leaves=("videos/",),
+    ),
+    Step(
+        name="plot-training",
+        scope="run",
+        needs=(Need(task=TRAIN),),
+        leaves=("plots/",),
+    ),
+    Step(
+        name="plot-evaluation",
+        scope="run",
+        needs=(Need(task=EVALUATE),),
+        leaves=("plots/",),
+    ),
+    Step(
+        name="average",
+        scope="experiment",
+        needs=(Need(task=RUNS, end="ended"),),
+        leaves=("average/train.csv", "average/evaluation.csv", "average/summary.json"),
+    ),
+    Step(
+        name="plot-average",
+        scope="experiment",
+        needs=(Need(task="average"),),
+        leaves=("average/plots/",),
+    ),
+    Step(
+        name="report",
+        scope="exit",
+        leaves=("report.html",),
+        required=False,  # it is what says so
+    ),
+)
+"""In the order of the figure: what a step needs stands above it."""
+
+
+def steps(scope: Scope) -> tuple[Step, ...]:
+    """The rows of a scope."""
+    return tuple(step for step in STEPS if step.scope == scope)
+
+
+def names(scope: Scope) -> tuple[str, ...]:
+    """The names of the steps of a scope."""
+    return tuple(step.name for step in steps(scope))
+
+
+def find(name: str) -> Step:
+    """The row of a name; raises `BadInput`."""
+    for step in STEPS:
+        if step.name == name:
+            return step
+    raise unknown("step", name, [step.name for step in STEPS])
+
+
+def may_be_left_out(step: Step) -> bool:
+    """Whether a run can do without it, because its condition, or that of a step that it needs, was
+    not met.
+    """
+    known = {other.name: other for other in STEPS}
+    return any(
+        need.only_if or (need.task in known and may_be_left_out(known[need.task]))
+        for need in step.needs
+    )
+
+
+def left_by(scope: Scope) -> tuple[str, ...]:
+    """What the steps of a scope leave, each once: files first, then folders."""
+    listed = [leaf for step in steps(scope) for leaf in step.leaves]
+    return tuple(dict.fromkeys(sorted(listed, key=lambda leaf: leaf.endswith("/"))))
+
+
+def folders(scope: Scope) -> tuple[str, ...]:
+    """The folders that the steps of a scope write to, outer ones first."""
+    found: dict[str, None] = {}
+    for leaf in left_by(scope):
+        *parents, _ = leaf.split("/")
+        found |= {"/".join(parents[: depth + 1]): None for depth in range(len(parents))}
+    return tuple(found)
