@@ -22,6 +22,7 @@ from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.games import Game, find_game, is_well_formed
 from config.imports import package_versions
+from config.measures import RETURN, Measure
 from config.outdir import check_outdir_text
 from config.parameters import declared, to_text
 from config.presets import LONGEST_TRAINING, preset_values
@@ -107,6 +108,18 @@ class Resolved:
     def topology(self) -> str:
         """How the train stage is laid out over pods."""
         return self.descriptor.topology
+
+    @property
+    def measure(self) -> Measure:
+        """What a run is judged by."""
+        return self.descriptor.measure
+
+    @property
+    def solved(self) -> float | None:
+        """The value of the measure at which the game counts as solved; games know one of
+        returns.
+        """
+        return self.game.solved if self.measure == RETURN else None
 
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""

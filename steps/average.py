@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from config import pipeline
+from config.measures import Measure
 from config.resolve import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
@@ -33,6 +34,7 @@ from steps.directory.usable import (
     evaluation_episodes,
     fingerprint,
     training_columns,
+    training_score,
     usability,
 )
 from steps.statistics.curves import Curve, area_under_curve, common_grid, hold, training_curve_of
@@ -40,7 +42,6 @@ from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
 from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, aggregate
 from steps.statistics.scores import mean, standard_deviation
 
-CURVE = ("step", "return_mean")
 FILES = ("train.csv", "evaluation.csv", "summary.json")
 TRAIN = (
     "step",
@@ -56,10 +57,6 @@ TRAIN = (
     "min",
     "max",
 )
-EVALUATION = (
-    "run", "seed", "status", "reason", "episodes", "return_mean", "return_sd", "return_min", "return_max", "length_mean",
-    "train_return_last100", "auc", "step", "frame",
-)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """Everything that decides which runs are used, and their numbers."""
     runs = [context.directory.run(index) for index in range(context.resolved.experiment.runs)]
-    tables = [path for run in runs for path in (run.train_csv, run.evaluation_csv)]
+    evaluation = context.resolved.measure.table
+    tables = [path for run in runs for path in (run.train_csv, run.root / evaluation)]
     states = [
         run.status / f"{task}.json" for run in runs for task in (pipeline.TRAIN, pipeline.EVALUATE)
     ]
@@ -90,11 +88,10 @@ def average(context: StepContext) -> dict[str, Any]:
         for index in range(resolved.experiment.runs)
     ]
     training = average_training(runs, resolved)
+    evaluation = [evaluation_row(run, training, resolved) for run in runs]
     content = {
         "train.csv": format_table(TRAIN, training_rows(training, resolved)),
-        "evaluation.csv": format_table(
-            EVALUATION, (evaluation_row(run, training, resolved) for run in runs)
-        ),
+        "evaluation.csv": format_table(list(evaluation[0]), evaluation),
         "summary.json": json.dumps(
             summary(runs, training, context), sort_keys=True, indent=1, allow_nan=False
         )
@@ -118,7 +115,8 @@ class RunResult:
     usable: Usable
     curve: Curve
     episodes: tuple[Episode, ...]
-    training_return: float | None
+    measure: Measure
+    training_score: float | None
     step: int
 
     @property
@@ -128,22 +126,24 @@ class RunResult:
 
     @property
     def score(self) -> float:
-        """The mean return over the episodes of the final policy."""
-        return mean([one.return_ for one in self.episodes])
+        """What the measure makes of the episodes of the final policy."""
+        return self.measure.of_run([one.value for one in self.episodes])
 
 
 def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
     """Read one run's tables and status files; a run that never started has nothing."""
-    usable = usability(run, resolved)
-    columns = training_columns(run, finished=bool(usable), wanted=CURVE.__contains__)
+    usable, measure = usability(run, resolved), resolved.measure
+    drawn = {"step", measure.training_column}
+    columns = training_columns(run, finished=bool(usable), wanted=drawn.__contains__)
     status = read_status(run.status / f"{pipeline.TRAIN}.json")
     steps = columns.get("step", np.empty(0))
     return RunResult(
         index=run.index,
         usable=usable,
-        curve=training_curve_of(columns),
-        episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
-        training_return=None if status is None else status.number("training_return"),
+        curve=training_curve_of(columns, measure),
+        episodes=tuple(evaluation_episodes(run, measure)) if usable.state == "complete" else (),
+        measure=measure,
+        training_score=training_score(status, measure),
         step=int(steps[-1]) if len(steps) else 0,
     )
 
@@ -208,19 +208,19 @@ def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> di
     """The row of average/evaluation.csv of one planned run: excluded ones keep theirs, with the
     reason.
     """
-    returns = [one.return_ for one in run.episodes]
+    values, column = [one.value for one in run.episodes], run.measure.column
     return {
         "run": run.index,
         "seed": resolved.experiment.seed,
         "status": run.usable.state,
         "reason": run.usable.reason,
-        "episodes": len(returns),
-        "return_mean": mean(returns) if returns else None,
-        "return_sd": standard_deviation(returns) if len(returns) > 1 else None,
-        "return_min": min(returns, default=None),
-        "return_max": max(returns, default=None),
-        "length_mean": mean([one.length for one in run.episodes]) if returns else None,
-        "train_return_last100": run.training_return,
+        "episodes": len(values),
+        f"{column}_mean": run.score if values else None,
+        f"{column}_sd": standard_deviation(values) if len(values) > 1 else None,
+        f"{column}_min": min(values, default=None),
+        f"{column}_max": max(values, default=None),
+        "length_mean": mean([one.length for one in run.episodes]) if values else None,
+        f"train_{column}_last100": run.training_score,
         "auc": training.areas.get(run.index),
         "step": run.step,
         "frame": run.step * resolved.game.frames_per_step,
@@ -251,7 +251,7 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
             if not run.usable
         ],
         "evaluation": {
-            "score": "mean return over the episodes of a run's final policy",
+            "score": f"mean {resolved.measure.name} over the episodes of a run's final policy",
             "sample": sample,
             "episodes_per_run": experiment.evaluation_episodes,
             "policy": resolved.evaluation_policy,

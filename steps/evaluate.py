@@ -19,12 +19,12 @@ from steps.command.main import run_step
 from steps.directory.actions import read_actions, write_actions
 from steps.directory.files import remove_temporaries, write_atomically
 from steps.directory.tables import Cell, format_table
-from steps.directory.usable import EVALUATION_COLUMNS
 from steps.policy import final_policy, final_policy_inputs
 
 if TYPE_CHECKING:
     import numpy as np
 
+COLUMNS = ("episode", "seed", "return", "length")
 SAY_EVERY = 10
 
 
@@ -66,7 +66,7 @@ def evaluate(context: StepContext) -> dict[str, Any]:
             print(f"episode {len(rows)} of {planned}: mean return {_mean(rows):.6g}")
     if filmed:
         write_actions(context.run.evaluation_actions, filmed)
-    write_atomically(context.run.evaluation_csv, format_table(EVALUATION_COLUMNS, rows))
+    write_atomically(context.run.evaluation_csv, format_table(COLUMNS, rows))
     return {
         "return_mean": _mean(rows),
         "episodes": len(rows),

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, ExperimentError
+from config.measures import RETURN
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.actions import read_actions
@@ -70,7 +71,7 @@ def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]
     run, count = context.run, context.resolved.experiment.video_episodes
     table = context.require(run.evaluation_csv, "evaluate")
     actions = read_actions(context.require(run.evaluation_actions, "evaluate"), count)
-    rows = evaluation_episodes(run)[:count]
+    rows = evaluation_episodes(run, RETURN)[:count]
     seeds = [episode_seed(context.resolved, run.index, number) for number in range(count)]
     expected = [(number, seeds[number], len(actions[number])) for number in range(count)]
     if [(row.episode, row.seed, row.length) for row in rows] != expected:
@@ -115,7 +116,7 @@ def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[s
         sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-    difference = None if is_cut else replay.difference(episode.return_, episode.length)
+    difference = None if is_cut else replay.difference(episode.value, episode.length)
     print(
         f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     tables = [
         path
         for run in _runs(context)
-        for path in (run.train_csv, run.evaluation_csv, run.resources_csv)
+        for path in (run.train_csv, run.root / context.resolved.measure.table, run.resources_csv)
     ]
     return {
         "identity": context.record.identity_hash,
@@ -83,14 +84,15 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
     from steps.figures import average as draw
     from steps.statistics.curves import training_curve_of
 
-    frames = context.resolved.game.frames_per_step
+    frames, measure = context.resolved.game.frames_per_step, context.resolved.measure
+    wanted = partial(draw.is_drawn, measure=measure)
     curves: dict[int, Curve] = {}
     losses: dict[int, Lines] = {}
     for run in _runs(context):  # one table after the other: those of a hundred runs take a gigabyte
-        columns = training_columns(run, finished=run.index in usable, wanted=draw.is_drawn)
-        curves[run.index] = training_curve_of(columns)
+        columns = training_columns(run, finished=run.index in usable, wanted=wanted)
+        curves[run.index] = training_curve_of(columns, measure)
         if columns and run.index in usable:
-            losses[run.index] = draw.thin_losses(columns)
+            losses[run.index] = draw.thin_losses(columns, measure)
     measured = {index: resource_columns(context.directory.run(index)) for index in usable}
     resources = {
         index: draw.thin_resources(columns) for index, columns in measured.items() if columns
@@ -125,12 +127,13 @@ def _training(
     used = {index: one for index, one in curves.items() if index in usable}
     return training_curve(
         _heading(context, "Training", len(used)),
+        context.resolved.measure,
         averages["step"].astype(np.int64),
         _aggregate(int(averages["n"][0]), averages),
         used,
         {index: one for index, one in curves.items() if index not in usable},
         frames_per_step=context.resolved.game.frames_per_step,
-        solved=context.resolved.game.solved,
+        solved=context.resolved.solved,
     )
 
 
@@ -170,8 +173,9 @@ def _evaluation(context: StepContext) -> Figure | None:
         for name in ("mean", "min", "max", "sd", "low", "high", "iqm", "iqm_low", "iqm_high")
     }
     states = {run.index: usability(run, context.resolved).state for run in _runs(context)}
-    returns = {
-        index: [one.return_ for one in evaluation_episodes(context.directory.run(index))]
+    measure = context.resolved.measure
+    values_of = {
+        index: [one.value for one in evaluation_episodes(context.directory.run(index), measure)]
         for index in states
     }
     return evaluation(
@@ -181,7 +185,8 @@ def _evaluation(context: StepContext) -> Figure | None:
             scores["n"],
             "runs: those above the threshold" if "skipped" in states.values() else "runs",
         ),
-        {index: returns[index] for index, state in states.items() if state == "complete"},
+        measure,
+        {index: values_of[index] for index, state in states.items() if state == "complete"},
         {
             index: "below the threshold" if state == "skipped" else state
             for index, state in states.items()
@@ -189,7 +194,7 @@ def _evaluation(context: StepContext) -> Figure | None:
         },
         _aggregate(scores["n"], numbers),
         policy=context.resolved.evaluation_policy,
-        solved=context.resolved.game.solved,
+        solved=context.resolved.solved,
     )
 
 

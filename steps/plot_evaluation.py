@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from config.errors import BadInput
+from config.pipeline import EVALUATE
 from steps.command.context import StepContext
 from steps.command.main import run_step
-from steps.directory.usable import evaluation_episodes, faulty_return, fingerprint
+from steps.directory.usable import evaluation_episodes, faulty_value, fingerprint
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,28 +31,30 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     """The numbers that are drawn."""
     return {
         "identity": context.record.identity_hash,
-        "files": fingerprint(context.directory.root, [context.run.evaluation_csv]),
+        "files": fingerprint(
+            context.directory.root, [context.run.root / context.resolved.measure.table]
+        ),
     }
 
 
 def plot_evaluation(context: StepContext) -> dict[str, Any]:
-    """Draw how the returns of one run's evaluation episodes are spread."""
-    path = context.require(context.run.evaluation_csv, "evaluate")
-    episodes = evaluation_episodes(context.run)
-    if fault := faulty_return(episodes) if episodes else "there is no episode":
-        raise BadInput(f"{path}: {fault}: evaluate makes it")
-    returns = [one.return_ for one in episodes]
+    """Draw how one run's evaluation episodes are spread."""
+    resolved, measure = context.resolved, context.resolved.measure
+    path = context.require(context.run.root / measure.table, EVALUATE)
+    episodes = evaluation_episodes(context.run, measure)
+    if fault := faulty_value(episodes, measure) if episodes else "there is no episode":
+        raise BadInput(f"{path}: {fault}: {EVALUATE} makes it")
     from steps.figures.run import evaluation
     from steps.figures.style import experiment_line, look, write
 
-    resolved = context.resolved
     with look():
         figure = evaluation(
-            returns,
+            [one.value for one in episodes],
+            measure,
             title=f"Run {context.run.index}: evaluation",
             subtitle=experiment_line(resolved),
             policy=resolved.evaluation_policy,
-            solved=resolved.game.solved,
+            solved=resolved.solved,
         )
         write(figure, context.run.plots / "evaluation")
     return {"plots": ["evaluation"]}

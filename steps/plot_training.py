@@ -30,7 +30,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 
 def plot_training(context: StepContext) -> dict[str, Any] | Skipped:
-    """Draw how one training went: return, losses, and use of the machine."""
+    """Draw how one training went: the measure, losses, and use of the machine."""
     context.require(context.run.train_csv, "train")
     from steps.figures.style import look, write
 
@@ -60,13 +60,18 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
     return {
         "training": draw.training_curve(
             columns,
+            context.resolved.measure,
             title=f"{title}: training",
             subtitle=subtitle,
             frames_per_step=frames,
-            solved=game.solved,
+            solved=context.resolved.solved,
         ),
         "losses": draw.losses(
-            columns, title=f"{title}: learning", subtitle=subtitle, frames_per_step=frames
+            columns,
+            context.resolved.measure,
+            title=f"{title}: learning",
+            subtitle=subtitle,
+            frames_per_step=frames,
         ),
         "resources": draw.resources(
             resources, title=f"{title}: speed and resources", subtitle=subtitle

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from config.environment import EnvironmentSettings
+from config.measures import RETURN, Measure
 
 FAMILIES = ("discrete", "continuous")
 """Of games, by what their players do: choose one of n actions, or real numbers."""
@@ -38,7 +39,7 @@ class Algorithm:
     name: in directories and on pages; hyperparameters: see `Hyperparameters`; trainer, policy:
     import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; precision_probe:
     import path of what times the algorithm in both precisions, without one `precision=auto` is
-    fp32; topology: one of TOPOLOGIES; families: those of FAMILIES that it plays; presets: for any
+    fp32; topology: one of TOPOLOGIES; families: those of FAMILIES that it plays; measure: what a run is judged by; presets: for any
     game ("any") or one by name, the values of its hyperparameters and of the environment's settings
     that differ from their dataclasses', and `steps`, the goal of a training.
     """
@@ -50,4 +51,5 @@ class Algorithm:
     precision_probe: str = ""
     topology: str = "single"
     families: tuple[str, ...] = FAMILIES
+    measure: Measure = RETURN
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from config.errors import BadInput
 from config.games import LARGEST_RETURN
+from config.measures import Measure
 from config.pipeline import EVALUATE, TRAIN
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
 """What reading a damaged table raises. Other `OSError`s pass, and the step is tried again."""
-EVALUATION_COLUMNS = ("episode", "seed", "return", "length")
 
 
 @dataclass(frozen=True)
@@ -47,39 +47,45 @@ class Usable:
 
 @dataclass(frozen=True)
 class Episode:
-    """One row of evaluation.csv; the return is the game's own, the length in environment steps."""
+    """One row of the evaluation; the value is that of the measure, the length in environment
+    steps.
+    """
 
     episode: int
     seed: int
-    return_: float
+    value: float
     length: int
 
 
 def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     """What a run's status files and its evaluation say."""
-    train = read_status(run.status / f"{TRAIN}.json")
+    measure, train = resolved.measure, read_status(run.status / f"{TRAIN}.json")
     if train is None or train.state != "succeeded":
         return _not_ended(TRAIN, train, run)
     if train.details.get("evaluate") is False:
-        threshold, reached = resolved.experiment.evaluate_above, train.number("training_return")
+        threshold, reached = resolved.experiment.evaluate_above, training_score(train, measure)
         shown = "unknown" if reached is None else f"{reached:g}"
         return Usable(
-            "skipped", f"not evaluated: training return {shown}, evaluate_above is {threshold}"
+            "skipped",
+            f"not evaluated: training {measure.name} {shown}, evaluate_above is {threshold}",
         )
     evaluate = read_status(run.status / f"{EVALUATE}.json")
     if evaluate is None or evaluate.state != "succeeded":
         return _not_ended(EVALUATE, evaluate, run)
-    episodes, planned = evaluation_episodes(run), resolved.experiment.evaluation_episodes
+    episodes, planned = evaluation_episodes(run, measure), resolved.experiment.evaluation_episodes
     if len(episodes) != planned:
         return Usable(
-            "failed", f"evaluation.csv has {len(episodes)} of {planned} episodes: evaluate makes it"
+            "failed",
+            f"{measure.table} has {len(episodes)} of {planned} episodes: {EVALUATE} makes it",
         )
-    fault = faulty_return(episodes)
-    return (
-        Usable("failed", f"evaluation.csv: {fault}: evaluate makes it")
-        if fault
-        else Usable("complete")
-    )
+    if fault := faulty_value(episodes, measure):
+        return Usable("failed", f"{measure.table}: {fault}: {EVALUATE} makes it")
+    return Usable("complete")
+
+
+def training_score(train: Status | None, measure: Measure) -> float | None:
+    """What `evaluate_above` was compared with: the mean of the last training episodes."""
+    return None if train is None else train.number(measure.training_detail)
 
 
 def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, Usable]:
@@ -87,35 +93,35 @@ def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, U
     return {run.index: usability(run, resolved) for run in sorted(runs, key=lambda run: run.index)}
 
 
-def evaluation_episodes(run: RunDirectory) -> list[Episode]:
-    """The whole rows of evaluation.csv; empty without one or if it is none. A return may be absurd,
-    see `faulty_return`.
+def evaluation_episodes(run: RunDirectory, measure: Measure) -> list[Episode]:
+    """The whole rows of the evaluation; empty without a table or if it is none. A value may be
+    absurd, see `faulty_value`.
     """
     try:
-        return read_episodes(run.evaluation_csv)
+        return read_episodes(run.root / measure.table, measure)
     except (*NO_FILE, *NO_TABLE):
         return []
 
 
-def read_episodes(path: Path) -> list[Episode]:
+def read_episodes(path: Path, measure: Measure) -> list[Episode]:
     """The same; raises what `NO_FILE` and `NO_TABLE` hold."""
+    value = measure.column
     return [
-        Episode(int(row["episode"]), int(row["seed"]), float(row["return"]), int(row["length"]))
+        Episode(int(row["episode"]), int(row["seed"]), float(row[value]), int(row["length"]))
         for row in read_rows(path)
     ]
 
 
-def faulty_return(episodes: Iterable[Episode]) -> str | None:
-    """What is wrong with a return that no statistics can use: `the return of episode 3 is inf`;
-    None if all are good.
+def faulty_value(episodes: Iterable[Episode], measure: Measure) -> str | None:
+    """What is wrong with a value that no statistics can use: `the return of episode 3 is inf`; None
+    if all are good.
     """
     for one in episodes:
-        if not math.isfinite(one.return_):
-            return f"the return of episode {one.episode} is {one.return_}, which is not finite"
-        if abs(one.return_) > LARGEST_RETURN:
-            return (
-                f"the return of episode {one.episode} is {one.return_:g}, beyond {LARGEST_RETURN:g}"
-            )
+        where = f"the {measure.name} of episode {one.episode} is"
+        if not math.isfinite(one.value):
+            return f"{where} {one.value}, which is not finite"
+        if abs(one.value) > LARGEST_RETURN:
+            return f"{where} {one.value:g}, beyond {LARGEST_RETURN:g}"
     return None
 
 

@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from config.measures import Measure
 from config.numbers import number
 from steps.figures.run import (
-    NOT_METRICS,
     RESOURCES,
     Columns,
+    is_metric,
     mark_solved,
     metric_names,
     resource_axis,
@@ -58,6 +59,7 @@ class Heading:
 
 def training_curve(
     heading: Heading,
+    measure: Measure,
     grid: NDArray[np.int64],
     averaged: Aggregate,
     used: Mapping[int, Curve],
@@ -66,7 +68,7 @@ def training_curve(
     frames_per_step: int,
     solved: float | None,
 ) -> Figure:
-    """Averaged return with its band; single runs thin beneath it; excluded runs dashed, in no
+    """The averaged measure with its band; single runs thin beneath it; excluded runs dashed, in no
     average.
     """
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
@@ -96,7 +98,7 @@ def training_curve(
         axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high
     )
     mark_solved(axes, solved)
-    axes.set_ylabel("return of training episodes")
+    axes.set_ylabel(measure.axis("training episodes"))
     steps_axis(axes, frames_per_step)
     legend(axes, centre)
     grid_caption = (
@@ -151,7 +153,7 @@ def _smoothed_centre(
 def _keep_in_view(
     axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None
 ) -> str:
-    """Let the returns decide the scale: the t band of two runs is 18 standard errors wide and would
+    """Let the curves decide the scale: the t band of two runs is 18 standard errors wide and would
     press every curve flat.
     """
     bottom, top = min(float(line.min()) for line in lines), max(float(line.max()) for line in lines)
@@ -199,6 +201,7 @@ def interval_caption(averaged: Aggregate, drawn: str) -> str:
 
 def evaluation(
     heading: Heading,
+    measure: Measure,
     episodes: Mapping[int, Sequence[float]],
     missing: Mapping[int, str],
     scores: Aggregate,
@@ -228,10 +231,10 @@ def evaluation(
                 transform=height,
             )
             continue
-        returns = np.asarray(episodes[run], np.float64)
+        values = np.asarray(episodes[run], np.float64)
         axes.plot(
-            place + _spread(len(returns)),
-            returns,
+            place + _spread(len(values)),
+            values,
             "o",
             color=BLUE,
             alpha=0.25,
@@ -240,7 +243,7 @@ def evaluation(
         )
         axes.plot(
             place,
-            returns.mean(),
+            measure.of_run(episodes[run]),
             "D",
             color=BLUE,
             markersize=6.5,
@@ -267,7 +270,7 @@ def evaluation(
         [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"],
     )
     axes.set_xlim(-0.6, at + 0.55)
-    axes.set_ylabel("return of an episode")
+    axes.set_ylabel(measure.axis("an episode"))
     if solved is not None:
         mark_solved(axes, solved)
         axes.text(-0.55, solved, f"solved: {number(solved)}", color=GREEN, fontsize=8, va="bottom")
@@ -286,14 +289,14 @@ def _spread(count: int) -> Floats:
     return np.asarray((np.arange(count) * 0.6180339887498949) % 1.0 - 0.5, np.float64) * 0.5
 
 
-def is_drawn(name: str) -> bool:
+def is_drawn(name: str, measure: Measure) -> bool:
     """Whether a column of train.csv is drawn over all runs."""
-    return name in {"step", "return_mean"} or name not in NOT_METRICS
+    return name in {"step", measure.training_column} or is_metric(name, measure)
 
 
-def thin_losses(columns: Columns) -> Lines:
+def thin_losses(columns: Columns, measure: Measure) -> Lines:
     """What is drawn of one run's losses, so that not all runs must be held at once."""
-    return _thin(columns, metric_names(columns), "step")
+    return _thin(columns, metric_names(columns, measure), "step")
 
 
 def thin_resources(columns: Columns) -> Lines:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from config.measures import Measure
 from config.numbers import number, short
 from steps.figures.style import (
     BLUE,
@@ -26,7 +27,7 @@ from steps.figures.style import (
     visible,
 )
 from steps.statistics.curves import trailing_mean
-from steps.statistics.scores import Floats, mean
+from steps.statistics.scores import Floats
 
 Columns = Mapping[str, Floats]
 """Columns of a CSV file, all of one length [T]; NaN where a field is empty."""
@@ -61,33 +62,40 @@ def window_of(rows: int) -> int:
 
 
 def training_curve(
-    columns: Columns, *, title: str, subtitle: str, frames_per_step: int, solved: float | None
+    columns: Columns,
+    measure: Measure,
+    *,
+    title: str,
+    subtitle: str,
+    frames_per_step: int,
+    solved: float | None,
 ) -> Figure | None:
-    """Return against environment steps: every row pale, a trailing mean strong; None before the
-    first episode has ended.
+    """The measure against environment steps: every row pale, a trailing mean strong; None before
+    the first episode has ended.
     """
-    if not np.isfinite(columns.get("return_mean", np.empty(0))).any():
+    measured = columns.get(measure.training_column, np.empty(0))
+    if not np.isfinite(measured).any():
         return None
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
-    rows = np.isfinite(columns["return_mean"])
-    steps, returns = columns["step"][rows], columns["return_mean"][rows]
-    window = window_of(len(returns))
+    rows = np.isfinite(measured)
+    steps, values = columns["step"][rows], measured[rows]
+    window = window_of(len(values))
     axes.plot(
-        *visible(steps, returns),
+        *visible(steps, values),
         color=BLUE,
         alpha=0.3,
         linewidth=0.8,
         label="mean of the episodes of one row",
     )
     axes.plot(
-        *visible(steps, trailing_mean(returns, window)),
+        *visible(steps, trailing_mean(values, window)),
         color=BLUE,
         label=f"trailing mean of {window} rows" if window > 1 else None,
     )
     mark_solved(axes, solved)
-    axes.set_ylabel("return of training episodes")
+    axes.set_ylabel(measure.axis("training episodes"))
     steps_axis(axes, frames_per_step)
-    legend(axes, returns)
+    legend(axes, values)
     episodes = int(np.nansum(columns["episodes"]))
     arrange(
         figure,
@@ -123,9 +131,11 @@ def mark_solved(axes: Axes, solved: float | None) -> None:
         )
 
 
-def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int) -> Figure | None:
+def losses(
+    columns: Columns, measure: Measure, *, title: str, subtitle: str, frames_per_step: int
+) -> Figure | None:
     """What the learner measured about itself, a panel each; None when it measured nothing."""
-    names = metric_names(columns)
+    names = metric_names(columns, measure)
     if not names:
         return None
     figure, all_axes = panels(len(names), title=title, subtitle=subtitle)
@@ -144,13 +154,18 @@ def losses(columns: Columns, *, title: str, subtitle: str, frames_per_step: int)
     return figure
 
 
-def metric_names(columns: Columns) -> list[str]:
+def metric_names(columns: Columns, measure: Measure) -> list[str]:
     """The columns of train.csv that the algorithm added and that hold a number."""
     return [
         name
         for name, values in columns.items()
-        if name not in NOT_METRICS and np.isfinite(values).any()
+        if is_metric(name, measure) and np.isfinite(values).any()
     ]
+
+
+def is_metric(name: str, measure: Measure) -> bool:
+    """Whether the algorithm added a column: it is neither counted nor what a run is judged by."""
+    return name not in (*NOT_METRICS, measure.training_column)
 
 
 def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
@@ -179,14 +194,18 @@ def resource_axis(axes: Axes, label: str) -> None:
 
 
 def evaluation(
-    returns: Sequence[float], *, title: str, subtitle: str, policy: str, solved: float | None
+    episodes: Sequence[float],
+    measure: Measure,
+    *,
+    title: str,
+    subtitle: str,
+    policy: str,
+    solved: float | None,
 ) -> Figure:
-    """How the returns of the evaluation's episodes are spread: a histogram over a mark for each
-    episode.
-    """
+    """How the evaluation's episodes are spread: a histogram over a mark for each episode."""
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
-    values = np.asarray(returns, np.float64)
-    centre = mean(returns)
+    values = np.asarray(episodes, np.float64)
+    centre = measure.of_run(episodes)
     counts, edges = np.histogram(values, bins=_bins(values))
     axes.stairs(counts, edges, fill=True, color=BLUE, alpha=0.28)
     axes.stairs(counts, edges, color=BLUE, linewidth=1.2)
@@ -200,7 +219,7 @@ def evaluation(
         transform=axes.get_xaxis_transform(),
         clip_on=False,
     )
-    axes.axvline(centre, color=INK, linewidth=1.6, label=f"mean {number(centre)}")
+    axes.axvline(centre, color=INK, linewidth=1.6, label=f"mean {measure.shown(centre)}")
     if solved is not None and edges[0] <= solved <= edges[-1]:
         axes.axvline(
             solved,
@@ -209,7 +228,7 @@ def evaluation(
             linestyle=(0, (5, 3)),
             label=f"solved: {number(solved)}",
         )
-    axes.set_xlabel("return of an episode")
+    axes.set_xlabel(measure.axis("an episode"))
     axes.set_ylabel("episodes")
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.tick_params(axis="x", pad=7)

@@ -5,10 +5,12 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from config import pipeline
 from config.errors import BadInput, on_one_line
+from config.measures import Measure
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import damage as status_damage
@@ -20,7 +22,7 @@ LONGEST_REASON = 200
 Read = Callable[[Path], object]
 
 
-def damaged_files(directory: ExperimentDirectory, runs: int) -> Iterator[str]:
+def damaged_files(directory: ExperimentDirectory, runs: int, measure: Measure) -> Iterator[str]:
     """`runs/0/status/train.json: details cannot be []`, one line for each file."""
     statuses = [directory.status / f"{task}.json" for task in pipeline.names("experiment")]
     statuses += [
@@ -35,7 +37,7 @@ def damaged_files(directory: ExperimentDirectory, runs: int) -> Iterator[str]:
         run = directory.run(index)
         tables += [
             (run.train_csv, _ends_in_numbers),
-            (run.evaluation_csv, read_episodes),
+            (run.root / measure.table, partial(read_episodes, measure=measure)),
             (run.resources_csv, _ends_in_numbers),
         ]
     faults = [(path, status_damage(path)) for path in statuses] + [

@@ -14,6 +14,7 @@ from typing import Any
 from config import pipeline
 from config.described import parameters, section_title
 from config.errors import BadInput, WrongDirectory
+from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
 from config.resolve import Resolved, resolve
@@ -23,7 +24,13 @@ from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.progress import Progress, read_progress
 from steps.directory.status import Status, read_status
-from steps.directory.usable import Episode, Usable, evaluation_episodes, usability
+from steps.directory.usable import (
+    Episode,
+    Usable,
+    evaluation_episodes,
+    training_score,
+    usability,
+)
 from steps.page.damage import damaged_files
 from steps.page.summary import parsed
 
@@ -66,7 +73,7 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One planned run. fraction: of its training, by epochs; training_return: mean of its last 100
+    """One planned run. fraction: of its training, by epochs; training_score: mean of its last 100
     training episodes.
     """
 
@@ -77,24 +84,26 @@ class Run:
     episodes: tuple[Episode, ...]
     step: int
     fraction: float
-    training_return: float | None
+    measure: Measure
+    training_score: float | None
     machine: str
     films: tuple[str, ...]
     files: tuple[str, ...]
 
     @property
     def score(self) -> float | None:
-        """Mean return over the evaluation's episodes."""
-        return statistics.fmean(one.return_ for one in self.episodes) if self.episodes else None
+        """What the measure makes of the evaluation's episodes."""
+        return self.measure.of_run(self.values) if self.episodes else None
+
+    @property
+    def values(self) -> list[float]:
+        """The measure of each episode."""
+        return [one.value for one in self.episodes]
 
     @property
     def spread(self) -> float | None:
         """Standard deviation over the episodes."""
-        return (
-            statistics.stdev(one.return_ for one in self.episodes)
-            if len(self.episodes) > 1
-            else None
-        )
+        return statistics.stdev(self.values) if len(self.episodes) > 1 else None
 
     def film_note(self, name: str) -> str:
         """What play said about a film: its length, whether it was cut, whether it is the evaluated
@@ -165,7 +174,7 @@ def read_facts(
         summary=_summary(directory),
         files=_files(directory.root, (*pipeline.left_by("experiment"), "compute.json")),
         workflow_status=workflow_status,
-        damaged=tuple(damaged_files(directory, resolved.experiment.runs)),
+        damaged=tuple(damaged_files(directory, resolved.experiment.runs, resolved.measure)),
     )
 
 
@@ -221,7 +230,7 @@ def computed(directory: ExperimentDirectory) -> dict[str, str]:
 
 
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
-    usable = usability(run, resolved)
+    usable, measure = usability(run, resolved), resolved.measure
     train = read_status(run.status / f"{pipeline.TRAIN}.json")
     progress = _progress(run, resolved)
     return Run(
@@ -229,10 +238,11 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         directory=run,
         usable=usable,
         tasks={name: _task(name, run.index, run) for name in pipeline.names("run")},
-        episodes=tuple(evaluation_episodes(run)) if usable.state == "complete" else (),
+        episodes=tuple(evaluation_episodes(run, measure)) if usable.state == "complete" else (),
         step=progress.step,
         fraction=1.0 if usable else progress.fraction,
-        training_return=None if train is None else train.number("training_return"),
+        measure=measure,
+        training_score=training_score(train, measure),
         machine="" if train is None else _machine(train),
         films=_films(run.videos),
         files=_files(run.root, pipeline.left_by("run")),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from config import pipeline
+from config.measures import Measure
 from config.numbers import number
 from steps.page.facts import Facts, Run, Task
 
@@ -98,7 +99,7 @@ def headline(facts: Facts) -> Headline:
     """The one number, with the interval that the number of runs allows."""
     usable = [run for run in facts.runs if run.usable]
     scores: dict[str, Any] = (facts.summary or {}).get("evaluation", {})
-    experiment = facts.resolved.experiment
+    experiment, measure = facts.resolved.experiment, facts.resolved.measure
     if not usable:
         return Headline("", "no usable run", "", "nothing is averaged and nothing is claimed")
     if not _is_current(facts):
@@ -115,24 +116,31 @@ def headline(facts: Facts) -> Headline:
             "",
             "no run evaluated",
             "",
-            f"no training return reached evaluate_above = {experiment.evaluate_above}",
+            f"no training {measure.name} reached evaluate_above = {experiment.evaluate_above}",
         )
     kind = "runs above the threshold" if skipped else "runs"
     episodes = f"{experiment.evaluation_episodes} fresh episodes each, {facts.resolved.evaluation_policy} policy"
     note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
     if count == 1:
         return Headline(
-            number(scores["mean"]), "return of the final policy", "n = 1, no interval", note
+            measure.shown(scores["mean"]),
+            f"{measure.name} of the final policy",
+            "n = 1, no interval",
+            note,
         )
-    mean = f"95 % t interval of the mean {_interval(scores['t_interval'])}"
+    mean = f"95 % t interval of the mean {_interval(scores['t_interval'], measure)}"
     if scores.get("iqm") is None:
-        return Headline(number(scores["mean"]), "mean return of the final policies", mean, note)
+        name = f"mean {measure.name} of the final policies"
+        return Headline(measure.shown(scores["mean"]), name, mean, note)
     remark = f" ({scores['remark']})" if scores.get("remark") else ""
-    interval = f"95 % bootstrap interval {_interval(scores['iqm_interval'])}{remark}; mean {number(scores['mean'])}, {mean}"
+    bootstrap = f"95 % bootstrap interval {_interval(scores['iqm_interval'], measure)}{remark}"
     return Headline(
-        number(scores["iqm"]), "interquartile mean return of the final policies", interval, note
+        measure.shown(scores["iqm"]),
+        f"interquartile mean {measure.name} of the final policies",
+        f"{bootstrap}; mean {measure.shown(scores['mean'])}, {mean}",
+        note,
     )
 
 
-def _interval(ends: list[float]) -> str:
-    return f"{number(ends[0])} to {number(ends[1])}"
+def _interval(ends: list[float], measure: Measure) -> str:
+    return f"{number(ends[0])} to {measure.shown(ends[1])}"

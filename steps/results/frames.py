@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from config.errors import WrongDirectory, on_one_line
+from config.measures import RETURN
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
@@ -51,8 +52,8 @@ def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[s
     """The row of one planned run; a run that never started has reached step 0."""
     status = read_status(run.status / "train.json")
     last = _last(run.train_csv)
-    episodes = evaluation_episodes(run) if usable.state == "complete" else []
-    returns = [one.return_ for one in episodes]
+    episodes = evaluation_episodes(run, RETURN) if usable.state == "complete" else []
+    returns = [one.value for one in episodes]
     return {
         "run": run.index,
         "state": usable.state,
@@ -109,11 +110,11 @@ def _training_columns(path: Path) -> Columns:
 
 def _evaluation_columns(path: Path) -> Columns:
     """Not by `read_columns`: a seed may have more digits than a float keeps."""
-    episodes = read_episodes(path)
+    episodes = read_episodes(path, RETURN)
     return {
         "episode": np.array([one.episode for one in episodes], np.int64),
         "seed": np.array([one.seed for one in episodes], np.int64),
-        "return": np.array([one.return_ for one in episodes], np.float64),
+        "return": np.array([one.value for one in episodes], np.float64),
         "length": np.array([one.length for one in episodes], np.int64),
     }
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from config.games import LARGEST_RETURN
+from config.measures import Measure
 from steps.statistics.scores import Floats
 
 GRID_POINTS = 250
@@ -35,11 +36,11 @@ def curve(steps: Sequence[float] | Floats, values: Sequence[float] | Floats) -> 
     return Curve(steps=np.asarray(steps)[kept].astype(np.int64), values=heights[kept])
 
 
-def training_curve_of(columns: Mapping[str, Floats]) -> Curve:
+def training_curve_of(columns: Mapping[str, Floats], measure: Measure) -> Curve:
     """The curve in the columns of a train.csv; empty where there is none."""
-    if not {"step", "return_mean"} <= columns.keys():
+    if not {"step", measure.training_column} <= columns.keys():
         return curve([], [])
-    return curve(columns["step"], columns["return_mean"])
+    return curve(columns["step"], columns[measure.training_column])
 
 
 def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[np.int64]:

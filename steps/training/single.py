@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from config.errors import ExperimentError
+from config.measures import RETURN
 from steps.command.context import StepContext
 from steps.directory import checkpoints
 from steps.directory import progress as directory_progress
@@ -189,14 +190,12 @@ class Training:
         )
 
     def _details(self, recorder: Recorder, sampler: ResourceSampler) -> dict[str, Any]:
-        training_return = recorder.training_return
+        reached = recorder.training_return
         threshold = self._resolved.experiment.evaluate_above
-        evaluate = threshold is None or (
-            training_return is not None and training_return >= threshold
-        )
+        evaluate = threshold is None or (reached is not None and RETURN.reaches(reached, threshold))
         wall_s = sampler.wall_s
         return {
-            "training_return": training_return,
+            RETURN.training_detail: reached,
             "evaluate": evaluate,
             "step": self.step,
             "epoch": self._resolved.epochs,

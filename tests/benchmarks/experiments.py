@@ -65,7 +65,7 @@ class Experiment:
         scores, missing, steps = [], [], None
         for run in self._runs(resolved):
             result = read_run(run, resolved)
-            returns: Sequence[float] | None = [one.return_ for one in result.episodes]
+            returns: Sequence[float] | None = [one.value for one in result.episodes]
             if returns and chosen != resolved.evaluation_policy:
                 returns = self._evaluation(run, chosen)
             if returns:

@@ -9,6 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
+from config.measures import RETURN
 from config.numbers import duration, number, short
 from steps.figures import average, run
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
@@ -50,7 +51,7 @@ def averaged(runs: int) -> Figure:
     )
     excluded = {runs: curve([100, 200], [0.0, 1.0])}
     return average.training_curve(
-        HEADING, grid, result, curves, excluded, frames_per_step=4, solved=None
+        HEADING, RETURN, grid, result, curves, excluded, frames_per_step=4, solved=None
     )
 
 
@@ -98,22 +99,22 @@ def test_both_formats_are_whole(tmp_path):
 
 def test_one_run_that_ended_no_episode_has_no_curve():
     empty = columns(3) | {"return_mean": np.full(3, np.nan)}
-    assert run.training_curve(empty, **LINES, frames_per_step=1, solved=None) is None
-    assert run.training_curve({}, **LINES, frames_per_step=1, solved=None) is None
-    assert run.losses({"step": np.ones(1)}, **LINES, frames_per_step=1) is None
+    assert run.training_curve(empty, RETURN, **LINES, frames_per_step=1, solved=None) is None
+    assert run.training_curve({}, RETURN, **LINES, frames_per_step=1, solved=None) is None
+    assert run.losses({"step": np.ones(1)}, RETURN, **LINES, frames_per_step=1) is None
     assert run.resources({"wall_s": np.ones(1), "gpu_percent": np.full(1, np.nan)}, **LINES) is None
 
 
 def test_one_row_is_drawn(tmp_path):
     one = {name: values[-1:] for name, values in columns().items()}
-    figure = run.training_curve(one, **LINES, frames_per_step=1, solved=None)
+    figure = run.training_curve(one, RETURN, **LINES, frames_per_step=1, solved=None)
     assert figure is not None
     write(figure, tmp_path / "training")
 
 
 @pytest.mark.parametrize("returns", [[500.0] * 20, [3.0], [-21.0, 21.0], [0.0, 1e9]])
 def test_evaluations_of_any_spread_are_drawn(returns, tmp_path):
-    figure = run.evaluation(returns, **LINES, policy="greedy", solved=475)
+    figure = run.evaluation(returns, RETURN, **LINES, policy="greedy", solved=475)
     assert f"n = {len(returns)} fresh" in texts(figure)
     write(figure, tmp_path / "evaluation")
 
@@ -122,7 +123,7 @@ def test_evaluation_over_runs_names_those_without(tmp_path):
     scores = aggregate(np.array([[1.0], [2.0]]), seed=1, resamples=100)
     episodes = {0: [0.5, 1.5], 2: [2.0, 2.0]}
     figure = average.evaluation(
-        HEADING, episodes, {1: "failed"}, scores, policy="greedy", solved=None
+        HEADING, RETURN, episodes, {1: "failed"}, scores, policy="greedy", solved=None
     )
     assert [text.get_text() for text in figure.axes[0].texts] == ["failed"]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [
@@ -139,7 +140,7 @@ def test_atari_says_what_a_step_is():
 
 def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
     long, short_ = (
-        run.training_curve(columns(rows), **LINES, frames_per_step=1, solved=None)
+        run.training_curve(columns(rows), RETURN, **LINES, frames_per_step=1, solved=None)
         for rows in (400, 30)
     )
     assert long is not None

@@ -1,0 +1,118 @@
+"""What a run is judged by: average, headline, table and axes follow a measure that is no return."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from config.algorithms import ALGORITHMS
+from config.measures import RETURN, Measure
+from steps import average, plot_average, plot_evaluation, plot_training, report
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.usable import usability
+from tests import synthetic
+
+WIN_RATE = Measure(
+    name="win rate",
+    unit="%",
+    higher_is_better=True,
+    table="games.csv",
+    column="win_rate",
+    training_column="win_rate_mean",
+)
+GAMES = "episode,seed,win_rate,length\n0,1,100,30\n1,2,0,25\n2,3,50,40\n3,4,{last},35\n"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _judged_by_its_win_rate() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        judged = replace(ALGORITHMS["ppo"], measure=WIN_RATE)
+        patch.setattr("config.resolve.find_algorithm", lambda _: judged)
+        yield
+
+
+def trained(root: Path) -> ExperimentDirectory:
+    """Two finished runs that won 50 and 60 % of their games."""
+    directory = synthetic.experiment(root, ("complete",) * 2, evaluation_episodes=4)
+    for index in (0, 1):
+        run = directory.run(index)
+        run.evaluation_csv.unlink()
+        (run.root / "games.csv").write_text(GAMES.format(last=50 + 40 * index))
+        run.train_csv.write_text(run.train_csv.read_text().replace("return", "win_rate"))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> ExperimentDirectory:
+    """The same, averaged and drawn."""
+    directory = trained(tmp_path_factory.mktemp("arena"))
+    for step, arguments in (
+        (plot_training, ["--run=1"]),
+        (plot_evaluation, ["--run=1"]),
+        (average, []),
+        (plot_average, []),
+    ):
+        assert step.main([f"--outdir={directory.root}", *arguments]) == 0
+    for index in (0, 1):
+        synthetic.succeed(directory.run(index), "run")
+    return directory
+
+
+def test_the_average_is_that_of_the_measure(arena: ExperimentDirectory) -> None:
+    table = (arena.average / "evaluation.csv").read_text().splitlines()
+    assert "win_rate_mean,win_rate_sd,win_rate_min,win_rate_max" in table[0]
+    assert "train_win_rate_last100" in table[0] and "return" not in table[0]
+    evaluation = json.loads((arena.average / "summary.json").read_text())["evaluation"]
+    assert (evaluation["n"], evaluation["mean"], evaluation["min"]) == (2, 55, 50)
+    assert evaluation["score"].startswith("mean win rate over the episodes")
+    assert len((arena.average / "train.csv").read_text().splitlines()) > 100
+
+
+def test_the_page_speaks_of_the_measure(arena: ExperimentDirectory) -> None:
+    assert report.main([f"--outdir={arena.root}", "--workflow-status=Succeeded"]) == 0
+    page = arena.report_html.read_text()
+    results = page[page.index('id="results"') : page.index('id="parameters"')]
+    words = " ".join(part.split(">")[-1] for part in results.split("<"))
+    assert "mean win rate of the final policies" in words and "55 %" in words
+    assert "interval of the mean " in words and "win rate, %" in words
+    assert "return" not in words and "solved" not in words
+
+
+@pytest.mark.parametrize("plots", ["average/plots", "runs/1/plots"])
+def test_axes_carry_the_name_and_the_unit(arena: ExperimentDirectory, plots: str) -> None:
+    """The letters of a plot are paths, each text stands above its own as a comment."""
+    training, evaluation, losses = (
+        (arena.root / plots / f"{name}.svg").read_text()
+        for name in ("training", "evaluation", "losses")
+    )
+    assert "<!-- win rate of training episodes, % -->" in training
+    assert "<!-- win rate of an episode, % -->" in evaluation
+    assert "win rate mean" not in losses and "value loss" in losses
+    assert "solved" not in training + evaluation, "games know a solved return only"
+
+
+def test_a_value_without_sense_and_a_threshold_are_told_in_its_words(tmp_path: Path) -> None:
+    directory = trained(tmp_path)
+    run, resolved = directory.run(0), synthetic.resolved_of(directory)
+    (run.root / "games.csv").write_text(GAMES.format(last="inf"))
+    reason = usability(run, resolved).reason
+    assert reason is not None and "games.csv: the win rate of episode 3 is inf" in reason
+    details = {"evaluate": False, "training_win_rate": 40.0}
+    synthetic.status(run.status / "train.json", details=details)
+    assert (usability(run, resolved).reason or "").startswith(
+        "not evaluated: training win rate 40,"
+    )
+
+
+def test_the_direction_decides_what_reaches_a_threshold() -> None:
+    """And where less is better, the axis says so."""
+    time = dataclasses.replace(RETURN, name="time", unit="s", higher_is_better=False)
+    assert RETURN.reaches(3, 3) and RETURN.reaches(4, 3) and not RETURN.reaches(2, 3)
+    assert time.reaches(3, 3) and time.reaches(2, 3) and not time.reaches(4, 3)
+    assert time.axis("an episode") == "time of an episode, s (lower is better)"
+    assert RETURN.axis("an episode") == "return of an episode" and RETURN.shown(3.0) == "3"
