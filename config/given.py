@@ -8,7 +8,7 @@ that was given twice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from config.errors import BadInput, shown
@@ -50,6 +50,15 @@ def from_argo(text: str) -> dict[str, str]:
     return _once([_pair(entry) for entry in entries])
 
 
+def together(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
+    """Parameters from two sources, which must agree where both name one; raises `BadInput`."""
+    given = dict(one)
+    for name, value in other.items():
+        if given.setdefault(name, value) != value:
+            raise _given_twice(name, given[name], value)
+    return given
+
+
 def _pair(entry: Any) -> tuple[str, str]:
     name, value = (
         (entry.get("name"), entry.get("value", "")) if isinstance(entry, dict) else (None, None)
@@ -65,8 +74,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for name, value in pairs:
         if name in seen:
-            raise BadInput(
-                f"parameter {shown(name)} was given twice: {shown(seen[name])} and {shown(value)}"
-            )
+            raise _given_twice(name, seen[name], value)
         seen[name] = value
     return seen
+
+
+def _given_twice(name: str, one: Any, other: Any) -> BadInput:
+    return BadInput(f"parameter {shown(name)} was given twice: {shown(one)} and {shown(other)}")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from config.algorithms import ALGORITHMS
-from config.given import from_argo, from_assignments
+from config.given import from_argo, from_assignments, together
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
@@ -66,11 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     """Everything that can be wrong is found before the first byte is written."""
-    given = (
-        from_argo(arguments.parameters)
-        if arguments.parameters is not None
-        else from_assignments(arguments.p)
-    )
+    given = from_assignments(arguments.p)
+    if arguments.parameters is not None:
+        given = together(given, from_argo(arguments.parameters))
     resolved = resolve(arguments.algorithm, given)
     directory = ExperimentDirectory(
         check_outdir(resolved.experiment.outdir, os.environ.get("STORAGE") or None)
@@ -261,14 +259,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--algorithm", required=True, help=f"{', '.join(ALGORITHMS)}, or package.module:NAME"
     )
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument(
+    parser.add_argument(
         "--parameters",
         metavar="JSON",
-        help="all parameters as Argo gives them: {{workflow.parameters.json}}",
+        help='all parameters as Argo gives them: [{"name": …, "value": …}, …]',
     )
-    either.add_argument(
-        "-p", metavar="NAME=VALUE", action="append", default=[], help="one parameter, by hand"
+    parser.add_argument(
+        "-p",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="one parameter; what --parameters says of it must be the same",
     )
     return parser
 

@@ -118,8 +118,57 @@ def workflow(
     }
 
 
-def inputs_of(*names: str) -> Json:
-    return {"inputs": {"parameters": [{"name": name} for name in names]}}
+def inputs_of(*names: str, **defaults: str) -> Json:
+    given = [{"name": name, "default": default} for name, default in defaults.items()]
+    return {"inputs": {"parameters": [*({"name": name} for name in names), *given]}}
+
+
+def called() -> list[Json]:
+    """Our experiment's shape: a DAG with a directory and parameters, as the entry and called."""
+    every = inputs_of("outdir", parameters="{{workflow.parameters.json}}")
+    experiment = dag(
+        "experiment",
+        task("prepare", "echo", arguments={"v": "{{inputs.parameters.parameters}}"}),
+        task("next", "echo", "prepare.Succeeded", arguments={"v": "{{inputs.parameters.outdir}}"}),
+        **every,
+    )
+    one = {"outdir": "/storage/a", "parameters": '[{"name": "seed", "value": "1"}]'}
+    item = {"v": "{{item}} {{workflow.status}}"}
+    listed = {"directories": '["/storage/a", "/storage/b/c"]'}
+    return [
+        workflow(
+            "entryinputs",
+            experiment,
+            echo(),
+            dag(
+                "finish", task("report", "echo", arguments={"v": "{{workflow.parameters.outdir}}"})
+            ),
+            entrypoint="experiment",
+            onExit="finish",
+            parameters={"outdir": "/storage/a"},
+        ),
+        workflow(
+            "calledtwice",
+            dag(
+                "main",
+                task("first", "experiment", arguments=one),
+                task("second", "experiment", arguments={"outdir": "/storage/b/c"}),
+            ),
+            experiment,
+            echo(),
+            dag(
+                "reports",
+                task(
+                    "report",
+                    "echo",
+                    arguments=item,
+                    withParam="{{workflow.parameters.directories}}",
+                ),
+            ),
+            onExit="reports",
+            parameters=listed,
+        ),
+    ]
 
 
 def substitution() -> list[Json]:
@@ -760,4 +809,4 @@ def pods() -> list[Json]:
 
 def more_cases() -> list[Json]:
     """Every workflow of this module; names are unique and start with `m-`."""
-    return [*substitution(), *outputs(), *loops(), *endings(), *retries(), *pods()]
+    return [*called(), *substitution(), *outputs(), *loops(), *endings(), *retries(), *pods()]

@@ -127,6 +127,12 @@ def every_tag_resolves(manifest: Manifest) -> Iterator[str]:
                 for tag in tags(task)
                 if tag not in known | loop | of_tasks
             )
+        for parameter in template.get("inputs", {}).get("parameters", []):
+            yield from (
+                f"{template['name']}: {{{{{tag}}}}}"
+                for tag in tags(parameter)
+                if tag not in everywhere
+            )
         if not tasks:
             yield from (
                 f"{template['name']}: {{{{{tag}}}}}" for tag in tags(template) if tag not in known
@@ -154,6 +160,19 @@ def every_task_and_argument_exists(manifest: Manifest) -> Iterator[str]:
     yield from (f"{name}: is never called" for name in set(inputs) - called)
     if len(inputs) != len(templates(manifest)):
         yield "two templates of one name"
+
+
+def entry_and_exit_have_their_inputs(manifest: Manifest) -> Iterator[str]:
+    """Nobody calls them: the entry has the workflow's parameters of the same names, else there is a
+    default."""
+    spec = manifest["spec"]
+    names = {parameter["name"] for parameter in spec["arguments"]["parameters"]}
+    supplied: dict[str, set[str]] = {spec.get("onExit"): set(), spec["entrypoint"]: names}
+    for template in templates(manifest):
+        for parameter in template.get("inputs", {}).get("parameters", []):
+            given = supplied.get(template["name"], {parameter["name"]})
+            if parameter["name"] not in given and "default" not in parameter:
+                yield f"{template['name']}: nobody gives it {parameter['name']}"
 
 
 def reads_only_ancestors(manifest: Manifest) -> Iterator[str]:
@@ -363,7 +382,7 @@ def every_value_is_text(manifest: Manifest) -> Iterator[str]:
 
 
 RULES: tuple[Rule, ...] = (
-    runs_a_step_without_a_shell, every_tag_resolves, every_task_and_argument_exists, reads_only_ancestors,
+    runs_a_step_without_a_shell, every_tag_resolves, every_task_and_argument_exists, entry_and_exit_have_their_inputs, reads_only_ancestors,
     conditions_read_outputs_with_a_default, never_reads_a_tolerated_producer, dependencies_name_a_result, only_leaves_are_retried,
     pods_are_restricted, pods_have_an_account_of_their_own, pods_say_what_they_need, only_training_asks_for_gpus,
     images_are_parameters_with_a_version, mounts_are_known_and_declared, cleans_up_after_itself, ends_with_a_report, names_fit,

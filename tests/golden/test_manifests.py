@@ -202,11 +202,16 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
         set_in_task("runs", withParam="{{tasks.prepare.outputs.parameters.list}}"),
         set_in_task("average", arguments={"parameters": [{"name": "run", "value": "{{item}}"}]}),
         lambda manifest: manifest["spec"].update(serviceAccountName="{{workflow.parameters.account}}"),
+        lambda manifest: dags(manifest)[0]["inputs"]["parameters"][1].update(default="{{workflow.parameters.all}}"),
     ],
     "every_task_and_argument_exists": [
         set_in_task("evaluate", template="evaluation"), set_in_task("evaluate", arguments={}),
         lambda manifest: manifest["spec"]["templates"].append({"name": "unused", "container": {}}),
         lambda manifest: manifest["spec"]["templates"].append(copy.deepcopy(leaf(manifest, "train"))),
+    ],
+    "entry_and_exit_have_their_inputs": [
+        lambda manifest: dags(manifest)[0]["inputs"]["parameters"][1].pop("default"),
+        lambda manifest: dags(manifest)[2].update(inputs={"parameters": [{"name": "outdir"}]}),
     ],
     "reads_only_ancestors": [set_in_task("evaluate", depends=""), set_in_task("average", when='"{{tasks.plot-average.status}}" == ""')],
     "conditions_read_outputs_with_a_default": [

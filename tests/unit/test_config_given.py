@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.errors import BadInput
-from config.given import from_argo, from_assignments
+from config.given import from_argo, from_assignments, together
 
 
 def test_assignments() -> None:
@@ -32,6 +32,15 @@ def test_a_parameter_given_twice_is_refused() -> None:
         from_assignments(["runs=1", "game=pong", "runs=2"])
     with pytest.raises(BadInput, match="given twice"):
         from_argo('[{"name": "runs", "value": "1"}, {"name": "runs", "value": "1"}]')
+
+
+def test_what_two_sources_say_must_be_the_same() -> None:
+    """What a DAG decides, and what it is given as JSON."""
+    decided = {"outdir": "/storage/a", "gpus": "1"}
+    both = together(decided, {"gpus": "1", "runs": "3"})
+    assert both == {"outdir": "/storage/a", "gpus": "1", "runs": "3"}
+    with pytest.raises(BadInput, match=r"^parameter 'gpus' was given twice: '1' and '0'$"):
+        together(decided, {"gpus": "0"})
 
 
 def test_argo_json_with_descriptions_and_missing_values() -> None:

@@ -10,6 +10,15 @@ exit handler, finish: report, always last, also after a stop or a deadline. It i
 task because the controller knows the nodes of an exit handler by the name `….onExit` of their
 boundary: after a deadline it fails the pending pod of a bare template that is retried, whose node
 is called `….onExit(0)` (seen with 4.1.2).
+
+`experiment` can be called by another DAG, any number of times in one workflow: its inputs are the
+directory (`outdir`) and the parameters of this experiment as JSON, `[{"name": …, "value": …}, …]`.
+As the entry it takes the workflow's parameter `outdir`, and `{{workflow.parameters.json}}`:
+`argo submit -p typo=1` adds a parameter, and only so is it seen and refused. What Argo itself reads
+(`READ_BY_ARGO`) holds for a whole workflow and stays its parameter, which `prepare` is told, too.
+Who calls it knows the directories, and so its exit handler calls `report` for each of them, in a
+loop over the same list: a parameter of the workflow, or an output with a `globalName`, which is
+still there after a stop.
 """
 
 from __future__ import annotations
@@ -27,6 +36,7 @@ from config.described import ParameterInfo, parameters
 from config.pipeline import End, Need, Scope, Step
 from workflows.dag.pods import (
     OUTDIR,
+    READ_BY_ARGO,
     RUN,
     UNPRIVILEGED_POD,
     cpu,
@@ -64,12 +74,19 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),
     ) as workflow:
         templates = {step.name: _template(step, algorithm, cluster) for step in pipeline.STEPS}
-        with DAG(name="run", inputs=[Parameter(name="run")]) as run:
-            _tasks("run", templates, arguments={"run": run.get_parameter("run")})
-        with DAG(name="experiment", parallelism=cluster.parallelism):
+        with DAG(name="run", inputs=_inputs("outdir", "run")) as run:
+            _tasks("run", templates)
+        with DAG(
+            name="experiment",
+            inputs=[
+                *_inputs("outdir"),
+                Parameter(name="parameters", default="{{workflow.parameters.json}}"),
+            ],
+            parallelism=cluster.parallelism,
+        ):
             _tasks("experiment", templates | {pipeline.RUNS: run})
         with DAG(name="finish"):
-            _tasks("exit", templates)
+            _tasks("exit", templates, outdir="{{workflow.parameters.outdir}}")
     # In the file the DAGs come first, the whole before its parts.
     workflow.templates.sort(
         key=lambda template: {"experiment": 0, "run": 1, "finish": 2}.get(template.name or "", 3)
@@ -79,44 +96,53 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
 
 def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
     """The pod of one step; of the training, as many as its topology has."""
-    run = Parameter(name="run")
+    more = ["parameters"] if step.name == pipeline.PREPARE else ["run"] if step.in_run else []
+    inputs = _inputs("outdir", *more)
     if step.name == pipeline.TRAIN:
-        return train_stage(find_algorithm(algorithm).topology, cluster, run)
+        return train_stage(find_algorithm(algorithm).topology, cluster, inputs)
     pod = gpu if step.pool == "gpu" else cpu
     return pod(
         cluster,
         step.name,
         step.module,
-        inputs=[run] if step.in_run else None,
+        inputs=inputs,
         args=_args(step, algorithm),
         outputs=outputs(step),
     )
 
 
+def _inputs(*names: str) -> list[Parameter]:
+    return [Parameter(name=name) for name in names]
+
+
 def _args(step: Step, algorithm: str) -> list[str]:
+    """What a step is told: all parameters the first one, by which the others then go."""
     if step.name == pipeline.PREPARE:
-        # Every parameter, as JSON: `argo submit -p typo=1` adds a parameter, and only so is it seen
-        # and refused.
-        return [f"--algorithm={algorithm}", "--parameters={{workflow.parameters.json}}"]
+        known = [("outdir", "{{inputs.parameters.outdir}}")]
+        known += [(name, f"{{{{workflow.parameters.{name}}}}}") for name in READ_BY_ARGO]
+        fixed = [word for name, value in known for word in ("-p", f"{name}={value}")]
+        every = "--parameters={{inputs.parameters.parameters}}"
+        return [f"--algorithm={algorithm}", every, *fixed]
     more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
     return [OUTDIR, *more[step.scope]]
 
 
-def _tasks(scope: Scope, templates: Mapping[str, Container | DAG], **options: Any) -> None:
+def _tasks(scope: Scope, templates: Mapping[str, Container | DAG], **instead: str) -> None:
     """The tasks of one DAG, in the order of the table. The loop over the runs stands where their
-    first row does, and needs what they need of the steps outside.
+    first row does, and needs what they need of the steps outside. instead: arguments that are no
+    inputs of the DAG.
 
     Every edge names how a task must have ended: a bare dependency would also accept a skipped one.
     """
     tasks: dict[str, Task] = {}
     for step in pipeline.STEPS:
         if step.scope == scope:
-            _call(step.name, templates[step.name], step.needs, tasks, **options)
+            _call(step.name, templates[step.name], step.needs, tasks, instead)
         elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
             needs = [need for one in pipeline.steps("run") for need in one.needs]
             listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
-            looped = {"with_param": listed, "arguments": {"run": "{{item}}"}}
-            _call(pipeline.RUNS, templates[pipeline.RUNS], needs, tasks, **looped)
+            run, template = {"run": "{{item}}"}, templates[pipeline.RUNS]
+            _call(pipeline.RUNS, template, needs, tasks, run, with_param=listed)
 
 
 def _call(
@@ -124,14 +150,19 @@ def _call(
     template: Container | DAG,
     needs: Sequence[Need],
     tasks: dict[str, Task],
+    instead: Mapping[str, str],
     **options: Any,
 ) -> None:
-    """Add one task behind those of this DAG that it needs; the others are behind the DAG itself."""
+    """Add one task behind those of this DAG that it needs; the others are behind the DAG itself.
+    Its inputs are those of the DAG, of the same names.
+    """
     inside = [need for need in needs if need.task in tasks]
     wanted = [tasks[need.task].get_parameter(need.only_if) for need in inside if need.only_if]
     when = " && ".join(f'"{value}" == "true"' for value in wanted)
+    inputs = [parameter.name for parameter in cast(list[Parameter], template.inputs)]
+    handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in inputs} | {**instead}
     # Hera cannot say in its types that a template called inside a DAG makes a task.
-    task = cast(Task, template(name=name, when=when or None, **options))
+    task = cast(Task, template(name=name, arguments=handed_on, when=when or None, **options))
     for need in inside:
         tasks[need.task].next(task, on=RESULTS[need.end])
     tasks[name] = task

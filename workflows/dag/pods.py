@@ -33,8 +33,11 @@ from config.cluster import Cluster, Pool
 from config.pipeline import Step
 
 STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
-OUTDIR = "--outdir={{workflow.parameters.outdir}}"
+OUTDIR = "--outdir={{inputs.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
+READ_BY_ARGO = ("gpus", "gpu_image", "cpu_image", "claim")
+"""Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
+pods."""
 
 # Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same
 # way again. The code is "-1" when the container never ended by itself: a deleted pod, a lost node.

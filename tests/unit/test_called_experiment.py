@@ -1,0 +1,132 @@
+"""The experiment's template as another DAG calls it, with the local engine and the real steps."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from config.cluster import load_cluster
+from config.described import parameters
+from steps.directory.experiment import read_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.processes import identity
+from tests.calling import calling
+from workflows import local
+from workflows.dag.pods import READ_BY_ARGO
+from workflows.dag.render import rendered
+from workflows.local.status import WorkflowStatus
+
+ROOT = Path(__file__).parents[2]
+TINY = {"game": "cartpole", "epochs": "2", "evaluation_episodes": "1", "video_episodes": "0"}
+
+
+@pytest.fixture
+def manifest() -> dict[str, Any]:
+    """The committed one; a step that is refused is not waited for before it is given up."""
+    copied = copy.deepcopy(rendered("ppo", load_cluster()))
+    for template in copied["spec"]["templates"]:
+        if "container" in template:
+            del template["retryStrategy"]["backoff"]
+    return copied
+
+
+def run(manifest: dict[str, Any], folder: Path, **given: str) -> WorkflowStatus:
+    return local.run(
+        manifest,
+        name="wf",
+        parameters=given,
+        storage=folder / "storage",
+        logs=folder / "logs",
+        environment={
+            "EXPERIMENT_OWNER_PROCESS": identity(),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        },
+    )
+
+
+def phases(status: WorkflowStatus) -> dict[str, str]:
+    return {node.name.removeprefix("wf."): node.phase for node in status.nodes.values()}
+
+
+def printed(folder: Path) -> str:
+    return "".join(path.read_text() for path in sorted((folder / "logs").glob("*.log")))
+
+
+def test_two_calls_in_one_workflow_make_two_complete_reports(
+    manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    """Different directories, parameters and conditions; one exit handler reports on both."""
+    both = {
+        "/storage/first": TINY | {"seed": "1"},
+        "/storage/below/second": TINY | {"seed": "2", "evaluate_above": "100000"},
+    }
+    status = run(calling(manifest, both), tmp_path)
+    found = phases(status)
+    assert status.phase == "Succeeded", (status.message, printed(tmp_path))
+    assert found["experiment-0.runs(0:0).evaluate"] == "Succeeded"
+    assert found["experiment-1.runs(0:0).evaluate"] == "Skipped"
+    assert found["experiment-1.runs(0:0).play"] == "Omitted"
+    for index, (outdir, given) in enumerate(both.items()):
+        directory = tmp_path / "storage" / Path(outdir).relative_to("/storage")
+        assert found[f"onExit.report({index}:{outdir})"] == "Succeeded"
+        assert "<h2>Complete</h2>" in (directory / "report.html").read_text()
+        assert json.loads((directory / "owner.json").read_text())["released"]
+        experiment = read_experiment(ExperimentDirectory(directory)).resolved.experiment
+        assert (experiment.seed, experiment.outdir) == (int(given["seed"]), str(directory))
+        summary = json.loads((directory / "average" / "summary.json").read_text())
+        assert (summary["used"], summary["evaluation"]["n"]) == ([0], 1 - index)
+
+
+def test_the_names_of_a_call_are_checked_where_it_is_prepared(
+    manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    """And what the workflow or the call decides is no parameter that says something else."""
+    wrong = {
+        "/storage/a": TINY | {"epoch": "3"},
+        "/storage/b": TINY | {"outdir": "/storage/c"},
+        "/storage/d": TINY | {"gpus": "0"},
+    }
+    status = run(calling(manifest, wrong), tmp_path)
+    assert status.phase == "Failed"
+    said = printed(tmp_path)
+    assert "prepare: unknown parameter 'epoch'; did you mean 'epochs'?" in said
+    storage = tmp_path / "storage"
+    assert f"'outdir' was given twice: '{storage}/b' and '{storage}/c'" in said
+    assert "'gpus' was given twice: '1' and '0'" in said
+    assert list(storage.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refusal"),
+    [
+        ("typo", "1", "unknown parameter 'typo'"),
+        ("seed", "{{foo}}", "parameter 'seed' cannot be"),
+        ("parameters", "seed=1", "--parameters is no JSON"),
+    ],
+)
+def test_what_plain_argo_submit_appends_is_seen_and_refused(
+    manifest: dict[str, Any], tmp_path: Path, name: str, value: str, refusal: str
+) -> None:
+    status = run(manifest, tmp_path, **{"outdir": "/storage/x", name: value})
+    assert (status.phase, phases(status)["prepare"]) == ("Failed", "Failed")
+    assert f"prepare: {refusal}" in printed(tmp_path)
+    assert list((tmp_path / "storage").iterdir()) == []
+
+
+def test_what_argo_reads_itself_is_the_workflows(manifest: dict[str, Any]) -> None:
+    """All else can be chosen by every call; `prepare` is told what it cannot be given."""
+    spec = manifest["spec"]
+    pods = {one["name"]: one for one in spec["templates"] if "container" in one}
+    told = " ".join(pods.pop("prepare")["container"]["args"])
+    read = json.dumps([spec["volumes"], *pods.values()])
+    names = [info.name for info in parameters("ppo")]
+    assert {name for name in names if f"workflow.parameters.{name}}}" in read} == set(READ_BY_ARGO)
+    assert {name for name in names if f"-p {name}={{{{workflow.parameters.{name}}}}}" in told} == (
+        set(READ_BY_ARGO)
+    )
+    assert "workflow.parameters.json" not in json.dumps(list(pods.values()))
