@@ -37,16 +37,13 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)
 
 
-class Trainer(Protocol):
-    """A training that yields progress and can be saved after any epoch."""
+class Resumable(Protocol):
+    """What can be saved after any epoch, and goes on from there: a trainer, or whatever else learns
+    and yields progress.
+    """
 
     epoch: int
     step: int
-
-    def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch until `epochs` are done; raises `config.errors.Diverged` before a
-        non-finite update.
-        """
 
     def state_dict(self) -> State:
         """Everything that affects the future, random generators included."""
@@ -54,6 +51,15 @@ class Trainer(Protocol):
     def load_state_dict(self, state: State, between: Callable[[], None] = ...) -> None:
         """Continue exactly where `state_dict` was taken; between: called now and then while that
         takes long; may raise.
+        """
+
+
+class Trainer(Resumable, Protocol):
+    """A training in one process."""
+
+    def train(self) -> Iterator[Progress]:
+        """One `Progress` an epoch until `epochs` are done; raises `config.errors.Diverged` before a
+        non-finite update.
         """
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `reso
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -31,36 +30,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def train(context: StepContext) -> dict[str, Any]:
     """Train one run from its newest checkpoint, or from the start."""
-    from steps.training.single import Training
+    from steps.training import single
+    from steps.training.attempt import attempt
 
-    os.environ["OMP_NUM_THREADS"] = str(
-        context.resolved.experiment.threads
-    )  # read when torch is imported
-    context.note(**_left_by_the_last_attempt(context))
-    checkpoints.clean(context.run)
-    training = Training(
-        context, checkpoints.load_newest(context.run, context.resolved.identity(), continues=True)
-    )
-    context.require_ours()  # reading may have taken long, and those behind may be a later attempt's
-    checkpoints.discard_after(context.run, training.step)
-    training.note(began=False)
-    try:
-        details = training.run()
-    except Exception as error:
-        training.failed(error)
-        raise
-    checkpoints.prune(
-        context.run, training.step
-    )  # a kill may have come between the last checkpoint and this
-    return details
-
-
-def _left_by_the_last_attempt(context: StepContext) -> dict[str, Any]:
-    """Its guard, kept until the checkpoint is read: a kill in between would lose the count of all
-    kills before.
-    """
-    guard = context.previous.details.get("guard") if context.previous else None
-    return {"guard": {**guard, "began": False}} if isinstance(guard, dict) else {}
+    return attempt(context, single.train)
 
 
 def is_trained(context: StepContext) -> bool:

@@ -7,7 +7,7 @@ import torch
 import agents.load  # noqa: F401
 import steps.prepare
 import steps.train
-import steps.training.recorder
+import steps.training.files
 import steps.training.single  # noqa: F401
 
 torch.set_num_threads(1)

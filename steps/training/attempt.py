@@ -1,0 +1,171 @@
+"""One attempt to train one run: what it goes on from, what it computes on, and what the next
+attempt must know of it.
+
+Whatever trains (one process, a learner, the trainer of a self-play) is called with a
+`TrainingAttempt`, makes its trainer, lets it go on from the checkpoint, and hands what it yields to
+`files.TrainingFiles`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from config.errors import ExperimentError
+from steps.command.context import StepContext
+from steps.directory import checkpoints
+from steps.directory.checkpoints import Checkpoint
+from steps.directory.tables import last_row
+from steps.training import guard as progress_guard
+from steps.training.guard import Guard
+from steps.training.resources import memory_limit_bytes
+
+if TYPE_CHECKING:
+    from agents.interfaces import Resumable
+    from steps.directory.compute import Compute
+
+Details = dict[str, Any]
+
+
+def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -> Details:
+    """Let `train` go on from the run's newest checkpoint, or begin; returns what it says at its
+    end.
+    """
+    # Read when torch is imported.
+    os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
+    context.note(**_left_by_the_last_attempt(context))
+    checkpoints.clean(context.run)
+    newest = checkpoints.load_newest(context.run, context.resolved.identity(), continues=True)
+    training = TrainingAttempt(context, newest)
+    context.require_ours()  # reading may have taken long, and those behind may be a later attempt's
+    checkpoints.discard_after(context.run, training.step)
+    training.note(began=False)
+    context.stop.describe = lambda: (
+        f"preempted at step {training.step}, continues from {training.saved_step}"
+    )
+    try:
+        details = train(training)
+    except Exception as error:
+        training.failed(error)
+        raise
+    # A kill may have come between the last checkpoint and this.
+    checkpoints.prune(context.run, training.step)
+    return details
+
+
+def _left_by_the_last_attempt(context: StepContext) -> Details:
+    """Its guard, kept until the checkpoint is read: a kill in between would lose the count of all
+    kills before.
+    """
+    guard = context.previous.details.get("guard") if context.previous else None
+    return {"guard": {**guard, "began": False}} if isinstance(guard, dict) else {}
+
+
+class TrainingAttempt:
+    """What one attempt goes on from, and how far it is.
+
+    step: reached; saved_step: of the last checkpoint; record: what the files put into the checkpoint
+    beside the trainer's state, empty without one; machine: what this training computes on and in,
+    known once it is `decided`.
+    """
+
+    def __init__(self, context: StepContext, checkpoint: Checkpoint | None) -> None:
+        self.context, self.checkpoint = context, checkpoint
+        self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
+        self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
+        self.machine: dict[str, Any] = {}
+        self.guard = self._guard()
+
+    def note(self, *, began: bool) -> None:
+        """Leave in the status file what the next attempt must know if this one is killed."""
+        self.guard = replace(self.guard, began=began)
+        self.context.note(
+            guard=progress_guard.as_details(self.guard),
+            resumed_from=None if self.checkpoint is None else self.checkpoint.step,
+        )
+
+    def failed(self, error: Exception) -> None:
+        """Remember where an exception came; raises `NoProgress` if the last attempt ended there,
+        too.
+        """
+        self.guard = progress_guard.failed(self.guard, self.step, error)
+        with contextlib.suppress(
+            OSError, ExperimentError
+        ):  # a full disk, which `error` says already
+            self.note(began=False)
+
+    def decided(self) -> Compute:
+        """What to compute on and in, with torch's threads set accordingly."""
+        import torch
+
+        from steps.training.compute import chosen
+
+        self.context.check_stop()
+        torch.set_num_threads(self.context.resolved.experiment.threads)
+        compute = chosen(self.context, self.record)
+        self.context.check_stop()
+        self.machine = {
+            "device": compute.device,
+            "precision": compute.precision,
+            "threads": torch.get_num_threads(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "torch": str(torch.__version__),
+            "source": os.environ.get("EXPERIMENT_SOURCE") or None,
+        }
+        self._compare_machines()
+        return compute
+
+    def restore(self, trainer: Resumable, compute: Compute) -> None:
+        """Bring a new trainer to where the checkpoint was taken, and say what begins."""
+        start = "the start"
+        if self.checkpoint is not None:
+            _show_log_of("agents")
+            trainer.load_state_dict(self.checkpoint.state, between=self.context.check_stop)
+            start = f"step {self.checkpoint.step}"
+        epochs, threads = self.context.resolved.epochs, self.machine["threads"]
+        print(f"training {epochs} epochs from {start}: {compute}, {threads} threads")
+
+    def _compare_machines(self) -> None:
+        """Equal bytes are promised on equal machines only."""
+        for name, value in self.machine.items():
+            before = self.record.get(name, value)
+            if before != value:  # another image, other code, or another kind of machine
+                print(
+                    f"warning: {name} is {value} here, the checkpoint was made with {before}: "
+                    "the files may differ from an undisturbed run"
+                )
+
+    def _guard(self) -> Guard:
+        run, previous = self.context.run, self.context.previous
+        reached = int((last_row(run.train_csv) or {}).get("step") or 0)
+        memory = _memory((last_row(run.resources_csv) or {}).get("memory_bytes"))
+        if previous is not None and previous.state == "running":
+            print(f"the last attempt was killed at about step {reached}; {memory}")
+        return progress_guard.after(
+            previous,
+            checkpoint=self.step,
+            owner=self.context.owner_uid,
+            reached=max(reached, self.step),
+            memory=memory,
+        )
+
+
+def _memory(used_bytes: str | None) -> str:
+    limit = memory_limit_bytes()
+    return (
+        f"it had used {used_bytes or 'an unknown number of'} bytes of memory, "
+        f"the limit is {'unknown' if limit is None else f'{limit} bytes'}"
+    )
+
+
+def _show_log_of(package: str) -> None:
+    """Print what this package logs, such as how long a replay takes; other packages' warnings only,
+    as ever.
+    """
+    logging.getLogger(package).handlers = [logging.StreamHandler(sys.stdout)]
+    logging.getLogger(package).setLevel(logging.INFO)

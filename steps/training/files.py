@@ -1,0 +1,144 @@
+"""The files of a training that goes on: rows, event files, resource samples, checkpoints, and what
+it prints now and then. Whatever yields the progress, every epoch of it is handed to `epoch_ended`.
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from config.measures import RETURN
+from steps.directory import checkpoints
+from steps.directory import progress as directory_progress
+from steps.training.recorder import Recorder
+from steps.training.resources import ResourceSampler, nvidia_smi
+from steps.training.saver import Saver
+
+if TYPE_CHECKING:
+    from agents.interfaces import Progress, Resumable
+    from steps.training.attempt import TrainingAttempt
+
+PRINT_EVERY_S = 10.0
+
+
+class TrainingFiles:
+    """What one attempt writes while it trains; to be opened when the trainer is made, and closed by
+    `with`.
+    """
+
+    def __init__(self, attempt: TrainingAttempt) -> None:
+        self._attempt, self._context = attempt, attempt.context
+        self._run, self._resolved = attempt.context.run, attempt.context.resolved
+        self._printed: tuple[float, int] | None = None  # when, and at which step
+        self._context.check_stop()
+        self._recorder = Recorder(
+            self._run,
+            self._resolved,
+            step=attempt.step,
+            saved=attempt.record.get("recorder"),
+            permitted=self._context.require_ours,
+        )
+        self._saver, self._sampler = Saver(), self._make_sampler()
+        attempt.note(began=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._saver.close()
+        self._sampler.close()
+        self._recorder.close()
+
+    def epoch_ended(self, trainer: Resumable, progress: Progress) -> None:
+        """Write what an epoch brought, and a checkpoint of the trainer where one is due. Raises
+        `Preempted` after a SIGTERM, unless nothing is left to train, and what writing raises.
+        """
+        self._saver.wait()
+        self._sampler.at(progress.step)
+        self._attempt.step = progress.step
+        last = progress.epoch >= self._resolved.epochs
+        if not last:
+            self._context.check_stop()
+        self._recorder.add(progress)
+        self._print(progress, last)
+        if last or progress.epoch % self._resolved.checkpoint_interval == 0:
+            self._save(trainer)
+
+    def end(self) -> dict[str, Any]:
+        """What a training that came to its end says; waits until its last checkpoint is written."""
+        self._saver.wait()
+        reached = self._recorder.training_return
+        threshold = self._resolved.experiment.evaluate_above
+        evaluate = threshold is None or (reached is not None and RETURN.reaches(reached, threshold))
+        wall_s = self._sampler.wall_s
+        return {
+            RETURN.training_detail: reached,
+            "evaluate": evaluate,
+            "step": self._attempt.step,
+            "epoch": self._resolved.epochs,
+            "wall_s": round(wall_s, 3),
+            "steps_per_second": round(self._attempt.step / wall_s, 1),
+            **self._attempt.machine,
+        }
+
+    def _save(self, trainer: Resumable) -> None:
+        step = trainer.step
+        record = {
+            **self._attempt.machine,
+            "epoch": trainer.epoch,
+            "recorder": self._recorder.state(),
+            "files": {self._run.train_csv.name: self._recorder.table.kept},
+            "resources_csv": self._sampler.offset,
+            "wall_s": round(self._sampler.wall_s, 3),
+        }
+        packed = checkpoints.pack(
+            step=step,
+            state=trainer.state_dict(),
+            identity=self._context.record.identity,
+            record=record,
+        )
+
+        def write() -> None:
+            self._context.require_ours()
+            self._recorder.table.sync()
+            checkpoints.write(self._run, step, packed)
+            self._attempt.saved_step = step
+
+        self._saver.start(write)
+
+    def _make_sampler(self) -> ResourceSampler:
+        import torch
+
+        on_gpu = self._attempt.machine["device"] == "cuda"
+        record = self._attempt.record
+        return ResourceSampler(
+            self._run.resources_csv,
+            offset=record.get("resources_csv", 0),
+            wall_s=record.get("wall_s", 0.0),
+            step=self._attempt.step,
+            gpu=nvidia_smi(f"GPU-{torch.cuda.get_device_properties(0).uuid}") if on_gpu else None,
+            permitted=self._context.require_ours,
+        )
+
+    def _print(self, progress: Progress, last: bool) -> None:
+        now_s, before = time.monotonic(), self._printed
+        if not last and before is not None and now_s - before[0] <= PRINT_EVERY_S:
+            return
+        self._printed = (now_s, progress.step)
+        reached = directory_progress.Progress(
+            step=progress.step,
+            total_steps=self._resolved.total_steps,
+            epoch=progress.epoch,
+            epochs=self._resolved.epochs,
+            return_mean=self._recorder.training_return,
+            steps_per_second=None
+            if before is None
+            else (progress.step - before[1]) / (now_s - before[0]),
+        )
+        print(directory_progress.printed(reached))
