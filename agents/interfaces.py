@@ -6,9 +6,9 @@ no paths, no argparse, no Argo.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -64,6 +64,35 @@ class Trainer(Resumable, Protocol):
 
     def close(self) -> None:
         """Release the environments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """What has been added to a stream since it was last asked for.
+
+    rows: column -> array [rows, ...], the same columns with the same types and shapes every time;
+    keep: how many of the stream's last rows a training that goes on needs, all if None.
+    """
+
+    rows: dict[str, np.ndarray]
+    keep: int | None = None
+
+
+@runtime_checkable
+class HasStreams(Protocol):
+    """What a trainer has as well whose state is partly large and only grows (a replay, positions):
+    named streams beside the state, which no checkpoint ever copies as a whole.
+    """
+
+    def grown(self) -> dict[str, Growth]:
+        """By the streams' names, what has been added since this was last called, or since
+        `load_streams`; called just before `state_dict`, and copied before the training goes on.
+        """
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        """Take back every row that was to be kept, in order, some rows at a time; called after
+        `load_state_dict`. A stream that nothing was added to may be missing.
+        """
 
 
 class Policy(Protocol):

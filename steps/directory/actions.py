@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.errors import BadInput
-from steps.directory.checkpoints import DamagedError, read_tensors
 from steps.directory.files import read_bytes, write_atomically
+from steps.directory.tensors import DamagedError, read_tensors
 
 if TYPE_CHECKING:
     import numpy as np

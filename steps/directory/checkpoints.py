@@ -4,13 +4,14 @@ pickle anywhere.
     checkpoints/000000012000/
         tensors.safetensors   every array of the state, named by its path in the nested dict
         state.json            the rest of the state, the step, what it belongs to, and the `record` of the step that saved it
-        manifest.json         size and SHA-256 of the other two, written last
+        streams.json          of a training with streams: the segments that it needs (`streams.py`)
+        manifest.json         size and SHA-256 of the others, written last
 
 Two are kept. The loader takes the newest that verifies and says what it skipped. A training that
 continues verifies the growing files beside it, too (`record["files"]`): one that does not begin
-with what the checkpoint counts on belongs to another attempt, or was changed. numpy and safetensors
-are imported only to load and to save, so that other steps can list and verify checkpoints without
-them.
+with what the checkpoint counts on belongs to another attempt, or was changed. So it does with the
+segments of its streams. numpy and safetensors are imported only to load and to save, so that other
+steps can list and verify checkpoints without them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
+from steps.directory import streams
 from steps.directory.differences import difference
 from steps.directory.files import (
     LAG_S,
@@ -40,7 +42,9 @@ from steps.directory.files import (
 )
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
+from steps.directory.streams import STREAMS, STREAMS_LIMIT_BYTES, Stream
 from steps.directory.tables import sum_of_start
+from steps.directory.tensors import DamagedError, read_tensors, with_tensors, without_tensors
 
 if TYPE_CHECKING:
     from config.resolve import Resolved
@@ -51,26 +55,22 @@ TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
 MANIFEST_LIMIT_BYTES = 65536
 STATE_LIMIT_BYTES = 64 * 2**20
 TENSORS_LIMIT_BYTES = 64 * 2**30
-HEADER_LIMIT_BYTES = 8 * 2**20
-TENSOR_KEY = "$tensor"
 
 State = dict[str, Any]
-
-
-class DamagedError(Exception):
-    """A checkpoint that does not verify: the one before it may."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it
-    (epoch, offsets, device, …).
+    (epoch, offsets, device, …); streams: what a continued training needs of its streams, which
+    `load` does not verify.
     """
 
     path: Path
     step: int
     state: State
     record: dict[str, Any]
+    streams: Mapping[str, Stream] = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -88,7 +88,7 @@ def pack(
     from safetensors.numpy import save as to_safetensors
 
     tensors: dict[str, Any] = {}
-    tree = _without_tensors(state, "", tensors)
+    tree = without_tensors(state, "", tensors)
     document = {
         "format": FORMAT,
         "step": step,
@@ -108,8 +108,9 @@ def pack(
 
 
 def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
-    """Make the checkpoint appear, then delete all but it and the one before. Raises
-    `ExperimentError` when the disk is full.
+    """Make the checkpoint appear, then delete all but it and the one before. packed: what `pack`
+    gave, with the list of the streams where there are any. Raises `ExperimentError` when the disk is
+    full.
     """
     final = run.checkpoint(step)
     temporary = temporary_beside(final)
@@ -134,10 +135,15 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
 
 
 def prune(run: RunDirectory, newest: int) -> None:
-    """Keep the checkpoint of step `newest` and the one before it. Newer ones are left: they may be
-    a later attempt's.
+    """Keep the checkpoint of step `newest` and the one before it, and the segments that they list.
+    Newer ones are left: they may be a later attempt's.
     """
-    for step in [step for step in run.checkpoint_steps() if step <= newest][:-KEPT]:
+    steps = run.checkpoint_steps()
+    removed = [step for step in steps if step <= newest][:-KEPT]
+    kept = [run.checkpoint(step) for step in steps if step not in removed]
+    # Segments first: after a kill in between, the next prune finds the list again.
+    streams.remove_listed(run, [run.checkpoint(step) for step in removed], still_listed_by=kept)
+    for step in removed:
         remove(run.checkpoint(step))
 
 
@@ -182,6 +188,7 @@ def load_newest(
             checkpoint = load(path)
             if continues:
                 _verify_files(run, checkpoint)
+                streams.verify(run, checkpoint.streams)
         except DamagedError as error:
             skipped.append(f"{path}: {error}")
             continue
@@ -266,11 +273,14 @@ def load(path: Path) -> Checkpoint:
                 f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one"
             )
         tensors = read_tensors(contents[TENSORS])
-        state = _with_tensors(document["state"], tensors)
+        state = with_tensors(document["state"], tensors)
         if document["step"] != int(path.name):
             raise DamagedError(f"holds step {document['step']}")
         record = {**document["record"], "identity": document["identity"]}
-        return Checkpoint(path=path, step=document["step"], state=state, record=record)
+        listed = streams.parse(contents[STREAMS]) if STREAMS in contents else {}
+        return Checkpoint(
+            path=path, step=document["step"], state=state, record=record, streams=listed
+        )
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedError(
             f"{STATE} is not what was saved ({type(error).__name__}: {error})"
@@ -283,13 +293,15 @@ def verify(path: Path) -> dict[str, bytes]:
     """
     try:
         names = {entry.name for entry in path.iterdir() if not entry.name.startswith(".")}
-        unexpected = sorted(names - {TENSORS, STATE, MANIFEST})
+        listed = json.loads(read_bytes(path / MANIFEST, MANIFEST_LIMIT_BYTES))["files"]
+        limits = {TENSORS: TENSORS_LIMIT_BYTES, STATE: STATE_LIMIT_BYTES}
+        if STREAMS in listed:
+            limits[STREAMS] = STREAMS_LIMIT_BYTES
+        unexpected = sorted(names - {*limits, MANIFEST})
         if unexpected:
             raise DamagedError(
                 f"unexpected file {unexpected[0]}: nothing but {TENSORS}, {STATE} and {MANIFEST} is ever read"
             )
-        listed = json.loads(read_bytes(path / MANIFEST, MANIFEST_LIMIT_BYTES))["files"]
-        limits = {TENSORS: TENSORS_LIMIT_BYTES, STATE: STATE_LIMIT_BYTES}
         if set(listed) != set(limits):
             raise DamagedError(f"{MANIFEST} lists {sorted(listed)}")
         contents = {name: read_bytes(path / name, limit) for name, limit in limits.items()}
@@ -343,50 +355,6 @@ def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
             os.close(descriptor)
     fault("after_temporary", directory)
     sync_directory(directory)
-
-
-def _without_tensors(node: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """The tree with `{"$tensor": name}` in place of every array; the arrays go into `tensors`."""
-    import numpy as np
-
-    if isinstance(node, np.ndarray):
-        tensors[path] = node
-        return {TENSOR_KEY: path}
-    if isinstance(node, Mapping):
-        for key in node:
-            if not isinstance(key, str) or key == TENSOR_KEY:
-                raise TypeError(f"state has the key {key!r} at {path!r}; keys are text")
-        return {
-            key: _without_tensors(value, f"{path}/{key}" if path else key, tensors)
-            for key, value in node.items()
-        }
-    if isinstance(node, np.generic):
-        return node.item()
-    return node
-
-
-def _with_tensors(node: Any, tensors: Mapping[str, Any]) -> Any:
-    if isinstance(node, dict):
-        if set(node) == {TENSOR_KEY}:
-            return tensors[node[TENSOR_KEY]]
-        return {key: _with_tensors(value, tensors) for key, value in node.items()}
-    return node
-
-
-def read_tensors(content: bytes) -> dict[str, Any]:
-    """Tensors with a header of bounded size: the library checks shapes and offsets against the size
-    of the file.
-    """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_safetensors
-
-    header_bytes = int.from_bytes(content[:8], "little")
-    if header_bytes > min(HEADER_LIMIT_BYTES, len(content)):
-        raise DamagedError(f"{TENSORS} claims a header of {header_bytes} bytes")
-    try:
-        return {name: array.copy() for name, array in from_safetensors(content).items()}
-    except (SafetensorError, KeyError) as error:
-        raise DamagedError(f"{TENSORS}: {error}") from error
 
 
 def _sum(content: bytes) -> dict[str, Any]:

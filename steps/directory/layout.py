@@ -66,6 +66,12 @@ class RunDirectory:
         """`<task>.json`: how the task ended."""
         return self.root / "status"
 
+    def stream(self, name: str) -> Path:
+        """The segments of a stream that a training adds to, such as its replay; see
+        `steps.directory.streams`.
+        """
+        return self.root / name
+
     def checkpoint_steps(self) -> list[int]:
         """Steps of the complete checkpoint directories, oldest first; temporaries and leftovers of
         NFS never count.

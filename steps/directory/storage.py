@@ -104,16 +104,25 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
         folders += [run.root, run.logs, run.status]
         folders += [run.root / name for name in pipeline.folders("run")]
         files += [run.train_csv, run.resources_csv, *run.logs.glob("*.log")]
-    for path in (*folders, *files):
-        mode = _mode(path)
-        if mode is not None and stat.S_ISLNK(mode):
-            raise WrongDirectory(
-                f"{path} is a symbolic link, through which nothing is written; remove it or choose another outdir"
-            )
-        if mode is not None and stat.S_ISDIR(mode) != (path in folders):
-            raise WrongDirectory(
-                f"{path} is {'no' if path in folders else 'a'} directory; remove it or choose another outdir"
-            )
+    for path in folders:
+        refuse_link(path, is_folder=True)
+    for path in files:
+        refuse_link(path, is_folder=False)
+
+
+def refuse_link(path: Path, *, is_folder: bool) -> None:
+    """Raise `WrongDirectory` for a symbolic link, and for a file in a folder's place or the
+    reverse; what is missing is in order.
+    """
+    mode = _mode(path)
+    if mode is not None and stat.S_ISLNK(mode):
+        raise WrongDirectory(
+            f"{path} is a symbolic link, through which nothing is written; remove it or choose another outdir"
+        )
+    if mode is not None and stat.S_ISDIR(mode) != is_folder:
+        raise WrongDirectory(
+            f"{path} is {'no' if is_folder else 'a'} directory; remove it or choose another outdir"
+        )
 
 
 def _mode(path: Path) -> int | None:

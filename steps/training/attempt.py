@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import ExperimentError
 from steps.command.context import StepContext
-from steps.directory import checkpoints
+from steps.directory import checkpoints, streams
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.tables import last_row
 from steps.training import guard as progress_guard
@@ -126,9 +126,22 @@ class TrainingAttempt:
         if self.checkpoint is not None:
             _show_log_of("agents")
             trainer.load_state_dict(self.checkpoint.state, between=self.context.check_stop)
+            self._restore_streams(trainer, self.checkpoint)
             start = f"step {self.checkpoint.step}"
         epochs, threads = self.context.resolved.epochs, self.machine["threads"]
         print(f"training {epochs} epochs from {start}: {compute}, {threads} threads")
+
+    def _restore_streams(self, trainer: Resumable, checkpoint: Checkpoint) -> None:
+        from agents.interfaces import HasStreams
+
+        if isinstance(trainer, HasStreams):
+            run, check_stop = self.context.run, self.context.check_stop
+            trainer.load_streams(
+                {
+                    name: streams.read(run, name, stream, between=check_stop)
+                    for name, stream in checkpoint.streams.items()
+                }
+            )
 
     def _compare_machines(self) -> None:
         """Equal bytes are promised on equal machines only."""

@@ -8,12 +8,14 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from agents.interfaces import HasStreams
 from config.measures import RETURN
 from steps.directory import checkpoints
 from steps.directory import progress as directory_progress
 from steps.training.recorder import Recorder
 from steps.training.resources import ResourceSampler, nvidia_smi
 from steps.training.saver import Saver
+from steps.training.streams import StreamFiles
 
 if TYPE_CHECKING:
     from agents.interfaces import Progress, Resumable
@@ -39,6 +41,8 @@ class TrainingFiles:
             saved=attempt.record.get("recorder"),
             permitted=self._context.require_ours,
         )
+        before = attempt.checkpoint.streams if attempt.checkpoint else {}
+        self._streams = StreamFiles(self._run, before, self._context.require_ours)
         self._saver, self._sampler = Saver(), self._make_sampler()
         attempt.note(began=True)
 
@@ -97,6 +101,8 @@ class TrainingFiles:
             "resources_csv": self._sampler.offset,
             "wall_s": round(self._sampler.wall_s, 3),
         }
+        if isinstance(trainer, HasStreams):
+            self._streams.add(trainer.grown())
         packed = checkpoints.pack(
             step=step,
             state=trainer.state_dict(),
@@ -107,7 +113,7 @@ class TrainingFiles:
         def write() -> None:
             self._context.require_ours()
             self._recorder.table.sync()
-            checkpoints.write(self._run, step, packed)
+            checkpoints.write(self._run, step, {**packed, **self._streams.write()})
             self._attempt.saved_step = step
 
         self._saver.start(write)
