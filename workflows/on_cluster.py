@@ -14,10 +14,12 @@ from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.progress import Progress, read_printed
 from workflows.cluster.server import Address, ArgoServer, LostSight
+from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest
-from workflows.dag.tasks import FINAL_PHASES, Experiment, Layout, read_tasks, seconds_between
+from workflows.dag.tasks import FINAL_PHASES, Tasks, Where, read_tasks, seconds_between
 from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
 from workflows.progress.view import ProgressView
+from workflows.progress.words import TRAIN
 from workflows.request.preflight import MOUNT, place
 from workflows.request.submission import Submission
 
@@ -30,7 +32,7 @@ progress every 10 s."""
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
     """Submit and follow to the end, or only submit; the exit code."""
     argo, name, outdir = ArgoServer(address), submission.name, submission.resolved.experiment.outdir
-    directory = _seen_here(outdir, storage)
+    _seen_here(outdir, storage)  # refused before anything is sent
     try:
         argo.create(submission.manifest)
     except KeyboardInterrupt:
@@ -47,7 +49,7 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
     if detach:
         print(f"Follow: {_follow_command(name)}\n{where_to_look(None, outdir)}")
         return SUCCEEDED
-    return _follow(argo, name, submission.manifest, submission.resolved, outdir, directory)
+    return _follow(argo, name, submission.manifest, submission.resolved, outdir, storage)
 
 
 def follow(address: Address, name: str, storage: Path | None) -> int:
@@ -66,7 +68,7 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
         workflow,
         _resolved(algorithm, values),
         values["outdir"],
-        _seen_here(values["outdir"], storage),
+        storage,
     )
 
 
@@ -76,14 +78,16 @@ def _follow(
     manifest: Manifest,
     resolved: Resolved | None,
     outdir: str,
-    directory: Path | None,
+    storage: Path | None,
 ) -> int:
     printed, layout = _PrintedProgress(argo, name), Layout.of(manifest)
+    directory = _seen_here(outdir, storage)
     view = ProgressView(
         workflow=name,
         layout=layout,
         resolved=resolved,
         directory=directory,
+        find=lambda other: _seen_here(other, storage),
         out=sys.stdout,
         elsewhere=printed.seen.get,
     )
@@ -104,7 +108,12 @@ def _follow(
     except LostSight as lost:
         print(f"failed to follow: {on_one_line(lost)}", file=sys.stderr)
         return _let_go(name, argo.where)
-    return end(view.tasks, _duration_s(status), directory if _is_there(directory) else None, outdir)
+    return end(
+        view.tasks,
+        _duration_s(status),
+        lambda other: found if _is_there(found := view.find(other)) else None,
+        outdir,
+    )
 
 
 class _PrintedProgress:
@@ -113,17 +122,19 @@ class _PrintedProgress:
     """
 
     def __init__(self, argo: ArgoServer, name: str) -> None:
-        self.seen: dict[int, Progress] = {}
-        self._argo, self._name, self._asked_s = argo, name, dict[int, float]()
-        self._unfinished = set[int]()
+        self.seen: dict[Where, Progress] = {}
+        self._argo, self._name, self._asked_s = argo, name, dict[Where, float]()
+        self._unfinished = set[Where]()
 
-    def ask(self, tasks: Experiment) -> None:
+    def ask(self, tasks: Tasks) -> None:
         """Ask for the last lines of one training, so that the states stay fresh: of one that has
         ended meanwhile, once, because its last line is its result; else of the running one that was
         not asked for longest.
         """
         trainings = {
-            run: task for run, task in tasks.in_order() if task.name == "train" and run is not None
+            task.where: task
+            for task in tasks.pods()
+            if task.step == TRAIN and task.where.run is not None
         }
         ended = [
             run

@@ -12,6 +12,7 @@ from steps.directory.processes import identity
 from workflows import local
 from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end
 from workflows.progress.view import ProgressView
+from workflows.request import preflight
 from workflows.request.submission import Submission
 
 HANDED_ON = (
@@ -38,6 +39,7 @@ def run(submission: Submission) -> int:
         layout=submission.layout,
         resolved=submission.resolved,
         directory=place.directory,
+        find=lambda outdir: preflight.place(outdir, place.storage).directory,
         out=sys.stdout,
     )
     # What the pods print is kept until the end, for the reasons of failures; what a step logs for
@@ -59,7 +61,7 @@ def run(submission: Submission) -> int:
         code = end(
             view.tasks,
             time.monotonic() - started_s,
-            place.directory,
+            view.find,
             submission.resolved.experiment.outdir,
         )
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code

@@ -16,8 +16,8 @@ from config.numbers import clock, duration
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, printed, read_printed
+from workflows.dag.layout import Layout
 from workflows.dag.render import rendered
-from workflows.dag.tasks import Layout
 from workflows.progress.view import ProgressView
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")

@@ -3,14 +3,21 @@ controller writes them."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.cluster import load_cluster
+from workflows.dag.layout import Layout
 from workflows.dag.render import rendered
-from workflows.dag.tasks import Experiment, Layout, read_tasks
+from workflows.dag.tasks import STATES, Task, Tasks, read_tasks
 
+CASES = Path(__file__).parents[1] / "contract"
+ATTEMPT = re.compile(r"\(\d+\)$")
 START, END = "2026-11-21T12:00:00Z", "2026-11-21T12:00:07Z"
 
 
@@ -34,7 +41,7 @@ def node(name: str, kind: str, phase: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) -> Experiment:
+def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) -> Tasks:
     return read_tasks(
         {"phase": "Running", "nodes": {one["id"]: one for one in nodes}, **status},
         "wf",
@@ -43,21 +50,31 @@ def table(layout: Layout, *nodes: dict[str, Any], runs: int = 0, **status: Any) 
     )
 
 
+def outside(tasks: Tasks) -> dict[str, Task]:
+    """The tasks of an experiment that belong to no run."""
+    return {task.name: task for task in tasks.pods() if task.where.run is None}
+
+
+def of_run(tasks: Tasks, index: int) -> dict[str, Task]:
+    """The tasks of a run."""
+    (loop,) = (task for task in tasks.inside if task.group == "loop")
+    (run,) = (item for item in loop.inside if item.where.run == index)
+    return {task.name: task for task in run.inside}
+
+
 def test_layout_is_that_of_the_manifest(layout: Layout) -> None:
-    assert layout.outside == ("prepare", "average", "plot-average") and layout.at_exit == (
-        "report",
+    assert layout.listed(3) == (
+        "prepare, 3 x (train, evaluate, play, plot-training, plot-evaluation), "
+        "average, plot-average, report"
     )
-    assert layout.inside == ("train", "evaluate", "play", "plot-training", "plot-evaluation")
 
 
 def test_before_the_controller_has_seen_it(layout: Layout) -> None:
     tasks = read_tasks({}, "wf", layout, 2)
-    assert (
-        tasks.phase == "Pending"
-        and list(tasks.runs) == [0, 1]
-        and list(tasks.outside) == ["prepare", "average", "plot-average", "report"]
-    )
-    assert {task.state for run in tasks.runs.values() for task in run.values()} == {"waiting"}
+    assert tasks.phase == "Pending"
+    assert list(outside(tasks)) == ["prepare", "average", "plot-average", "report"]
+    assert {task.where.run for task in tasks.pods()} == {None, 0, 1}
+    assert {task.state for task in tasks.pods()} == {"waiting"}
 
 
 def test_a_run_in_the_middle(layout: Layout) -> None:
@@ -94,18 +111,19 @@ def test_a_run_in_the_middle(layout: Layout) -> None:
         runs=3,
     )
     assert (
-        tasks.outside["prepare"].state == "succeeded" and tasks.outside["prepare"].duration_s == 7
+        outside(tasks)["prepare"].state == "succeeded" and outside(tasks)["prepare"].duration_s == 7
     )
-    train = tasks.runs[0]["train"]
-    assert (train.state, train.attempt, tasks.runs[0]["evaluate"].state, tasks.runs[0]["plot-evaluation"].state) == (
+    train = of_run(tasks, 0)["train"]
+    assert (train.state, train.attempt, of_run(tasks, 0)["evaluate"].state, of_run(tasks, 0)["plot-evaluation"].state) == (
         "succeeded", 2, "skipped", "omitted",
     )  # fmt: skip
-    pending = tasks.runs[1]["train"]
+    pending = of_run(tasks, 1)["train"]
     assert (pending.state, pending.message) == (
         "pending",
         "Unschedulable: 0/1 nodes are available: insufficient nvidia.com/gpu",
     )
-    assert list(tasks.runs) == [0, 1, 2] and tasks.runs[2]["train"].state == "waiting"
+    assert {task.where.run for task in tasks.pods()} == {None, 0, 1, 2}
+    assert of_run(tasks, 2)["train"].state == "waiting"
     assert list(tasks.having("failed")) == []
 
 
@@ -116,8 +134,8 @@ def test_between_two_attempts(layout: Layout) -> None:
         node("wf.runs(0:0).train(0)", "Pod", "Failed", message="main: Error (exit code 75)"),
     )
     assert (
-        tasks.runs[0]["train"].state == "retrying"
-        and "exit code 75" in tasks.runs[0]["train"].message
+        of_run(tasks, 0)["train"].state == "retrying"
+        and "exit code 75" in of_run(tasks, 0)["train"].message
     )
 
 
@@ -140,7 +158,7 @@ def test_failures_are_named_with_their_run(layout: Layout) -> None:
         node("wf.onExit.report(0)", "Pod", "Failed", message="main: Error (exit code 5)"),
         phase="Failed",
     )
-    assert [(run, task.name, task.message) for run, task in tasks.having("failed")] == [
+    assert [(task.where.run, task.name, task.message) for task in tasks.having("failed")] == [
         (2, "train", "main: Error (exit code 3)"),
         (None, "report", "main: Error (exit code 5)"),
     ]
@@ -163,7 +181,7 @@ def test_what_was_stopped_did_not_fail(layout: Layout, whole: str, attempt: str)
         node("wf.runs(0:0).train", "Retry", "Failed", message=whole),
         node("wf.runs(0:0).train(0)", "Pod", "Failed", message=attempt),
     )
-    assert tasks.runs[0]["train"].state == "stopped"
+    assert of_run(tasks, 0)["train"].state == "stopped"
 
 
 def test_what_a_stage_of_several_pods_adds_is_below_train(layout: Layout) -> None:
@@ -173,9 +191,33 @@ def test_what_a_stage_of_several_pods_adds_is_below_train(layout: Layout) -> Non
         node("wf.runs(0:0).train.learner", "Retry", "Running"),
         node("wf.runs(0:0).train.actors(0:0)", "Retry", "Failed"),
     )
-    assert tasks.runs[0]["train"].state == "running" and list(tasks.having("failed")) == []
+    assert of_run(tasks, 0)["train"].state == "running" and list(tasks.having("failed")) == []
 
 
 def test_the_workflow_of_another_name_is_not_mixed_in(layout: Layout) -> None:
     tasks = table(layout, node("wf2.prepare", "Retry", "Failed"), node("wf", "DAG", "Failed"))
     assert list(tasks.having("failed")) == []
+
+
+def everything(tasks: tuple[Task, ...]) -> Iterator[Task]:
+    for task in tasks:
+        yield task
+        yield from everything(task.inside)
+
+
+@pytest.mark.parametrize("file", ["controller-cases.json", "further-cases.json"])
+def test_every_node_that_a_real_controller_made_has_its_place(file: str) -> None:
+    """With its phase, in all recorded workflows; a handler that is a bare pod is not shown."""
+    for case in json.loads((CASES / file).read_text()):
+        nodes = case["seen"].get("nodes") or []
+        workflow = next((one["name"] for one in nodes if "." not in one["name"]), "")
+        status = {"nodes": {one["name"]: {**one, "id": one["name"]} for one in nodes}}
+        tasks = read_tasks(status, workflow, Layout.of(case["workflow"]), 0)
+        shown = {f"{workflow}.{task.path}": task.state for task in everything(tasks.inside)}
+        for one in nodes:
+            name = ATTEMPT.sub("", one["name"])
+            if name in (workflow, f"{workflow}.onExit"):
+                continue
+            assert name in shown, case["name"]
+            if name == one["name"]:
+                assert shown[name] in (STATES[one["phase"]], "stopped"), case["name"]

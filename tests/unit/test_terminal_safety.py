@@ -16,7 +16,8 @@ from steps import average
 from steps.command.attempt import one_line
 from steps.directory.status import read_status
 from tests import synthetic
-from workflows.dag.tasks import Layout, Task
+from workflows.dag.layout import Layout
+from workflows.dag.tasks import Task
 from workflows.progress.reasons import reason
 from workflows.progress.view import ProgressView
 
@@ -63,7 +64,9 @@ def test_b14_the_live_view(terminal: bool, tmp_path: Path, monkeypatch: pytest.M
     }
     pending = node | {"id": "w-2", "name": "w.prepare", "phase": "Pending"}
     out = Screen(terminal)
-    layout = Layout(outside=("prepare", "average"), inside=(), at_exit=())
+    layout = Layout(
+        inside=(Layout(name="prepare", step="prepare"), Layout(name="average", step="average"))
+    )
     with ProgressView(
         workflow="w", layout=layout, resolved=None, directory=tmp_path, out=out
     ) as view:
@@ -78,7 +81,7 @@ def test_b14_a_reason_of_a_log_or_a_status(tmp_path: Path) -> None:
     log = tmp_path / "pod.log"
     log.write_text("before\nplay of run 0: failed: \x1b[2Jno\x07\n")
     assert (
-        reason(0, Task("play", "failed", "main: Error", log=str(log)), None)
+        reason(Task("play", "failed", "main: Error", log=str(log)), None)
         == r"\x1b[2Jno\x07 (main: Error)"
     )
     synthetic.status(tmp_path / "train.json", state="failed", exit_code=1, reason=HOSTILE)

@@ -1,20 +1,23 @@
-"""What each task of an experiment does, read from a workflow's status: Argo's nodes in, a small
-table out.
+"""What each task of a workflow does, read from the workflow's status: Argo's nodes in, a tree of
+tasks out.
 
 A task in a loop has a node `<workflow>.runs(0:0).train`, its attempts `….train(0)`, `….train(1)`; a
-task of the exit handler is `<workflow>.onExit.report`. A node that does not exist yet is a task
-that waits. Source: `reference/argo.md`, sections 3.7 and 9.
+DAG that is itself repeated has its tasks below its attempts, `<workflow>.first(1).prepare`; a task
+of the exit handler is `<workflow>.onExit.report`. A node that does not exist yet is a task that
+waits. Source: `reference/argo.md`, sections 3.7 and 9.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from config.errors import on_one_line
+from workflows.dag.layout import Layout, Shape, Values, substituted
 
 State = Literal[
     "waiting",
@@ -36,9 +39,7 @@ STATES: Mapping[str, State] = {
     "Skipped": "skipped",
     "Omitted": "omitted",
 }
-NODE = re.compile(
-    r"(?P<outer>[A-Za-z][-\w]*)(?:\(\d+:(?P<item>\d+)\))?(?:\.(?P<inner>[A-Za-z][-\w]*))?(?:\((?P<attempt>\d+)\))?"
-)
+IN_PARENTHESES = re.compile(r"\((?:(?P<index>\d+):(?P<item>[^()]*)|(?P<attempt>\d+))\)")
 STOPPED = re.compile(
     r"shutdown with strategy|topped with strategy|exceeded (its|workflow) deadline"
 )
@@ -47,41 +48,28 @@ FINAL_PHASES = ("Succeeded", "Failed", "Error")
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Names of the tasks: those outside of the runs, in order, those inside of a run, and those of
-    the exit handler.
+class Where:
+    """Whose files a task writes. outdir: as the pods see it, empty for the workflow's own; run: None
+    outside of the runs.
     """
 
-    outside: tuple[str, ...]
-    inside: tuple[str, ...]
-    at_exit: tuple[str, ...]
+    outdir: str = ""
+    run: int | None = None
 
-    @staticmethod
-    def of(manifest: Mapping[str, Any]) -> Layout:
-        """The layout of a manifest of ours: one loop over a DAG."""
-        spec = manifest["spec"]
-        tasks = {
-            template["name"]: template["dag"]["tasks"]
-            for template in spec["templates"]
-            if "dag" in template
-        }
-        whole = tasks.get(spec["entrypoint"], [])
-        loops = [task for task in whole if "withParam" in task]
-        loop = loops[0] if loops else {"name": "", "template": ""}
-        return Layout(
-            outside=tuple(task["name"] for task in whole if task is not loop),
-            inside=tuple(task["name"] for task in tasks.get(loop["template"], [])),
-            at_exit=tuple(task["name"] for task in tasks.get(spec.get("onExit", ""), [])),
-        )
+
+Group = Literal["", "dag", "loop", "item"]
+"""A pod; a DAG that a task calls; a loop; one item of a loop over a DAG."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: attempt counts from 1; message: why it waits, or how it ended; duration_s: None
-    before it ended.
+    """One task, one item of a loop, or a whole loop or DAG with what is inside of it.
 
-    pod: Argo's name of its last attempt's pod; log: the file with what that attempt printed, where
-    the local engine kept it.
+    name: for a person, `train`, `run 3`; path: Argo's, below the workflow; trail: the names of what
+    it is inside of, without the loops; shape: see `Layout`, of an item as if its DAG was called
+    once; step: what its log and its status are called. attempt counts from 1; message: why it waits,
+    or how it ended; duration_s: None before it ended. pod: Argo's name of its last attempt's pod;
+    log: the file with what that attempt printed, where the local engine kept it.
     """
 
     name: str
@@ -91,111 +79,227 @@ class Task:
     duration_s: float | None = None
     pod: str = ""
     log: str = ""
+    path: str = ""
+    trail: tuple[str, ...] = ()
+    where: Where = Where()
+    step: str = ""
+    group: Group = ""
+    shape: Shape = "line"
+    inside: tuple[Task, ...] = ()
+
+    def pods(self) -> Iterator[Task]:
+        """The pods inside, in order; itself, if it is one."""
+        if not self.group:
+            yield self
+        for part in self.inside:
+            yield from part.pods()
+
+    def having(self, state: State) -> Iterator[Task]:
+        """The pods that ended so. A stage that goes on or succeeded has not suffered from its
+        members' ends; a group that failed without any of its pods (a loop over what is no list) is
+        one itself.
+        """
+        if not self.group:
+            yield from (self,) if self.state == state else ()
+            return
+        if self.group == "dag" and self.shape == "line" and self.state in ("running", "succeeded"):
+            return
+        for part in self.inside:
+            yield from part.having(state)
+        if self.state == state == "failed" and self.message and not self._has_bad_ends():
+            yield self
+
+    def _has_bad_ends(self) -> bool:
+        """Whether something inside says why this has failed."""
+        return any(
+            part.state in ("failed", "stopped") or part._has_bad_ends() for part in self.inside
+        )
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """Every task of an experiment: `runs` by index, then by the task's name; `outside` by name,
-    those of the exit handler last.
-    """
+class Tasks:
+    """Every task of a workflow; inside: those of its DAG, then those of its exit handler."""
 
     phase: str = "Pending"
     message: str = ""
-    outside: Mapping[str, Task] = field(default_factory=dict)
-    runs: Mapping[int, Mapping[str, Task]] = field(default_factory=dict)
+    inside: tuple[Task, ...] = ()
 
-    def around_the_runs(self) -> tuple[list[Task], list[Task]]:
-        """The tasks before and after the runs."""
-        listed = list(self.outside.values())
-        return listed[:1], listed[1:]
+    def pods(self) -> Iterator[Task]:
+        """All pods, in the order in which they run."""
+        return (pod for task in self.inside for pod in task.pods())
 
-    def in_order(self) -> Iterator[tuple[int | None, Task]]:
-        """(run or None, task) of everything, as it runs."""
-        before, after = self.around_the_runs()
-        yield from ((None, task) for task in before)
-        yield from ((run, task) for run, tasks in self.runs.items() for task in tasks.values())
-        yield from ((None, task) for task in after)
+    def having(self, state: State) -> Iterator[Task]:
+        """What ended so, see `Task.having`."""
+        return (found for task in self.inside for found in task.having(state))
 
-    def having(self, state: State) -> Iterator[tuple[int | None, Task]]:
-        """(run or None, task) of everything in a state."""
-        return ((run, task) for run, task in self.in_order() if task.state == state)
+    def outdirs(self) -> list[str]:
+        """The directories that its tasks write to, empty for the workflow's own, each once."""
+        return list(dict.fromkeys(pod.where.outdir for pod in self.pods())) or [""]
 
 
-def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> Experiment:
-    """The table of a status; `runs` rows are shown even before the controller has made their
-    nodes.
+def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> Tasks:
+    """The tree of a status. In the workflow's own directory, `runs` items of the loop over the runs
+    are shown even before the controller has made their nodes.
     """
-    nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
-    found: dict[tuple[int | None, str], list[tuple[int, Mapping[str, Any]]]] = {}
-    for name, node in nodes.items():
-        place = _place(name.removeprefix(f"{workflow}."), layout)
-        if place is not None and name != workflow:
-            run, task, attempt = place
-            found.setdefault((run, task), []).append((attempt, node))
-    known = {run for run, _ in found if run is not None}
-    return Experiment(
+    reader = _Reader(status, workflow, layout, runs)
+    return Tasks(
         phase=status.get("phase") or "Pending",
         message=on_one_line(status.get("message") or ""),
-        outside={
-            task: _task(task, found.get((None, task), []))
-            for task in (*layout.outside, *layout.at_exit)
-        },
-        runs={
-            run: {task: _task(task, found.get((run, task), [])) for task in layout.inside}
-            for run in sorted(known | set(range(runs)))
-        },
+        inside=(
+            *reader.inside(layout.inside, workflow, reader.outside),
+            *reader.inside(layout.at_exit, f"{workflow}.onExit", reader.outside),
+        ),
     )
 
 
-def _place(name: str, layout: Layout) -> tuple[int | None, str, int] | None:
-    """(run, task, attempt) of a node's name below the workflow's; attempt -1 is the task itself.
-    None: nothing to show.
+@dataclass(frozen=True)
+class _Around:
+    """What the tasks of a DAG get from around it: the values of their tags, where their files are,
+    and what they are inside of.
     """
-    match = NODE.fullmatch(name)
-    if match is None:
-        return None
-    attempt = -1 if match["attempt"] is None else int(match["attempt"])
-    if match["item"] is not None and match["inner"] in layout.inside:
-        return int(match["item"]), str(match["inner"]), attempt
-    if match["item"] is None and match["inner"] is None and match["outer"] in layout.outside:
-        return None, match["outer"], attempt
-    if match["outer"] == "onExit" and match["inner"] in layout.at_exit:
-        return None, str(match["inner"]), attempt
-    return None
+
+    values: Values
+    where: Where = Where()
+    trail: tuple[str, ...] = ()
 
 
-def _task(name: str, nodes: list[tuple[int, Mapping[str, Any]]]) -> Task:
-    """The task's own node decides, and while that runs its last attempt: it may wait for room, or
-    have failed and be tried again.
-    """
-    if not nodes:
-        return Task(name)
-    _, whole = min(nodes, key=lambda pair: pair[0])
-    number, last = max(nodes, key=lambda pair: pair[0])
+class _Reader:
+    """Finds the nodes of a workflow by their names."""
+
+    def __init__(self, status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> None:
+        self._workflow, self._runs = workflow, runs
+        self._own_outdir = layout.parameters.get("outdir", "")
+        self._nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
+        self._attempts: dict[str, set[int]] = defaultdict(set)
+        self._items: dict[str, set[tuple[int, str]]] = defaultdict(set)
+        for name in self._nodes:
+            for found in IN_PARENTHESES.finditer(name):
+                before = name[: found.start()]
+                if found["attempt"] is not None:
+                    self._attempts[before].add(int(found["attempt"]))
+                else:
+                    self._items[before].add((int(found["index"]), found["item"]))
+        self.outside = _Around(
+            {f"workflow.parameters.{name}": value for name, value in layout.parameters.items()}
+        )
+
+    def inside(self, layouts: tuple[Layout, ...], prefix: str, around: _Around) -> tuple[Task, ...]:
+        """The tasks of a DAG whose node, or whose last attempt's, is called `prefix`."""
+        return tuple(self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts)
+
+    def _task(self, layout: Layout, name: str, around: _Around) -> Task:
+        if not layout.looped:
+            return self._called(layout, name, layout.name, around)
+        parts = tuple(
+            self._called(
+                layout,
+                f"{name}({index}:{item})",
+                f"{_singular(layout.name)} {item}",
+                around,
+                {"item": item},
+            )
+            for index, item in self._items_of(layout, name, around)
+        )
+        loop = self._read(layout.name, name, around)
+        return replace(loop, group="loop", shape=layout.shape, inside=parts)
+
+    def _items_of(self, layout: Layout, name: str, around: _Around) -> list[tuple[int, str]]:
+        known = set(self._items.get(name, ()))
+        if "run" in layout.arguments and layout.inside and not around.where.outdir:
+            made = {index for index, _ in known}
+            known |= {(index, str(index)) for index in range(self._runs) if index not in made}
+        return sorted(known)
+
+    def _called(
+        self,
+        layout: Layout,
+        name: str,
+        shown: str,
+        around: _Around,
+        item: Values | None = None,
+    ) -> Task:
+        """One call of a template: a pod, or a DAG with its tasks."""
+        inputs = self._inputs(layout, name, {**around.values, **(item or {})})
+        where = self._where(inputs, around.where)
+        if not layout.inside:
+            told = {option: substituted(text, inputs) for option, text in layout.told.items()}
+            pod = self._read(shown, name, around)
+            return replace(pod, where=self._told_where(told, where), step=layout.step)
+        task = self._read(shown, name, around)
+        deeper = _Around(inputs, where, (*around.trail, shown))
+        last = max(self._attempts.get(name, ()), default=None)
+        below = name if last is None else f"{name}({last})"
+        return replace(
+            task,
+            where=where,
+            group="item" if layout.looped else "dag",
+            shape=replace(layout, looped=False).shape,
+            inside=self.inside(layout.inside, below, deeper),
+        )
+
+    def _inputs(self, layout: Layout, name: str, values: Values) -> dict[str, str]:
+        """The values of the tags inside of what is called: as the manifest says, or, once there is a
+        node, as the controller does.
+        """
+        said = {input: substituted(text, values) for input, text in layout.arguments.items()}
+        known = {input: value for input, value in said.items() if value is not None}
+        seen = (self._nodes.get(name, {}).get("inputs") or {}).get("parameters") or []
+        known |= {one["name"]: one["value"] for one in seen if isinstance(one.get("value"), str)}
+        of_workflow = {tag: text for tag, text in values.items() if tag.startswith("workflow.")}
+        return of_workflow | {f"inputs.parameters.{input}": known[input] for input in known}
+
+    def _where(self, inputs: Values, around: Where) -> Where:
+        return self._changed(
+            around, inputs.get("inputs.parameters.outdir"), inputs.get("inputs.parameters.run")
+        )
+
+    def _told_where(self, told: Mapping[str, str | None], around: Where) -> Where:
+        return self._changed(around, told.get("--outdir"), told.get("--run"))
+
+    def _changed(self, where: Where, outdir: str | None, run: str | None) -> Where:
+        if outdir is not None:
+            where = replace(where, outdir="" if outdir == self._own_outdir else outdir)
+        return replace(where, run=int(run)) if run is not None and run.isdecimal() else where
+
+    def _read(self, shown: str, name: str, around: _Around) -> Task:
+        """The task's own node decides, and while that runs its last attempt: it may wait for room,
+        or have failed and be tried again.
+        """
+        path = name.removeprefix(f"{self._workflow}.")
+        task = Task(shown, path=path, trail=around.trail, where=around.where)
+        attempts = self._attempts.get(name, ())
+        numbered = [(number, self._nodes.get(f"{name}({number})")) for number in attempts]
+        known = [(number, node) for number, node in sorted(numbered) if node is not None]
+        if name in self._nodes:
+            known.insert(0, (-1, self._nodes[name]))
+        if not known:
+            return task
+        (_, whole), (number, last) = known[0], known[-1]
+        return replace(
+            task,
+            state=_state(whole, last),
+            # The attempt says what happened, the whole that it was not repeated.
+            message=on_one_line(last.get("message") or whole.get("message") or ""),
+            attempt=max(1, number + 1),
+            duration_s=_duration_s(whole),
+            pod=_pod(last),
+            log=last.get("logFile") or "",
+        )
+
+
+def _state(whole: Mapping[str, Any], last: Mapping[str, Any]) -> State:
     state = STATES.get(whole.get("phase") or "", "waiting")
     if state == "running" and last is not whole:
-        last_state = STATES.get(last.get("phase") or "")
-        state = (
-            "pending"
-            if last_state == "pending"
-            else "retrying"
-            if last_state == "failed"
-            else "running"
-        )
+        of_last = STATES.get(last.get("phase") or "")
+        state = {"pending": "pending", "failed": "retrying"}.get(of_last or "", "running")  # type: ignore[assignment]
     if state == "failed" and STOPPED.search(f"{whole.get('message')} {last.get('message')}"):
-        state = "stopped"
-    message = (
-        last.get("message") or whole.get("message") or ""
-    )  # the attempt says what happened, the whole that it was not repeated
-    return Task(
-        name,
-        state,
-        on_one_line(message),
-        max(1, number + 1),
-        _duration_s(whole),
-        _pod(last),
-        last.get("logFile") or "",
-    )
+        return "stopped"
+    return state
+
+
+def _singular(name: str) -> str:
+    """`run` of `runs`."""
+    return name.removesuffix("s")
 
 
 def _pod(node: Mapping[str, Any]) -> str:

@@ -8,44 +8,57 @@ from pathlib import Path
 
 from config.numbers import duration
 from steps.directory.layout import ExperimentDirectory
-from workflows.dag.tasks import Experiment, Task
+from workflows.dag.tasks import Task, Tasks, Where
 from workflows.progress.reasons import place_of, reason
+from workflows.progress.words import Find
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of `workflows.submit`."""
 MOST_LISTED = 10
 
 
-def end(tasks: Experiment, seconds: float, directory: Path | None, outdir: str) -> int:
-    """Print how it ended, what failed and why, and as the last line where to look; the exit
-    code.
+def end(tasks: Tasks, seconds: float, find: Find, outdir: str) -> int:
+    """Print how it ended, what failed and why, and as the last lines where to look; the exit code.
+    outdir: the workflow's own.
     """
-    print(f"{outcome(tasks, seconds)}{_evaluation(tasks, directory)}")
-    for line in failures(tasks, directory):
+    outdirs = tasks.outdirs()
+    evaluated = {one: _evaluation(tasks, one, find(one)) for one in outdirs}
+    if len(outdirs) == 1:
+        print(f"{outcome(tasks, seconds)}{evaluated[outdirs[0]]}")
+    else:
+        print(outcome(tasks, seconds))
+        for one in outdirs:
+            if evaluated[one]:
+                print(f"{one or outdir}{evaluated[one]}")
+    for line in failures(tasks, find):
         print(line)
-    print(where_to_look(directory, outdir))
+    for one in outdirs:
+        print(where_to_look(find(one), one or outdir))
     return SUCCEEDED if tasks.phase == "Succeeded" else FAILED
 
 
-def outcome(tasks: Experiment, seconds: float) -> str:
+def outcome(tasks: Tasks, seconds: float) -> str:
     """`Succeeded in 1 min 12 s`, `Failed after 5 s`, `Stopped after 9 s: Step exceeded its
     deadline`.
     """
     if tasks.phase == "Succeeded":
         return f"Succeeded in {duration(seconds)}"
-    stopped = [task.message for _, task in tasks.having("stopped")]
+    stopped = [task.message for task in tasks.having("stopped")]
     word = "Stopped" if stopped else tasks.phase
     # What failed is listed below; the workflow's own message, about retries, says less.
     message = stopped[0] if stopped else "" if any(tasks.having("failed")) else tasks.message
     return f"{word} after {duration(seconds)}{f': {message}' if message else ''}"
 
 
-def _evaluation(tasks: Experiment, directory: Path | None) -> str:
-    """`; evaluation: mean return 496.6, n = 3 of 3`, when this workflow has averaged its runs and
-    the result can be read.
+def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
+    """`; evaluation: mean return 496.6, n = 3 of 3`, when this workflow has averaged the runs of a
+    directory and the result can be read.
     """
-    average = tasks.outside.get("average")
-    if directory is None or average is None or average.state != "succeeded":
+    averaged = any(
+        task.step == "average" and task.where == Where(outdir) and task.state == "succeeded"
+        for task in tasks.pods()
+    )
+    if directory is None or not averaged:
         return ""
     try:
         summary = json.loads((ExperimentDirectory(directory).average / "summary.json").read_bytes())
@@ -59,26 +72,26 @@ def _evaluation(tasks: Experiment, directory: Path | None) -> str:
         return ""
 
 
-def failures(tasks: Experiment, directory: Path | None) -> Iterator[str]:
+def failures(tasks: Tasks, find: Find) -> Iterator[str]:
     """One line for each task that failed, with its reason, and one for all that were stopped."""
     listed = list(tasks.having("failed"))
-    for run, task in listed[:MOST_LISTED]:
-        yield f"{_name(run, task)} failed: {reason(run, task, directory)}{_log(run, task, directory)}"
+    for task in listed[:MOST_LISTED]:
+        directory = find(task.where.outdir)
+        yield f"{_name(task)} failed: {reason(task, directory)}{_log(task, directory)}"
     if len(listed) > MOST_LISTED:
         yield f"and {len(listed) - MOST_LISTED} more"
-    stopped = list(tasks.having("stopped"))
-    if stopped:
-        names = [_name(run, task) for run, task in stopped]
+    names = [_name(task) for task in tasks.having("stopped")]
+    if names:
         more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
         yield f"stopped: {', '.join(names[:MOST_LISTED])}{more}; submit the same again to go on"
 
 
-def _name(run: int | None, task: Task) -> str:
-    return task.name if run is None else f"run {run} {task.name}"
+def _name(task: Task) -> str:
+    return " ".join([*task.trail, task.name])
 
 
-def _log(run: int | None, task: Task, directory: Path | None) -> str:
-    path = None if directory is None else place_of(run, directory).logs / f"{task.name}.log"
+def _log(task: Task, directory: Path | None) -> str:
+    path = None if directory is None else place_of(task, directory).logs / f"{task.step}.log"
     return f"; log: {path}" if path is not None and path.is_file() else ""
 
 

@@ -9,8 +9,16 @@ from typing import TextIO
 
 from config.errors import on_one_line
 from config.numbers import duration
-from workflows.dag.tasks import Experiment, State, Task
-from workflows.progress.words import COMMON, ENDED, WITH_REASON, ReadProgress, ReadReason, numbers
+from workflows.dag.tasks import State, Task, Tasks
+from workflows.progress.words import (
+    COMMON,
+    ENDED,
+    TRAIN,
+    WITH_REASON,
+    ReadProgress,
+    ReadReason,
+    numbers,
+)
 
 SAY_FRACTION, SAY_AFTER_S = 0.1, 10.0
 """A training speaks after so much more of it, and not sooner than this."""
@@ -21,46 +29,50 @@ class Lines:
 
     def __init__(self, out: TextIO, progress: ReadProgress, reason: ReadReason) -> None:
         self._out, self._progress, self._reason = out, progress, reason
-        self._states: dict[tuple[int | None, str], tuple[State, int]] = {}
-        self._said: dict[int, tuple[float, float]] = {}
-        self._reasons: dict[tuple[int | None, str], str] = {}
+        self._states: dict[str, tuple[State, int]] = {}
+        self._said: dict[str, tuple[float, float]] = {}
+        self._reasons: dict[str, str] = {}
 
-    def draw(self, tasks: Experiment) -> None:
+    def draw(self, tasks: Tasks) -> None:
         """Say what has changed."""
-        for run, task in tasks.in_order():
-            before, now = (
-                self._states.get((run, task.name), ("waiting", 1)),
-                (task.state, task.attempt),
-            )
-            if before != now:
-                self._states[run, task.name] = now
-                if task.state != "omitted" and not (
-                    task.state == "pending" and task.message in COMMON
-                ):
-                    self._say_of(run, f"{task.name} {self._in_words(run, task)}")
-            if task.name == "train" and task.state in ("running", "succeeded") and run is not None:
-                self._say_progress(run, ended=task.state == "succeeded")
+        for task in tasks.pods():
+            self._say_change(task)
+            is_training = task.step == TRAIN and task.where.run is not None
+            if is_training and task.state in ("running", "succeeded"):
+                self._say_progress(task)
+        for group in tasks.having("failed"):
+            if group.group:
+                self._say_change(group)
 
-    def _say_progress(self, run: int, *, ended: bool) -> None:
+    def _say_change(self, task: Task) -> None:
+        before, now = self._states.get(task.path, ("waiting", 1)), (task.state, task.attempt)
+        if before == now:
+            return
+        self._states[task.path] = now
+        waits_a_moment = task.state == "pending" and task.message in COMMON
+        if task.state != "omitted" and not waits_a_moment:
+            self._say_of(task, self._in_words(task))
+
+    def _say_progress(self, task: Task) -> None:
         """Now and then while it runs, and how it stood at its end, which may be known a moment
         later.
         """
-        fraction, at_s = self._said.setdefault(run, (0.0, time.monotonic()))
-        if fraction == 1.0 or (progress := self._progress(run)) is None:
+        fraction, at_s = self._said.setdefault(task.path, (0.0, time.monotonic()))
+        if fraction == 1.0 or (progress := self._progress(task.where)) is None:
             return
-        is_last = ended and progress.fraction == 1.0
+        is_last = task.state == "succeeded" and progress.fraction == 1.0
         if is_last or (
             progress.fraction >= fraction + SAY_FRACTION and time.monotonic() - at_s >= SAY_AFTER_S
         ):
-            self._said[run] = (progress.fraction, time.monotonic())
-            self._say_of(run, f"train {numbers(progress)}")
+            self._said[task.path] = (progress.fraction, time.monotonic())
+            self._say_of(task, numbers(progress))
 
-    def _in_words(self, run: int | None, task: Task) -> str:
+    def _in_words(self, task: Task) -> str:
         if (
             task.state == "skipped"
         ):  # the message is the condition after substitution, which tells a person nothing
             return "skipped: the training did not reach evaluate_above"
-        why = self._new_reason(run, task)
+        why = self._new_reason(task)
         if task.state == "retrying":
             return f"attempt {task.attempt} failed{why}"
         attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
@@ -72,15 +84,15 @@ class Lines:
         word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
         return f"{word}{took}{attempt}{why}"
 
-    def _new_reason(self, run: int | None, task: Task) -> str:
+    def _new_reason(self, task: Task) -> str:
         """The reason, unless it was said at the last change."""
-        reason = self._reason(run, task) if task.message and task.state in WITH_REASON else ""
-        known = self._reasons.get((run, task.name))
-        self._reasons[run, task.name] = reason
+        reason = self._reason(task) if task.message and task.state in WITH_REASON else ""
+        known = self._reasons.get(task.path)
+        self._reasons[task.path] = reason
         return f": {reason}" if reason and reason != known else ""
 
-    def _say_of(self, run: int | None, what: str) -> None:
-        self.say(what if run is None else f"run {run}  {what}")
+    def _say_of(self, task: Task, what: str) -> None:
+        self.say("  ".join([*task.trail, f"{task.name} {what}"]))
 
     def say(self, text: str) -> None:
         """A line with the time."""

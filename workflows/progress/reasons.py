@@ -18,28 +18,25 @@ OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")
 """With which a step begins the line that says how it ended."""
 
 
-def reason(run: int | None, task: Task, directory: Path | None) -> str:
+def reason(task: Task, directory: Path | None) -> str:
     """`loss is not finite at step 512 (main: Error (exit code 3))`; only the node's message if the
-    step's words cannot be read.
+    step's words cannot be read. directory: where the results of the task's outdir are, if here.
     """
     message = task.message or "no message"
     if task.log:
         said = _last_line(Path(task.log))
+    elif directory is not None and not task.group:
+        said = _status_reason(place_of(task, directory).status / f"{task.step}.json")
     else:
-        said = (
-            ""
-            if directory is None
-            else _status_reason(place_of(run, directory).status / f"{task.name}.json")
-        )
+        said = ""
     said = OWN_NAME.sub("", said)
     return on_one_line(f"{said} ({message})" if said else message)
 
 
-def place_of(run: int | None, directory: Path) -> ExperimentDirectory | RunDirectory:
+def place_of(task: Task, directory: Path) -> ExperimentDirectory | RunDirectory:
     """Where a task keeps its log and its status."""
-    return (
-        ExperimentDirectory(directory) if run is None else ExperimentDirectory(directory).run(run)
-    )
+    whole, run = ExperimentDirectory(directory), task.where.run
+    return whole if run is None else whole.run(run)
 
 
 def _status_reason(path: Path) -> str:

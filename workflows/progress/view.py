@@ -16,15 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
 
-from config.errors import ExperimentError
+from config.errors import BadInput, ExperimentError
 from config.resolve import Resolved
+from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.progress import Progress, read_progress
-from workflows.dag.tasks import Experiment, Layout, Task, read_tasks
+from workflows.dag.layout import Layout
+from workflows.dag.tasks import Task, Tasks, Where, read_tasks
 from workflows.progress.lines import Lines
 from workflows.progress.reasons import reason
 from workflows.progress.terminal import Terminal
-from workflows.progress.words import ReadProgress
+from workflows.progress.words import Find, ReadProgress
 
 TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
 
@@ -34,7 +36,8 @@ class ProgressView:
     and reads the runs' files.
 
     directory: where the results can be read from here, or None (a cluster's storage that this
-    machine does not see); elsewhere: how far a run is, where there are no files of it to read.
+    machine does not see); find: the same of an outdir that is not the workflow's own; elsewhere: how
+    far a run is, where there are no files of it to read.
     """
 
     def __init__(
@@ -45,18 +48,20 @@ class ProgressView:
         resolved: Resolved | None,
         directory: Path | None,
         out: TextIO,
-        elsewhere: ReadProgress = lambda run: None,
+        find: Find = lambda outdir: None,
+        elsewhere: ReadProgress = lambda where: None,
     ) -> None:
-        self._workflow, self._layout, self._resolved, self._out = workflow, layout, resolved, out
-        self._directory = None if directory is None else ExperimentDirectory(directory)
-        self._elsewhere = elsewhere
+        self._workflow, self._layout, self._out = workflow, layout, out
+        self._directory, self._find, self._elsewhere = directory, find, elsewhere
+        self._runs = 0 if resolved is None else resolved.experiment.runs
+        self._resolved = {} if resolved is None else {"": resolved}
         self._painter: Terminal | Lines = (Terminal if out.isatty() else Lines)(
             out, self._progress, self._reason
         )
         self._period_s = TERMINAL_PERIOD_S if out.isatty() else LINES_PERIOD_S
         self._tasks = read_tasks({}, workflow, layout, self._runs)
-        self._running_since_s: dict[tuple[int | None, str], float] = {}
-        self._took_s: dict[tuple[int | None, str], float] = {}
+        self._running_since_s: dict[str, float] = {}
+        self._took_s: dict[str, float] = {}
         self._changed, self._closed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(
@@ -74,34 +79,36 @@ class ProgressView:
             self._painter.say(text)
 
     @property
-    def tasks(self) -> Experiment:
+    def tasks(self) -> Tasks:
         """The table as it is now."""
         return self._tasks
 
-    @property
-    def _runs(self) -> int:
-        return self._resolved.experiment.runs if self._resolved else 0
+    def find(self, outdir: str) -> Path | None:
+        """Where the results of an outdir can be read from here."""
+        if not outdir:
+            return self._directory
+        try:
+            return self._find(outdir)
+        except BadInput:  # its `prepare` says so
+            return None
 
-    def _timed(self, tasks: Experiment) -> Experiment:
+    def _timed(self, tasks: Tasks) -> Tasks:
         """With the time that a task was seen to run, where its start was seen: the node's own time
         includes waiting for room.
         """
-        return dataclasses.replace(
-            tasks,
-            outside={name: self._with_time(None, task) for name, task in tasks.outside.items()},
-            runs={
-                run: {name: self._with_time(run, task) for name, task in of_run.items()}
-                for run, of_run in tasks.runs.items()
-            },
-        )
+        return dataclasses.replace(tasks, inside=tuple(map(self._with_time, tasks.inside)))
 
-    def _with_time(self, run: int | None, task: Task) -> Task:
-        key, now_s = (run, task.name), time.monotonic()
+    def _with_time(self, task: Task) -> Task:
+        now_s = time.monotonic()
         if task.state == "running":
-            self._running_since_s.setdefault(key, now_s)
-        elif key in self._running_since_s:
-            self._took_s[key] = now_s - self._running_since_s.pop(key)
-        return dataclasses.replace(task, duration_s=self._took_s.get(key, task.duration_s))
+            self._running_since_s.setdefault(task.path, now_s)
+        elif task.path in self._running_since_s:
+            self._took_s[task.path] = now_s - self._running_since_s.pop(task.path)
+        return dataclasses.replace(
+            task,
+            duration_s=self._took_s.get(task.path, task.duration_s),
+            inside=tuple(map(self._with_time, task.inside)),
+        )
 
     def __enter__(self) -> Self:
         try:
@@ -140,20 +147,26 @@ class ProgressView:
             yield
             self._out.flush()
 
-    def _reason(self, run: int | None, task: Task) -> str:
+    def _reason(self, task: Task) -> str:
         """Why it waits or failed."""
-        return (
-            task.message
-            if task.state == "pending"
-            else reason(run, task, self._directory.root if self._directory else None)
-        )
+        if task.state == "pending":
+            return task.message
+        return reason(task, self.find(task.where.outdir))
 
-    def _progress(self, run: int) -> Progress | None:
-        with contextlib.suppress(OSError, ValueError):
-            if (
-                self._directory is not None
-                and self._resolved is not None
-                and self._directory.run(run).train_csv.exists()
-            ):
-                return read_progress(self._directory.run(run), self._resolved)
-        return self._elsewhere(run)
+    def _progress(self, where: Where) -> Progress | None:
+        with contextlib.suppress(OSError, ValueError, ExperimentError):
+            directory = self.find(where.outdir)
+            if directory is not None and where.run is not None:
+                run = ExperimentDirectory(directory).run(where.run)
+                if run.train_csv.exists():
+                    resolved = self._resolved_of(where.outdir, directory)
+                    return None if resolved is None else read_progress(run, resolved)
+        return self._elsewhere(where)
+
+    def _resolved_of(self, outdir: str, directory: Path) -> Resolved | None:
+        """The parameters: of the workflow's own directory as they were submitted, of another as its
+        `prepare` has written them.
+        """
+        if outdir and outdir not in self._resolved:
+            self._resolved[outdir] = read_experiment(ExperimentDirectory(directory)).resolved
+        return self._resolved.get(outdir)

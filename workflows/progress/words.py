@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from config.numbers import clock
 from steps.directory.progress import Progress
-from workflows.dag.tasks import State, Task
+from workflows.dag.tasks import State, Task, Where
 
-ReadProgress = Callable[[int], Progress | None]
+ReadProgress = Callable[[Where], Progress | None]
 """How far a run is; None if that cannot be read here."""
-ReadReason = Callable[[int | None, Task], str]
-"""Why a task of a run (None: outside of the runs) waits or failed."""
+ReadReason = Callable[[Task], str]
+"""Why a task waits or failed."""
+Find = Callable[[str], Path | None]
+"""Where the results of an outdir, as the pods see it (empty: the workflow's own), can be read from
+here; None where they cannot."""
+TRAIN = "train"
+"""The step whose progress is shown."""
 
 COMMON = ("", "PodInitializing", "ContainerCreating")
 """Why a pod waits for a moment in every workflow: not worth a word."""

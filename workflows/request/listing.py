@@ -12,7 +12,8 @@ from config.described import SECTIONS, ParameterInfo, parameters, section_title
 from config.errors import shown
 from config.games import games, own_presets
 from config.parameters import to_text
-from config.resolve import Resolved
+from config.resolve import ParameterInfo, Resolved, parameters
+from workflows.dag.layout import Layout
 from workflows.dag.tasks import Layout
 
 WIDTH = 120
@@ -62,8 +63,6 @@ def plan(
     those given.
     """
     runs = resolved.experiment.runs
-    once = [*layout.outside, *layout.at_exit]
-    tasks = f"{once[0]}, {runs} x ({', '.join(layout.inside)}), {', '.join(once[1:])}"
     facts = {
         "where": where,
         "directory": directory,
@@ -71,7 +70,7 @@ def plan(
         "training": _training(resolved),
         "checkpoints": f"every {resolved.checkpoint_interval:,} epochs",
         "success": f"{resolved.min_runs} usable runs of {runs}",
-        "tasks": tasks,
+        "tasks": layout.listed(runs),
     }
     width = max(map(len, facts))
     lines = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from config.resolve import Resolved
+from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest
-from workflows.dag.tasks import Layout
 from workflows.request.preflight import Place
 
 

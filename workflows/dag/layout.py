@@ -1,0 +1,121 @@
+"""The tasks of a manifest as a tree: what calls what, how often, and what each pod is told.
+
+A workflow's entry DAG may be an experiment, or call one several times; a run's train stage may be a
+DAG of several roles; so nothing here counts levels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Literal
+
+LOOPS = ("withParam", "withItems", "withSequence")
+TAG = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+COMMAND = re.compile(r"steps\.([a-z_]+)")
+Values = Mapping[str, str]
+Shape = Literal["line", "rows", "block", "blocks"]
+"""A pod, a loop of pods, or a stage of several pods fits into one line; a loop over such stages
+takes a row for each of its items; what has rows inside of it is a block."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """A task of a DAG; the workflow itself is one without a name.
+
+    looped: called once per item; arguments: input -> text with tags; inside: the tasks of the DAG
+    that it calls, none for a pod; step, told: of a pod, the module in `steps/` and the options that
+    it is started with, `--run` -> text with tags. at_exit, parameters: of the workflow, the tasks of
+    its exit handler and its parameters.
+    """
+
+    name: str = ""
+    looped: bool = False
+    arguments: Values = field(default_factory=dict)
+    inside: tuple[Layout, ...] = ()
+    step: str = ""
+    told: Values = field(default_factory=dict)
+    at_exit: tuple[Layout, ...] = ()
+    parameters: Values = field(default_factory=dict)
+
+    @staticmethod
+    def of(manifest: Mapping[str, Any]) -> Layout:
+        """The layout of a whole manifest."""
+        spec = manifest["spec"]
+        templates = {template["name"]: template for template in spec.get("templates", [])}
+        return Layout(
+            inside=_tasks(spec.get("entrypoint", ""), templates, ()),
+            at_exit=_tasks(spec.get("onExit", ""), templates, ()),
+            parameters=_parameters(spec.get("arguments")),
+        )
+
+    @property
+    def shape(self) -> Shape:
+        """How much room it takes to show all of it."""
+        if not self.inside:
+            return "line"
+        if any(task.shape != "line" for task in self.inside):
+            return "blocks" if self.looped else "block"
+        return "rows" if self.looped else "line"
+
+    def listed(self, runs: int) -> str:
+        """`prepare, 3 x (train, evaluate), average, report`, with so many items in a loop of
+        DAGs.
+        """
+        return ", ".join(_listed(task, runs) for task in (*self.inside, *self.at_exit))
+
+
+def substituted(text: str, values: Values) -> str | None:
+    """The text with its tags replaced; None where one of them is not known."""
+    if any(tag not in values for tag in TAG.findall(text)):
+        return None
+    return TAG.sub(lambda tag: values[tag[1]], text)
+
+
+def _listed(task: Layout, runs: int) -> str:
+    if not task.inside:
+        return task.name
+    inside = f"({task.listed(runs)})"
+    return f"{runs} x {inside}" if task.looped else f"{task.name} {inside}"
+
+
+def _tasks(name: str, templates: Mapping[str, Any], around: tuple[str, ...]) -> tuple[Layout, ...]:
+    """The tasks of a DAG template; of one that calls itself, the first level."""
+    template = templates.get(name, {})
+    if "dag" not in template or name in around:
+        return ()
+    return tuple(_task(task, templates, (*around, name)) for task in template["dag"]["tasks"])
+
+
+def _task(task: Mapping[str, Any], templates: Mapping[str, Any], around: tuple[str, ...]) -> Layout:
+    called = task.get("template", "")
+    template = templates.get(called, {})
+    container = template.get("container", {})
+    step = COMMAND.search(" ".join(container.get("command", [])))
+    return Layout(
+        name=task["name"],
+        looped=any(loop in task for loop in LOOPS),
+        arguments=_parameters(template.get("inputs")) | _parameters(task.get("arguments")),
+        inside=_tasks(called, templates, around),
+        step=step[1].replace("_", "-") if step else task["name"],
+        told=_options(container.get("args", [])),
+    )
+
+
+def _parameters(section: Mapping[str, Any] | None) -> dict[str, str]:
+    """The values of `arguments`, or what the `inputs` of a template are without any."""
+    listed = (section or {}).get("parameters") or []
+    given = {one["name"]: one.get("value", one.get("default")) for one in listed}
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """`--run=0`, `--run 0` -> `{"--run": "0"}`."""
+    options: dict[str, str] = {}
+    for word, after in pairwise([*words, ""]):
+        if word.startswith("--"):
+            name, is_joined, value = word.partition("=")
+            options[name] = value if is_joined else after
+    return options
