@@ -120,6 +120,15 @@ def _shown(context: StepContext) -> Iterator[Path]:
         path for folder in folders for path in _inside(folder) if not path.name.startswith(".")
     )
     yield from (path for path in (directory.experiment_yaml, *statuses, *files) if path.is_file())
+    yield from (path for _, path in _members(context))
+
+
+def _members(context: StepContext) -> Iterator[tuple[str, Path]]:
+    """(`train-actor-3 of run 0`, its status) of the steps with several processes."""
+    for index in range(context.resolved.experiment.runs):
+        run = context.directory.run(index)
+        for _, name in run.members():
+            yield f"{name} of run {index}", run.status / f"{name}.json"
 
 
 def _inside(folder: Path) -> list[Path]:
@@ -156,6 +165,7 @@ def _running(context: StepContext) -> list[str]:
         for index in runs
         for name in pipeline.names("run")
     ]
+    places += _members(context)
     found = ((name, read_status(path)) for name, path in places)
     return [
         name

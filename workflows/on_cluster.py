@@ -19,7 +19,7 @@ from workflows.dag.manifest_yaml import Manifest
 from workflows.dag.tasks import FINAL_PHASES, Tasks, Where, read_tasks, seconds_between
 from workflows.progress.ending import INTERRUPTED, SUCCEEDED, end, where_to_look
 from workflows.progress.view import ProgressView
-from workflows.progress.words import TRAIN
+from workflows.progress.words import is_training
 from workflows.request.preflight import MOUNT, place
 from workflows.request.submission import Submission
 
@@ -131,11 +131,7 @@ class _PrintedProgress:
         ended meanwhile, once, because its last line is its result; else of the running one that was
         not asked for longest.
         """
-        trainings = {
-            task.where: task
-            for task in tasks.pods()
-            if task.step == TRAIN and task.where.run is not None
-        }
+        trainings = {task.where: task for task in tasks.pods() if is_training(task)}
         ended = [
             run
             for run, task in trainings.items()

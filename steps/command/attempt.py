@@ -55,7 +55,7 @@ class Attempt:
         self._details: dict[str, Any] = {}
         previous = context.previous
         self._status = Status(
-            task=context.task,
+            task=context.name,
             state="running",
             started=status.now(),
             attempt=1 if previous is None else previous.attempt + 1,
@@ -91,7 +91,7 @@ class Attempt:
             raise unwritable(self._context.log_path, error) or error from error
         try:
             self._context.fence.claim()
-            for name in (self._context.task, f".{self._context.task}.attempt"):
+            for name in (self._context.name, f".{self._context.name}.attempt"):
                 remove_temporaries(self._context.status_path.parent, of=f"{name}.")
             self.note()
         except (OSError, ExperimentError) as error:

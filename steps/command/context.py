@@ -17,7 +17,7 @@ from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.fence import Fence
 from steps.directory.files import LAG_S
-from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
 from steps.directory.status import Status, read_status
 
 
@@ -35,8 +35,9 @@ class StepContext:
 
     run_index: None outside of the runs; owner_uid: the workflow, None by hand; previous: how the
     last attempt ended, if there was one; inputs: what the result depends on, as the step declared
-    it. From the start of the attempt on: attempt, its number from 1, and note, which writes details
-    into the status file at once.
+    it; member: which of several processes of the task this is, see `members`. From the start of the
+    attempt on: attempt, its number from 1, and note, which writes details into the status file at
+    once.
     """
 
     task: str
@@ -45,6 +46,7 @@ class StepContext:
     owner_uid: str | None
     arguments: argparse.Namespace
     stop: StopRequest
+    member: str = ""
     previous: Status | None = None
     inputs: dict[str, Any] | None = None
     attempt: int = 0
@@ -68,19 +70,24 @@ class StepContext:
         return self.directory.run(self.run_index)
 
     @property
+    def name(self) -> str:
+        """What the log and the status are called after: `train`, `train-actor-3`."""
+        return task_name(self.task, self.member)
+
+    @property
     def log_path(self) -> Path:
         """Where what this step prints goes."""
-        return self._own.logs / f"{self.task}.log"
+        return self._own.logs / f"{self.name}.log"
 
     @property
     def status_path(self) -> Path:
         """Where this step says how it ended."""
-        return self._own.status / f"{self.task}.json"
+        return self._own.status / f"{self.name}.json"
 
     @cached_property
     def fence(self) -> Fence:
         """The right of this attempt to write, claimed when it starts."""
-        return Fence(self._own.status / f".{self.task}.attempt")
+        return Fence(self._own.status / f".{self.name}.attempt")
 
     def require_ours(self) -> None:
         """Raise `WrongDirectory` if another workflow, or a later attempt of this step, writes here
@@ -93,7 +100,7 @@ class StepContext:
     @property
     def title(self) -> str:
         """`train of run 0`, `average`."""
-        return self.task if self.run_index is None else f"{self.task} of run {self.run_index}"
+        return self.name if self.run_index is None else f"{self.name} of run {self.run_index}"
 
     def stop_requested(self) -> bool:
         """Whether SIGTERM came, or another workflow has taken the directory: end soon, by

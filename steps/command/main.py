@@ -15,6 +15,7 @@ from config.outdir import check_outdir
 from config.streams import prepare_streams
 from steps.command.attempt import Answer, Attempt, one_line, print_traceback
 from steps.command.context import StepContext
+from steps.command.members import member_of
 from steps.command.stop import StopRequest
 from steps.directory import owner, processes
 from steps.directory.layout import ExperimentDirectory
@@ -126,6 +127,7 @@ def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepCo
         owner_uid=me.uid if me else None,
         arguments=parsed,
         stop=stop,
+        member=member_of(parsed),
     )
     if (
         context.run_index is not None

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 STEP_DIGITS = 12
 """Checkpoint names have a fixed width, so that the order of the text is the order of the steps."""
+
+
+MEMBER = re.compile(r"(?P<task>[a-z-]+)-(?P<role>[a-z]+)-(?P<number>\d+)")
+
+
+def task_name(task: str, member: str = "") -> str:
+    """What the log and the status of a task are called, or those of one of its members."""
+    return f"{task}-{member}" if member else task
 
 
 @dataclass(frozen=True)
@@ -58,13 +67,23 @@ class RunDirectory:
 
     @property
     def logs(self) -> Path:
-        """`<task>.log`: what the pod printed."""
+        """`<task>.log`: what the pod printed, `<task>-<member>.log` of a task with several."""
         return self.root / "logs"
 
     @property
     def status(self) -> Path:
-        """`<task>.json`: how the task ended."""
+        """`<task>.json`: how the task ended, `<task>-<member>.json` of a task with several."""
         return self.root / "status"
+
+    def members(self) -> list[tuple[str, str]]:
+        """(task, `train-actor-3`) of all members that have left a status, in order."""
+        try:
+            names = [path.stem for path in self.status.iterdir() if path.suffix == ".json"]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = [match for match in map(MEMBER.fullmatch, names) if match is not None]
+        found.sort(key=lambda match: (match["task"], match["role"], int(match["number"])))
+        return [(match["task"], match[0]) for match in found]
 
     def stream(self, name: str) -> Path:
         """The segments of a stream that a training adds to, such as its replay; see

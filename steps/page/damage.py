@@ -40,6 +40,8 @@ def damaged_files(directory: ExperimentDirectory, runs: int, measure: Measure) -
             (run.root / measure.table, partial(read_episodes, measure=measure)),
             (run.resources_csv, _ends_in_numbers),
         ]
+    runs_there = [directory.run(index) for index in range(runs)]
+    statuses += [run.status / f"{name}.json" for run in runs_there for _, name in run.members()]
     faults = [(path, status_damage(path)) for path in statuses] + [
         (path, _damage(path, read)) for path, read in tables
     ]

@@ -41,7 +41,7 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """One step of the pipeline and how it ended; status is None before its first start. log:
-    relative link, empty without one.
+    relative link, empty without one; members: the other processes of a step that has several.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Task:
     status: Status | None
     log: str
     tail: str
+    members: tuple[Task, ...] = ()
 
     @property
     def title(self) -> str:
@@ -148,6 +149,11 @@ class Facts:
     def resolved(self) -> Resolved:
         """The parameters."""
         return self.record.resolved
+
+    @property
+    def tasks_and_members(self) -> list[Task]:
+        """All tasks, each followed by its members."""
+        return [one for task in self.all_tasks for one in (task, *task.members)]
 
     @property
     def all_tasks(self) -> list[Task]:
@@ -306,7 +312,12 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
         status=status,
         log=f"{prefix}logs/{name}.log" if log.is_file() else "",
         tail=tail,
+        members=_members(name, own) if isinstance(own, RunDirectory) else (),
     )
+
+
+def _members(task: str, run: RunDirectory) -> tuple[Task, ...]:
+    return tuple(_task(name, run.index, run) for of, name in run.members() if of == task)
 
 
 def _tail(path: Path) -> str:

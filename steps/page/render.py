@@ -43,10 +43,10 @@ def render(facts: Facts, missing: list[str]) -> str:
         headline=headline(facts),
         problems=[
             task
-            for task in facts.all_tasks
+            for task in facts.tasks_and_members
             if task.state not in {"succeeded", "skipped", "not started"}
         ],
-        skipped=[task for task in facts.all_tasks if task.state == "skipped"],
+        skipped=[task for task in facts.tasks_and_members if task.state == "skipped"],
         averages={name: plot for name in AVERAGE_PLOTS if (plot := plots.get("average", name))},
         plots={run.index: _plots(plots, run) for run in facts.runs},
         longest=_longest(facts),

@@ -111,9 +111,10 @@ def test_how_two_experiments_ended(
     """What a stage tolerates is no failure; reasons and logs come from each one's own directory."""
     second = ExperimentDirectory(tmp_path / "second")
     (second.run(1).logs).mkdir(parents=True)
-    (second.run(1).logs / "train.log").write_text("…")
-    diverged = Status(task="train", state="failed", started="", exit_code=3, reason="diverged")
-    write_status(second.run(1).status / "train.json", diverged)
+    for name, reason in (("train", "diverged"), ("train-actor-2", "the learner has gone")):
+        (second.run(1).logs / f"{name}.log").write_text("…")
+        failed = Status(task=name, state="failed", started="", exit_code=3, reason=reason)
+        write_status(second.run(1).status / f"{name}.json", failed)
     tasks = read_tasks(statuses[-1], "wf", Layout.of(study("first", "second")), 0)
     assert end(tasks, 5.0, lambda outdir: tmp_path / Path(outdir).name, OWN) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -122,7 +123,10 @@ def test_how_two_experiments_ended(
         "second run 1 train learner failed: diverged (main: Error (exit code 3)); "
         f"log: {second.run(1).logs / 'train.log'}"
     )
-    assert lines[2].startswith("second run 1 train actor 2 failed: ")
+    assert lines[2] == (
+        "second run 1 train actor 2 failed: the learner has gone (main: Error (exit code 3)); "
+        f"log: {second.run(1).logs / 'train-actor-2.log'}"
+    )
     assert lines[3:] == [
         f"Nothing was written to {tmp_path / 'first'}",
         f"Results: {tmp_path / 'second'}",
@@ -294,15 +298,20 @@ def test_a_workflow_of_two_experiments_can_be_followed(
     monkeypatch.setattr(on_cluster, "ASK_FOR_LINES_S", 0.0)
     monkeypatch.setattr("workflows.progress.lines.SAY_AFTER_S", 0.0)
     monkeypatch.chdir(tmp_path)
-    running = status(node("second.runs(1:1).train.learner", id="wf-4711", templateName="learner"))
+    running = status(
+        node("second.runs(1:1).train.learner", id="wf-4711", templateName="learner"),
+        node("second.runs(1:1).train.actors(0:0)", id="wf-4712", templateName="actor"),
+    )
     with LoopbackArgo().running() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
         server.workflows["wf"] = study("first", "second")
         server.printed["wf-learner-4711"] = ["epoch 40 of 100, step 10240 of 25600, return 43.2"]
+        server.printed["wf-actor-4712"] = ["epoch 99 of 100, step 10240 of 25600"]
         server.statuses = [running, running, running, statuses[-1]]
         assert submit.main(["--follow", "wf"]) == 0
     said = capsys.readouterr().out
     assert "second  run 1  train  learner  40 %  return 43.2" in said
+    assert "99 %" not in said, "an actor's words are not the run's progress"
     assert "second run 1 train learner failed: main: Error (exit code 3)" in said
     assert f"Report: {OWN}/second/report.html on the cluster's storage" in said

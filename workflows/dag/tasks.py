@@ -67,7 +67,7 @@ class Task:
 
     name: for a person, `train`, `run 3`; path: Argo's, below the workflow; trail: the names of what
     it is inside of, without the loops; shape: see `Layout`, of an item as if its DAG was called
-    once; step: what its log and its status are called. attempt counts from 1; message: why it waits,
+    once; step, member: of a pod, after which its log and its status are called. attempt counts from 1; message: why it waits,
     or how it ended; duration_s: None before it ended. pod: Argo's name of its last attempt's pod;
     log: the file with what that attempt printed, where the local engine kept it.
     """
@@ -83,6 +83,7 @@ class Task:
     trail: tuple[str, ...] = ()
     where: Where = Where()
     step: str = ""
+    member: str = ""
     group: Group = ""
     shape: Shape = "line"
     inside: tuple[Task, ...] = ()
@@ -224,7 +225,9 @@ class _Reader:
         if not layout.inside:
             told = {option: substituted(text, inputs) for option, text in layout.told.items()}
             pod = self._read(shown, name, around)
-            return replace(pod, where=self._told_where(told, where), step=layout.step)
+            member = _member(told.get("--role"), told.get("--member"))
+            where = self._told_where(told, where)
+            return replace(pod, where=where, step=layout.step, member=member)
         task = self._read(shown, name, around)
         deeper = _Around(inputs, where, (*around.trail, shown))
         last = max(self._attempts.get(name, ()), default=None)
@@ -295,6 +298,11 @@ def _state(whole: Mapping[str, Any], last: Mapping[str, Any]) -> State:
     if state == "failed" and STOPPED.search(f"{whole.get('message')} {last.get('message')}"):
         return "stopped"
     return state
+
+
+def _member(role: str | None, number: str | None) -> str:
+    """`actor-3`; empty for a pod that is its task's only one, or the one that answers for it."""
+    return f"{role}-{number}" if role and number else ""
 
 
 def _singular(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from config.numbers import duration
 from steps.directory.layout import ExperimentDirectory
 from workflows.dag.tasks import Task, Tasks, Where
-from workflows.progress.reasons import place_of, reason
+from workflows.progress.reasons import name_of, place_of, reason
 from workflows.progress.words import Find
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -91,7 +91,7 @@ def _name(task: Task) -> str:
 
 
 def _log(task: Task, directory: Path | None) -> str:
-    path = None if directory is None else place_of(task, directory).logs / f"{task.step}.log"
+    path = None if directory is None else place_of(task, directory).logs / f"{name_of(task)}.log"
     return f"; log: {path}" if path is not None and path.is_file() else ""
 
 

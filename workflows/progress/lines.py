@@ -13,10 +13,10 @@ from workflows.dag.tasks import State, Task, Tasks
 from workflows.progress.words import (
     COMMON,
     ENDED,
-    TRAIN,
     WITH_REASON,
     ReadProgress,
     ReadReason,
+    is_training,
     numbers,
 )
 
@@ -37,8 +37,7 @@ class Lines:
         """Say what has changed."""
         for task in tasks.pods():
             self._say_change(task)
-            is_training = task.step == TRAIN and task.where.run is not None
-            if is_training and task.state in ("running", "succeeded"):
+            if is_training(task) and task.state in ("running", "succeeded"):
                 self._say_progress(task)
         for group in tasks.having("failed"):
             if group.group:

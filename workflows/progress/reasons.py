@@ -9,12 +9,12 @@ from pathlib import Path
 
 from config.errors import on_one_line
 from steps.directory.files import last_lines
-from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
 from steps.directory.status import read_status
 from workflows.dag.tasks import Task
 
 LONGEST_LINE_BYTES = 4096
-OWN_NAME = re.compile(r"^[a-z-]+( of run \d+)?: (failed: )?")
+OWN_NAME = re.compile(r"^[a-z-]+(-\d+)?( of run \d+)?: (failed: )?")
 """With which a step begins the line that says how it ended."""
 
 
@@ -26,7 +26,7 @@ def reason(task: Task, directory: Path | None) -> str:
     if task.log:
         said = _last_line(Path(task.log))
     elif directory is not None and not task.group:
-        said = _status_reason(place_of(task, directory).status / f"{task.step}.json")
+        said = _status_reason(place_of(task, directory).status / f"{name_of(task)}.json")
     else:
         said = ""
     said = OWN_NAME.sub("", said)
@@ -37,6 +37,11 @@ def place_of(task: Task, directory: Path) -> ExperimentDirectory | RunDirectory:
     """Where a task keeps its log and its status."""
     whole, run = ExperimentDirectory(directory), task.where.run
     return whole if run is None else whole.run(run)
+
+
+def name_of(task: Task) -> str:
+    """What its log and its status are called."""
+    return task_name(task.step, task.member)
 
 
 def _status_reason(path: Path) -> str:

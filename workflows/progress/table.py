@@ -17,10 +17,10 @@ from workflows.dag.tasks import State, Task, Tasks
 from workflows.progress.words import (
     COMMON,
     ENDED,
-    TRAIN,
     WITH_REASON,
     ReadProgress,
     ReadReason,
+    is_training,
     numbers,
 )
 
@@ -208,7 +208,7 @@ class Table:
 def _training(item: Task) -> Task | None:
     """The task of a run that trains, itself or in a pod of its stage."""
     for task in item.inside:
-        if any(pod.step == TRAIN and pod.where.run is not None for pod in task.pods()):
+        if any(map(is_training, task.pods())):
             return task
     return None
 

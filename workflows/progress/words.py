@@ -16,13 +16,16 @@ ReadReason = Callable[[Task], str]
 Find = Callable[[str], Path | None]
 """Where the results of an outdir, as the pods see it (empty: the workflow's own), can be read from
 here; None where they cannot."""
-TRAIN = "train"
-"""The step whose progress is shown."""
 
 COMMON = ("", "PodInitializing", "ContainerCreating")
 """Why a pod waits for a moment in every workflow: not worth a word."""
 WITH_REASON: tuple[State, ...] = ("pending", "retrying", "failed")
 ENDED: tuple[State, ...] = ("succeeded", "failed")
+
+
+def is_training(task: Task) -> bool:
+    """Whether it is the process whose progress is that of a run; the members of its stage are not."""
+    return task.step == "train" and task.where.run is not None and not task.member
 
 
 def numbers(progress: Progress) -> str:
