@@ -89,10 +89,16 @@ def test_a_damaged_status_of_a_member_is_named_and_a_running_one_is_waited_for(
         "runs/0/status/train-actor-9.json"
     ]
     assert [name for _, name in directory.run(0).members()] == ["train-actor-9", "train-actor-10"]
-    before = directory.report_html.read_text()
-    (status / "train-actor-9.json").unlink()
-    assert report.main([f"--outdir={directory.root}"]) == 5
-    assert directory.report_html.read_text() != before, "what a page shows of members counts"
+
+
+def test_a_page_is_made_anew_for_a_member_that_ended_since(tmp_path: Path) -> None:
+    directory = synthetic.experiment(tmp_path / "x", ("complete",))
+    synthetic.finish(directory, draw=False)
+    for members in ([], NAMES[:1]):
+        for name in members:
+            synthetic.status(directory.run(0).status / f"{name}.json")
+        assert report.main([f"--outdir={directory.root}"]) == 0
+        assert ("train-actor-0" in directory.report_html.read_text()) == bool(members)
 
 
 @pytest.mark.parametrize(
