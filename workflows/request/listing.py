@@ -12,9 +12,8 @@ from config.described import SECTIONS, ParameterInfo, parameters, section_title
 from config.errors import shown
 from config.games import games, own_presets
 from config.parameters import to_text
-from config.resolve import ParameterInfo, Resolved, parameters
+from config.resolve import Resolved
 from workflows.dag.layout import Layout
-from workflows.dag.tasks import Layout
 
 WIDTH = 120
 
