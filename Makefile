@@ -14,7 +14,7 @@ CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-machines test-cluster lint manifests images benchmark learning clean
+.PHONY: help run test test-long test-machines test-cluster mutants lint manifests images benchmark learning clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -36,6 +36,9 @@ test-long: $(INSTALLED) ## the long tests: kill soaks, coverage simulations
 
 test-machines: $(INSTALLED) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)
+
+mutants: $(INSTALLED) ## small mistakes in losses, targets and statistics, which the quick tests must notice: 20 minutes (COUNT of them, drawn with SEED)
+	$(BIN)/python -m tests.mutants --count $(or $(COUNT),300) --seed $(or $(SEED),0)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(BIN)/ruff check .

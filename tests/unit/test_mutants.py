@@ -1,0 +1,126 @@
+"""What `make mutants` must tell apart: noticed, survived, explained, hung; on a project of one
+module."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import FOLDER, ROOT, read_explained
+from tests.mutants.operators import mutants_of
+
+MODULE = '''
+def sum_to(count: int) -> int:
+    """1 + 2 + … + count."""
+    number, total = 0, 0
+    while number < count:
+        number += 1
+        total += number
+    return total
+'''
+WEAK_TEST = """
+from sums import sum_to
+
+
+def test_of_two():
+    assert sum_to(2) > 1
+"""
+TARGETS = """
+preload = ["pytest"]
+[tests]
+"sums.py" = ["test_sums.py"]
+"""
+STEP = "sums.py sum_to: number += 1 => number += 2"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    (folder / FOLDER).mkdir(parents=True)
+    (folder / "sums.py").write_text(MODULE)
+    (folder / "test_sums.py").write_text(WEAK_TEST)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / FOLDER / "targets.toml").write_text(TARGETS)
+    (folder / FOLDER / "explained.txt").write_text("# change # why\n")
+    return folder
+
+
+def tool(project: Path, only: str) -> tuple[int, str]:
+    """Exit code and what was printed about the mutants whose change holds this text."""
+    command = [sys.executable, "-m", "tests.mutants", "--root", str(project), "--only", only]
+    ended = subprocess.run(
+        [*command, "--processes", "1"], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_a_noticed_mutant_is_killed(project: Path) -> None:
+    code, printed = tool(project, "total += number => total -= number")
+    assert (code, "| sums.py | 1 | 1 | 0 | 0 | 0 |" in printed) == (0, True), printed
+    assert (project / "sums.py").read_text() == MODULE, "only copies are changed"
+
+
+def test_a_survivor_fails_until_it_is_explained_or_an_assertion_kills_it(project: Path) -> None:
+    code, printed = tool(project, STEP)
+    assert (code, f"survived, unexplained: {STEP}\n" in printed) == (1, True), printed
+    explanations = project / FOLDER / "explained.txt"
+    explanations.write_text(f"{STEP} # two at once are as good\n")
+    code, printed = tool(project, STEP)
+    assert (code, "| sums.py | 1 | 0 | 0 | 1 | 0 |" in printed) == (0, True), printed
+    explanations.write_text("sums.py sum_to: a => b # of a line that is gone\n")
+    (project / "test_sums.py").write_text(WEAK_TEST.replace("> 1", "== 3"))
+    code, printed = tool(project, STEP)
+    assert (code, "| sums.py | 1 | 1 | 0 | 0 | 0 |" in printed) == (1, True), printed
+    assert "explained, but no mutant: sums.py sum_to: a => b\n" in printed
+
+
+def test_a_hanging_mutant_is_ended_and_counts_as_noticed(project: Path) -> None:
+    code, printed = tool(project, "number += 1 => pass")
+    assert (code, "| sums.py | 1 | 0 | 1 | 0 | 0 |" in printed) == (0, True), printed
+
+
+def test_tests_that_fail_anyway_say_nothing(project: Path) -> None:
+    (project / "test_sums.py").write_text(WEAK_TEST.replace("> 1", "> 9"))
+    code, printed = tool(project, STEP)
+    assert (code, "sums.py: its tests fail without a mutant" in printed) == (2, True), printed
+
+
+@pytest.mark.parametrize(
+    ("line", "changes"),
+    [
+        ("y = a - b", ["a - b => a + b"]),
+        ("y = a < b", ["a < b => a <= b", "a < b => a >= b"]),
+        ("y = a and not b", ["a and (not b) => a or not b", "a and (not b) => a and b"]),
+        ("y = c[a:-1]", [f"c[a:-1] => c[{part}]" for part in (":-1", "a:", "a:1", "a:-2", "a:-0")]),
+        ("y = f(a, b)", ["y = f(a, b) => y = f(b, a)"]),
+        ("y = sum(c, axis=a)", ["y = sum(c, axis=a) => y = sum(c)", "sum(c, axis=a) => mean(c, axis=a)"]),
+        ("y = 0.5", ["y = 0.5 => y = 1.5", "y = 0.5 => y = -0.5", "y = 0.5 => y = 1.0"]),
+        ("c[a] = max(c)", ["c[a] = max(c) => pass", "max(c) => min(c)"]),
+        ("return a", ["return a => return -a"]),
+        ("raise ValueError(1 + 1)", ["raise ValueError(1 + 1) => pass"]),
+        ("y: float = a", []),
+        ("import torch", []),
+        ("'''1 + 1'''", []),
+    ],
+)  # fmt: skip
+def test_operators(line: str, changes: list[str]) -> None:
+    found = mutants_of("m.py", f"def f():\n    {line}\n")
+    assert sorted(one.change for one in found) == sorted(f"m.py f: {change}" for change in changes)
+    assert len({one.source for one in found}) == len(found)
+
+
+def test_a_long_line_is_cut_down_to_what_differs() -> None:
+    terms = " + ".join(f"term_{number}" for number in range(30))
+    (mutant,) = mutants_of("m.py", f"def f():\n    y = ({terms}) * 2 ** x\n")[-1:]
+    assert len(mutant.before) < 80 and mutant.before != mutant.after
+
+
+def test_every_target_and_test_is_there() -> None:
+    targets = tomllib.loads((ROOT / FOLDER / "targets.toml").read_text())["tests"]
+    named = [*targets, *(test for tests in targets.values() for test in tests)]
+    assert [path for path in named if not (ROOT / path).is_file()] == []
+    assert all(why for why in read_explained(ROOT / FOLDER / "explained.txt").values())
