@@ -208,6 +208,7 @@ def test_atari_resumes_exactly(threads: str) -> None:
     trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     rows, states = list[str](), list[State]()
     for one in trainer.train():
+        assert (one.step, one.frame) == (32 * one.epoch, 4 * 32 * one.epoch)
         rows.append(repr(one))
         states.append(trainer.state_dict())
     resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")

@@ -124,6 +124,38 @@ def test_sampled_actions_have_the_policy_s_frequencies() -> None:
     assert torch.equal(normal.mode(policy)[0], torch.tensor([2.0]))
 
 
+@pytest.mark.parametrize("kind", [discrete, continuous])
+def test_leading_dimensions_are_rows(kind) -> None:  # type: ignore[no-untyped-def]
+    """[T, N, P] gives what [T · N, P] gives; 4 rows of 16, neither the number of components."""
+    actions, policy, taken = kind()
+    weights = numbers(64, seed=3)
+    log_probability, entropy, gradient = actions.evaluate(policy, taken)
+    stacked, folded = policy.unflatten(0, (4, 16)), taken.unflatten(0, (4, 16))
+    found, found_entropy, found_gradient = actions.evaluate(stacked, folded)
+    assert torch.allclose(found.flatten(), log_probability)
+    assert torch.allclose(found_entropy.flatten(), entropy)
+    given = found_gradient(weights.unflatten(0, (4, 16)), -0.013)
+    assert torch.allclose(given.flatten(0, 1), gradient(weights, -0.013))
+    assert torch.allclose(actions.log_probability(stacked, folded).flatten(), log_probability)
+    noise = actions.noise((64,), torch.Generator().manual_seed(0)).double()
+    for whole, parts in (
+        (actions.mode(policy), actions.mode(stacked)),
+        (actions.choose(policy, noise), actions.choose(stacked, noise.unflatten(0, (4, 16)))),
+    ):
+        assert torch.allclose(whole.double(), parts.flatten(0, 1).double())
+
+
+@pytest.mark.parametrize("kind", [discrete, continuous])
+def test_noise_comes_from_the_given_generator_alone(kind) -> None:  # type: ignore[no-untyped-def]
+    actions = kind()[0]
+    drawn = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(len(drawn))
+        drawn.append(actions.noise((2, 3), torch.Generator().manual_seed(seed)))
+    assert drawn[0].shape[:2] == (2, 3)
+    assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
+
+
 def test_divergence_estimate() -> None:
     ratio = torch.tensor([1.1, 0.9, 1.05], dtype=torch.float64)
     assert approximate_divergence(ratio.log()) == pytest.approx(0.00375339, abs=1e-8)

@@ -32,6 +32,17 @@ def test_observations_are_centred_scaled_and_cut() -> None:
     assert normaliser(np.array([[1e9, -1e9]], np.float32)).tolist() == [[CLIP, -CLIP]]
 
 
+def test_numbers_beyond_ten_deviations_are_cut() -> None:
+    """10 and 1e-8 are openai/baselines': a constant observation of deviation 0 has scale 1e4."""
+    normaliser = ObservationNormaliser((1,))
+    normaliser.update(np.full((5, 1), 3.0))
+    moved = np.array([[3.0], [3 + 2**-13], [4.0], [2.0]], np.float32)
+    assert normaliser(moved)[:, 0] == pytest.approx([0, 2**-13 * 1e4, 10, -10], rel=1e-4)
+    rewards, never = np.array([[2e-4], [1.0], [-1.0]]), np.zeros((3, 1), np.bool_)
+    scaled = RewardNormaliser(1, 0.0)(rewards, never, np.array([[True], [False], [False]]))
+    assert scaled[:, 0] == pytest.approx([2, 10, -10], rel=1e-6)
+
+
 def test_normalising_never_learns() -> None:
     normaliser = ObservationNormaliser((2,))
     normaliser.update(np.random.default_rng(0).normal(size=(10, 2)))
@@ -64,3 +75,22 @@ def test_rewards_are_scaled_by_the_deviation_of_the_discounted_return() -> None:
     normaliser = RewardNormaliser(2, 0.9)
     assert normaliser(rewards, ended, valid) == pytest.approx(expected, rel=1e-5)
     assert normaliser.state_dict()["discounted_return"] == pytest.approx(current)
+
+
+def test_a_reward_normaliser_goes_on_where_its_state_was_taken() -> None:
+    rewards = np.random.default_rng(0).normal(size=(6, 3))
+    never, valid = np.zeros((6, 3), np.bool_), np.ones((6, 3), np.bool_)
+    first, second = RewardNormaliser(3, 0.9), RewardNormaliser(3, 0.9)
+    first(rewards, never, valid)
+    state = first.state_dict()
+    copies = {name: np.copy(value) for name, value in state.items()}
+    second.load_state_dict(state)
+    assert np.array_equal(second(rewards, never, valid), first(rewards, never, valid))
+    assert all(np.array_equal(state[name], value) for name, value in copies.items())
+
+
+def test_what_was_in_flight_in_a_lost_environment_is_forgotten() -> None:
+    normaliser = RewardNormaliser(3, 0.5)
+    normaliser(np.array([[1.0, 2.0, 4.0]]), np.zeros((1, 3), np.bool_), np.ones((1, 3), np.bool_))
+    normaliser.forget(np.array([False, True, False]))
+    assert normaliser.state_dict()["discounted_return"].tolist() == [1, 0, 4]

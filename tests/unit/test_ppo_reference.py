@@ -84,11 +84,32 @@ class Reference:
         inputs = self._normalised(observations)
         with torch.no_grad():
             old = self._distribution(inputs).log_prob(actions)
-        columns = (inputs, actions, old, old_values, advantage, advantage + old_values)
+        returns = advantage + old_values
+        columns = (inputs, actions, old, old_values, advantage, returns)
+        self.losses, self.log_ratios = list[list[float]](), list[Tensor]()
         for _ in range(self.hyper.update_epochs):
             for part in self._parts(len(places)):
                 self._update(*(column[part] for column in columns), remaining=remaining)
         self.observed.append(observations)
+        self.metrics = self._metrics(old_values, returns, len(places), remaining)
+
+    def _metrics(
+        self, values: Tensor, returns: Tensor, rows: int, remaining: float
+    ) -> dict[str, float]:
+        """Means over all updates of the epoch; of its last pass where they are about the policy's
+        change."""
+        hyper = self.hyper
+        names = ("policy_loss", "value_loss", "entropy", "gradient_norm")
+        log_ratios = torch.cat(self.log_ratios)[-rows:].double()
+        ratios = log_ratios.exp()
+        clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
+        unexplained = np.var((returns - values).numpy()) / np.var(returns.numpy())
+        return dict(zip(names, np.mean(self.losses, axis=0).tolist(), strict=True)) | {
+            "learning_rate": hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1),
+            "approximate_kl": float((ratios - 1 - log_ratios).mean()),
+            "clip_fraction": float(((ratios - 1).abs() > clip).double().mean()),
+            "explained_variance": float(1 - unexplained),
+        }
 
     def _rewards(self, rows: list[list[Row]]) -> list[list[float]]:
         rewards = [[row.reward for row in of] for of in rows]
@@ -162,7 +183,8 @@ class Reference:
         clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
         advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
         distribution, values = self._distribution(inputs), self.network(inputs)[1]
-        ratio = (distribution.log_prob(actions) - old).exp()
+        log_ratio = distribution.log_prob(actions) - old
+        ratio = log_ratio.exp()
         policy_loss = -torch.minimum(
             ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
         ).mean()
@@ -170,14 +192,16 @@ class Reference:
         if hyper.clip_value_loss:
             near = old_values + (values - old_values).clamp(-clip, clip)
             errors = torch.maximum(errors, (near - returns) ** 2)
+        value_loss, entropy = 0.5 * errors.mean(), distribution.entropy().mean()
         loss = (
-            policy_loss
-            + hyper.value_coefficient * 0.5 * errors.mean()
-            - hyper.entropy_coefficient * distribution.entropy().mean()
+            policy_loss + hyper.value_coefficient * value_loss - hyper.entropy_coefficient * entropy
         )
         self.optimiser.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), hyper.max_gradient_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), hyper.max_gradient_norm)
+        losses = torch.stack((policy_loss, value_loss, entropy, norm))
+        self.losses.append(losses.detach().double().tolist())
+        self.log_ratios.append(log_ratio.detach())
         for group in self.optimiser.param_groups:
             group["lr"] = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         self.optimiser.step()
@@ -210,12 +234,13 @@ def largest_difference(
         environments = Recorded.made[-ENVIRONMENTS:]
         reference = Reference(trainer, resolved, lives, fire)
         is_warmed_up = resolved.environment.normalise_observations
-        for epoch, _ in enumerate(trainer.train()):
+        for epoch, progress in enumerate(trainer.train()):
             if epoch == 0 and is_warmed_up:
                 reference.warm_up([one.rows[:STEPS] for one in environments])
             first = (epoch + is_warmed_up) * STEPS
             rows = [one.rows[first : first + STEPS] for one in environments]
             reference.epoch(rows, 1 - epoch / EPOCHS)
+            assert progress.metrics == pytest.approx(reference.metrics, rel=1e-4, abs=1e-5)
         trainer.close()
     mine, theirs = trainer.network.state_dict(), reference.network.state_dict()
     return max(float((mine[name] - theirs[name]).abs().max()) for name in mine)

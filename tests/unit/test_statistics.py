@@ -19,7 +19,7 @@ from steps.statistics.intervals import (
     t_interval,
     t_quantile,
 )
-from steps.statistics.rule import aggregate
+from steps.statistics.rule import BOOTSTRAP_FROM, INTERVAL_FROM, WIDE_ENOUGH_FROM, aggregate
 from steps.statistics.scores import (
     iqm,
     iqm_weights,
@@ -233,6 +233,30 @@ def test_the_rule_by_number_of_runs(runs):
     assert (result.iqm is not None) == (result.iqm_low is not None) == (runs >= 5)
     if result.low is not None and result.high is not None:
         assert np.all((result.low < result.mean) & (result.mean < result.high))
+
+
+def test_bootstrap_intervals_are_wide_enough_from_ten_runs_on():
+    """Coverage .90 at 5 runs, .95 at 10; below 5 there is none, below 2 no interval at all."""
+    assert (INTERVAL_FROM, BOOTSTRAP_FROM, WIDE_ENOUGH_FROM) == (2, 5, 10)
+
+
+@pytest.mark.parametrize("runs", [1, 4, 6])
+def test_every_column_is_aggregated_by_itself(runs):
+    values = np.random.default_rng(runs).normal(size=(runs, 3))
+    result = aggregate(values, seed=1, resamples=200)
+    for at, column in enumerate(values.T):
+        assert (result.minimum[at], result.maximum[at]) == (column.min(), column.max())
+        assert result.median is not None and result.median[at] == np.median(column)
+        assert result.mean[at] == mean(column)
+        if runs >= 2:
+            assert result.sd is not None and result.low is not None and result.high is not None
+            assert result.sd[at] == pytest.approx(column.std(ddof=1), rel=1e-12)
+            assert (result.low[at], result.high[at]) == t_interval(column)
+        if runs >= 5:
+            assert result.iqm is not None and result.iqm[at] == iqm(column)
+            low, high = bootstrap_iqm_interval(values, resample_counts(runs, 200, seed=1))
+            assert result.iqm_low is not None and result.iqm_low.tolist() == low.tolist()
+            assert result.iqm_high is not None and result.iqm_high.tolist() == high.tolist()
 
 
 @pytest.mark.parametrize("runs", [3, 7])
