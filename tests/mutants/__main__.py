@@ -16,8 +16,8 @@ import argparse
 import json
 import os
 import queue
-import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +27,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +82,9 @@ class Workplace:
             module.write_text(original)
 
     def close(self) -> None:
-        """The copy is the caller's."""
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.wait()
-        self._server.stdout.close()
+        """Also in the middle of a mutant; the copy is the caller's."""
+        self._server.send_signal(signal.SIGINT)
+        self._server.communicate()
 
 
 class Trial:
@@ -144,6 +143,13 @@ def all_mutants(root: Path, paths: Sequence[str]) -> list[Mutant]:
     return [mutant for path in paths for mutant in mutants_of(path, (root / path).read_text())]
 
 
+def sampled(mutants: Sequence[Mutant], seed: int, count: int) -> list[Mutant]:
+    """As good as random, but a change of one module leaves the sample of the others as it is."""
+    drawn = sorted(mutants, key=lambda mutant: sha256(f"{seed} {mutant.change}".encode()).digest())
+    chosen = set(drawn[:count])
+    return [mutant for mutant in mutants if mutant in chosen]
+
+
 def table(verdicts: dict[Mutant, str]) -> list[str]:
     """A row for each module."""
     counts = Counter((mutant.path, verdict) for mutant, verdict in verdicts.items())
@@ -168,8 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     everything = all_mutants(given.root, list(targets["tests"]))
     stale = explained.keys() - {mutant.change for mutant in everything}
     drawn = [mutant for mutant in everything if given.only in mutant.change]
-    chosen = random.Random(given.seed).sample(range(len(drawn)), min(given.count, len(drawn)))
-    sample = [drawn[at] for at in sorted(chosen)]
+    sample = sampled(drawn, given.seed, given.count)
     verdicts = dict.fromkeys(sample, EXPLAINED)  # which need not run
     started = time.monotonic()
     try:
@@ -206,4 +211,5 @@ def run(
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which leaves nothing behind
     sys.exit(main())

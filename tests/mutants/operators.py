@@ -22,6 +22,7 @@ OPPOSITES = [
 OTHER_NAMES = dict(OPPOSITES) | {second: first for first, second in OPPOSITES}
 NOT_MUTATED = ("annotation", "returns", "decorator_list", "exc", "msg")
 """Fields that change no number: types, and what an error says."""
+COMMUTATIVE = ("min", "max", "minimum", "maximum")
 SAY_LITTLE = (ast.Slice, ast.UnaryOp, ast.Tuple, ast.Attribute)
 """Expressions too small to name a change by: what stands around them does."""
 LONG, AROUND = 90, 25  # characters of a change that is shown
@@ -136,19 +137,17 @@ def _alternatives(node: ast.AST) -> Iterator[ast.AST]:
         case ast.Constant(value=int() | float() as value):
             others = dict.fromkeys((value + 1, value - 1, value * 2))
             yield from (ast.Constant(other) for other in others if other != value)
-        case ast.Name(id=name) if name in OTHER_NAMES:
-            yield ast.Name(OTHER_NAMES[name], node.ctx)
-        case ast.Attribute(attr=name) if name in OTHER_NAMES:
-            yield _changed(node, attr=OTHER_NAMES[name])
         case ast.Slice(lower=lower, upper=upper):
             if lower is not None:
                 yield _changed(node, lower=None)
             if upper is not None:
                 yield _changed(node, upper=None)
         case ast.Call():
+            yield from _other_functions(node)
             yield from _other_arguments(node)
         case ast.If() | ast.While() | ast.IfExp():
-            yield _changed(node, test=ast.UnaryOp(ast.Not(), node.test))
+            if not isinstance(node.test, ast.Compare | ast.UnaryOp):  # which have their own
+                yield _changed(node, test=ast.UnaryOp(ast.Not(), node.test))
             if isinstance(node, ast.If):
                 yield ast.Pass()
         case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Tuple | ast.Dict):
@@ -164,10 +163,22 @@ def _changed(node: ast.AST, **fields: object) -> ast.AST:
     return changed
 
 
+def _other_functions(call: ast.Call) -> Iterator[ast.AST]:
+    match call.func:
+        case ast.Name(id=name) if name in OTHER_NAMES:
+            yield _changed(call, func=ast.Name(OTHER_NAMES[name]))
+        case ast.Attribute(attr=name) if name in OTHER_NAMES:
+            yield _changed(call, func=_changed(call.func, attr=OTHER_NAMES[name]))
+
+
 def _other_arguments(call: ast.Call) -> Iterator[ast.AST]:
-    """Two neighbours swapped; a named one left out, so that its default holds."""
-    for i in range(len(call.args) - 1):
+    """Two neighbours swapped, where their order matters; a named one left out, so that its default
+    holds."""
+    name = ast.unparse(call.func).rpartition(".")[2]
+    for i in range(len(call.args) - 1 if name not in COMMUTATIVE else 0):
         first, second = call.args[i : i + 2]
+        if ast.unparse(first) == ast.unparse(second):
+            continue
         if not isinstance(first, ast.Starred) and not isinstance(second, ast.Starred):
             yield _changed(call, args=[*call.args[:i], second, first, *call.args[i + 2 :]])
     for i, keyword in enumerate(call.keywords):

@@ -89,4 +89,6 @@ def _test(task: dict[str, object], output: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where it was ignored before
+    with contextlib.suppress(KeyboardInterrupt):
+        main(sys.argv[1:])

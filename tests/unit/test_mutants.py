@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import FOLDER, ROOT, read_explained
+from tests.mutants.__main__ import FOLDER, ROOT, read_explained, sampled
 from tests.mutants.operators import mutants_of
 
 MODULE = '''
@@ -97,12 +97,17 @@ def test_tests_that_fail_anyway_say_nothing(project: Path) -> None:
         ("y = a and not b", ["a and (not b) => a or not b", "a and (not b) => a and b"]),
         ("y = c[a:-1]", [f"c[a:-1] => c[{part}]" for part in (":-1", "a:", "a:1", "a:-2", "a:-0")]),
         ("y = f(a, b)", ["y = f(a, b) => y = f(b, a)"]),
-        ("y = sum(c, axis=a)", ["y = sum(c, axis=a) => y = sum(c)", "sum(c, axis=a) => mean(c, axis=a)"]),
+        ("y = sum(c, axis=a)", ["y = sum(c, axis=a) => y = sum(c)", "y = sum(c, axis=a) => y = mean(c, axis=a)"]),
         ("y = 0.5", ["y = 0.5 => y = 1.5", "y = 0.5 => y = -0.5", "y = 0.5 => y = 1.0"]),
-        ("c[a] = max(c)", ["c[a] = max(c) => pass", "max(c) => min(c)"]),
+        ("max(a, b)", ["max(a, b) => pass", "max(a, b) => min(a, b)"]),
+        ("while a < b: f()", ["a < b => a <= b", "a < b => a >= b", "f() => pass"]),
+        ("y = a if b else 0", ["y = a if b else 0 => y = a if not b else 0",
+                               "a if b else 0 => a if b else 1", "a if b else 0 => a if b else -1"]),
+        ("c[a] = max(c)", ["c[a] = max(c) => pass", "c[a] = max(c) => c[a] = min(c)"]),
         ("return a", ["return a => return -a"]),
         ("raise ValueError(1 + 1)", ["raise ValueError(1 + 1) => pass"]),
         ("y: float = a", []),
+        ("mean, y = f(a, a)", []),
         ("import torch", []),
         ("'''1 + 1'''", []),
     ],
@@ -117,6 +122,17 @@ def test_a_long_line_is_cut_down_to_what_differs() -> None:
     terms = " + ".join(f"term_{number}" for number in range(30))
     (mutant,) = mutants_of("m.py", f"def f():\n    y = ({terms}) * 2 ** x\n")[-1:]
     assert len(mutant.before) < 80 and mutant.before != mutant.after
+
+
+def test_a_sample_is_drawn_with_its_seed_and_keeps_to_itself() -> None:
+    lines = [f"    y{number} = a + {number}.5\n" for number in range(40)]
+    first = mutants_of("first.py", "def f():\n" + "".join(lines))
+    second = mutants_of("second.py", "def f():\n" + "".join(lines[:30]))
+    drawn = sampled([*first, *second], 0, 60)
+    assert len(drawn) == 60 and drawn == [one for one in [*first, *second] if one in drawn]
+    assert drawn == sampled([*first, *second], 0, 60) != sampled([*first, *second], 1, 60)
+    without = [one for one in drawn if one.path == "first.py"]
+    assert without == sampled(first, 0, len(without)), "the other module changes nothing here"
 
 
 def test_every_target_and_test_is_there() -> None:

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from steps.statistics.curves import Curve, area_under_curve, common_grid, curve, hold, trailing_mean
+from steps.statistics.curves import (
+    Curve,
+    area_under_curve,
+    common_grid,
+    curve,
+    hold,
+    trailing_mean,
+    training_curve_of,
+)
 from steps.statistics.intervals import (
     bootstrap_iqm_interval,
     resample_counts,
@@ -201,6 +209,15 @@ def test_area_under_the_curve_by_hand():
     assert area_under_curve(one, 5, 10) == 1.0
     assert area_under_curve(one, 5, 5) == 1.0
     assert area_under_curve(one, 0, 3) == pytest.approx(0.3)
+    assert math.isnan(area_under_curve(one, -1, 10)) and math.isnan(area_under_curve(one, 0, 11))
+
+
+def test_a_training_s_curve_is_its_mean_return_over_steps():
+    columns = {"step": np.array([5.0, 9, 12]), "return_mean": np.array([1.0, math.nan, 3])}
+    found = training_curve_of(columns | {"epoch": np.arange(3.0)})
+    assert (found.steps.tolist(), found.values.tolist()) == ([5, 12], [1, 3])
+    assert len(training_curve_of({"step": columns["step"]})) == 0
+    assert len(training_curve_of({})) == 0
 
 
 def test_trailing_mean_has_no_edges():
