@@ -39,11 +39,18 @@ def main(preloaded: list[str]) -> None:
 
 
 def _stop_at_the_first_failure() -> None:
-    """Which example fails does not matter; looking for a smaller one takes a minute."""
-    from hypothesis import Phase, settings
+    """Which example fails does not matter; looking for a smaller one takes a minute. Nor does how
+    long one takes: the machine is busy."""
+    from hypothesis import HealthCheck, Phase, settings
 
-    phases = (Phase.explicit, Phase.generate)
-    settings.register_profile("mutants", phases=phases, derandomize=True, database=None)
+    settings.register_profile(
+        "mutants",
+        phases=(Phase.explicit, Phase.generate),
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("mutants")
 
 
@@ -83,7 +90,7 @@ def _test(task: dict[str, object], output: Path) -> int:
     with output.open("w") as printed:
         os.dup2(printed.fileno(), 1)
         os.dup2(printed.fileno(), 2)
-        options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider"]
+        options = ["-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-o", "timeout=60"]
         ignored = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         return int(pytest.main([*options, *ignored, *map(str, task["tests"])]))  # type: ignore[call-overload]
 

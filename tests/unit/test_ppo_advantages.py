@@ -56,6 +56,13 @@ def test_lambda_0_is_the_temporal_difference() -> None:
     )
 
 
+def test_a_rollout_may_be_one_row() -> None:
+    row = np.array([[1.0, 2.0]]), np.array([[0.5, 1.0]]), np.array([[4.0, 8.0]])
+    never, second = np.zeros((1, 2), np.bool_), np.array([[False, True]])
+    found = gae(*row, second, never, discount=0.5, gae_lambda=0.9)
+    assert found.tolist() == [[1 + 2 - 0.5, 2 - 1]]
+
+
 def slow_gae(rewards, values, next_values, terminated, truncated, discount, gae_lambda):  # type: ignore[no-untyped-def]
     """Eq. 16 as a sum, from every row to the end of its episode."""
     length, count = rewards.shape
@@ -89,3 +96,5 @@ def test_explained_variance() -> None:
     assert explained_variance(returns, returns) == 1
     assert explained_variance(np.full(4, 9.0), returns) == pytest.approx(0)
     assert explained_variance(returns, np.ones(4)) == 0
+    assert explained_variance(np.array([0.1, 0.1]), np.array([0.1, 0.5])) == pytest.approx(0)
+    assert explained_variance(np.array([0.2, 0.4]), np.array([0.1, 0.5])) == pytest.approx(0.75)

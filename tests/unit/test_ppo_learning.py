@@ -345,3 +345,11 @@ def test_unknown_algorithms_are_refused() -> None:
     other = replace(resolved, algorithm="pp0")
     with pytest.raises(BadInput, match="did you mean 'ppo'"):
         make_trainer(other, run=0, device="cpu", precision="fp32")
+
+
+def test_torch_computes_with_the_threads_of_the_experiment() -> None:
+    before = torch.get_num_threads()
+    for threads in (2, 1, 2):
+        PPOTrainer(own("Bandit", threads=str(threads)), run=0, device="cpu", precision="fp32")
+        assert torch.get_num_threads() == threads
+    torch.set_num_threads(before)
