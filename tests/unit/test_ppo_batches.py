@@ -3,11 +3,13 @@ advantages."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from agents.ppo import Batch, PPOTrainer
 from config.resolve import resolve
+from tests.own_games import Bandit
 
 
 def batch_of(rows: int) -> Batch:
@@ -72,3 +74,32 @@ def test_one_part_is_not_shuffled() -> None:
     assert part.actions.tolist() == list(range(6))
     assert float(part.advantages.mean()) == pytest.approx(0, abs=1e-6)
     assert torch.equal(before, trainer.permutations.get_state()), "nothing was drawn"
+
+
+def test_a_resumed_training_shuffles_and_normalises_as_the_undisturbed_one() -> None:
+    given = {
+        "game": "tests.recorded_game:Recorded", "num_envs": "2", "rollout_length": "16",
+        "minibatches": "4", "epochs": "4", "normalise_observations": "true", "normalise_rewards": "true",
+    }  # fmt: skip
+    resolved = resolve("ppo", given)
+    undisturbed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    rows = []
+    for one in undisturbed.train():
+        rows.append(repr(one))
+        if one.epoch == 2:
+            state = undisturbed.state_dict()
+    resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
+    resumed.load_state_dict(state)
+    assert [repr(one) for one in resumed.train()] == rows[2:]
+    assert torch.equal(undisturbed.optimiser.values, resumed.optimiser.values)
+    found, expected = resumed.state_dict(), undisturbed.state_dict()
+    for name in ("observation_normaliser", "reward_normaliser", "generators"):
+        assert found[name].keys() == expected[name].keys() != set()
+        assert all(np.array_equal(found[name][part], expected[name][part]) for part in found[name])
+
+
+def test_a_closed_trainer_has_closed_its_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = list[Bandit]()
+    monkeypatch.setattr(Bandit, "close", lambda environment: closed.append(environment))
+    trainer_with(1).close()
+    assert len(closed) == 6

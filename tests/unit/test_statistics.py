@@ -124,6 +124,11 @@ def test_wilson(successes, trials, expected):
     assert wilson_interval(successes, trials) == pytest.approx(expected, abs=1e-5)
 
 
+def test_wilson_stays_a_proportion_whatever_the_rounding():
+    for trials in range(1, 200):
+        assert wilson_interval(trials, trials)[1] <= 1 and wilson_interval(0, trials)[0] >= 0
+
+
 def test_probability_of_improvement_by_hand():
     assert probability_of_improvement((1, 2, 2, 5), (2, 2, 3)) == pytest.approx(5 / 12)
 
@@ -201,6 +206,9 @@ def test_negative_interpolation_past_the_end_holds_the_last_value():
 def test_hold_is_a_step_function_with_nothing_outside():
     held = hold(curve([10, 20, 30], [1.0, math.nan, 3.0]), np.array([5, 10, 29, 30, 31]))
     np.testing.assert_array_equal(held, [math.nan, 1, 1, 3, math.nan])
+    at_once = hold(curve([7], [2.0]), np.array([6, 7, 8]))
+    np.testing.assert_array_equal(at_once, [math.nan, 2, math.nan])
+    np.testing.assert_array_equal(hold(curve([], []), np.array([6, 7])), [math.nan, math.nan])
 
 
 def test_area_under_the_curve_by_hand():
