@@ -10,12 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from steps.directory.layout import RunDirectory
-from tests.fault.conftest import Start
-from tests.fault.test_kills import prepare, products
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from tests.fault.conftest import Start, assignments
 
+pytestmark = pytest.mark.timeout(600)
 Products = tuple[object, ...]
 KILLS = 8
+
+
+def prepare(start: Start, outdir: Path) -> RunDirectory:
+    step = start("steps.prepare", assignments(outdir))
+    assert step.end() == 0, step.text
+    return ExperimentDirectory(outdir).run(0)
+
+
+def products(run: RunDirectory) -> Products:
+    """What must be equal: train.csv, the last checkpoint, and every segment."""
+    final = run.checkpoint(run.checkpoint_steps()[-1])
+    state = json.loads((final / "state.json").read_bytes())["state"]
+    files = [run.train_csv, final / "tensors.safetensors", final / "streams.json"]
+    return (*(path.read_bytes() for path in files), state, segments(run))
 
 
 def train(outdir: Path) -> tuple[str, list[str]]:
@@ -60,7 +74,7 @@ def expected(
         step = start(*train(outdir))
         assert step.end() == 0, step.text
         assert set(segments(run)) == listed(run), "nothing else is left"
-        undisturbed.append((*products(run), segments(run)))
+        undisturbed.append(products(run))
     return undisturbed[0]
 
 
@@ -81,7 +95,7 @@ def test_killed_at_seeded_moments(start: Start, tmp_path: Path, expected: Produc
             break
     again = start(*train(tmp_path / "x"))
     assert again.end() == 0, again.text
-    assert (*products(run), segments(run)) == expected
+    assert products(run) == expected
     assert set(segments(run)) == listed(run)
 
 
@@ -107,7 +121,7 @@ def test_a_checkpoint_without_its_segments_is_not_gone_on_from(
     again = start(*train(tmp_path / "x"))
     assert again.end() == 0, again.text
     assert f"replay/{name}" in again.text and "damaged checkpoints skipped" in again.text
-    assert (*products(run), segments(run)) == expected
+    assert products(run) == expected
 
 
 def test_a_training_does_not_go_on_with_less_experience(start: Start, tmp_path: Path) -> None:
