@@ -74,12 +74,12 @@ class Workplace:
     def test_mutant(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> dict[str, Any]:
         """The same with the mutant in its module's place."""
         module = self.tree / mutant.path
-        original = module.read_text()
-        module.write_text(mutant.source)
+        original = module.read_text("utf-8")
+        module.write_text(mutant.source, "utf-8")
         try:
             return self.test(tests, limit_s)
         finally:
-            module.write_text(original)
+            module.write_text(original, "utf-8")
 
     def close(self) -> None:
         """Also in the middle of a mutant; the copy is the caller's."""
@@ -134,13 +134,15 @@ class Trial:
 
 def read_explained(file: Path) -> dict[str, str]:
     """Change -> why it may survive."""
-    lines = [line for line in file.read_text().splitlines() if line and line[0] != "#"]
+    lines = [line for line in file.read_text("utf-8").splitlines() if line and line[0] != "#"]
     return {change: why for change, _, why in (line.rpartition(" # ") for line in lines)}
 
 
 def all_mutants(root: Path, paths: Sequence[str]) -> list[Mutant]:
     """Of these modules, in their order."""
-    return [mutant for path in paths for mutant in mutants_of(path, (root / path).read_text())]
+    return [
+        mutant for path in paths for mutant in mutants_of(path, (root / path).read_text("utf-8"))
+    ]
 
 
 def sampled(mutants: Sequence[Mutant], seed: int, count: int) -> list[Mutant]:
@@ -169,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2, help="at once (default: 2)")
     parser.add_argument("--only", default="", help="mutants whose line holds this text")
     given = parser.parse_args(arguments)
-    targets = tomllib.loads((given.root / FOLDER / "targets.toml").read_text())
+    targets = tomllib.loads((given.root / FOLDER / "targets.toml").read_text("utf-8"))
     explained = read_explained(given.root / FOLDER / "explained.txt")
     everything = all_mutants(given.root, list(targets["tests"]))
     stale = explained.keys() - {mutant.change for mutant in everything}
