@@ -34,7 +34,9 @@ def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any,
     environments: VectorEnv[Any, Any, Any] = make_or_refuse(
         resolved.game,
         lambda: AtariVectorEnv(
-            resolved.game.name, count, **(arguments | dict(resolved.game.options) | options)
+            resolved.game.name,
+            count,
+            **(arguments | dict(resolved.game.options) | settings.options | options),
         ),
     )
     return environments

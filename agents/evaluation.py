@@ -96,7 +96,7 @@ def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) ->
     """One episode from each seed; an environment that has ended stands still until the others
     have.
     """
-    environments = [make_environment(resolved.game) for _ in seeds]
+    environments = [make_environment(resolved.game, resolved.environment) for _ in seeds]
     observations = [
         environment.reset(seed=seed)[0]
         for environment, seed in zip(environments, seeds, strict=True)

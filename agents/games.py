@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import warnings
 from typing import Any
 
@@ -10,18 +11,22 @@ import gymnasium
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from config.errors import BadInput
+from config.environment import EnvironmentSettings
+from config.errors import BadInput, unknown
 from config.games import Game
 from config.imports import is_import_path, reason
 
 
-def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+def make_environment(
+    game: Game, settings: EnvironmentSettings, render_mode: str | None = None
+) -> gymnasium.Env[Any, Any]:
     """One environment of a game that is not Atari; raises `BadInput` when it cannot be made."""
-    settings = dict(game.options) | ({} if render_mode is None else {"render_mode": render_mode})
+    filmed = {} if render_mode is None else {"render_mode": render_mode}
+    options = make_or_refuse(game, lambda: options_of(game, settings)) | filmed
     if is_import_path(game.id):
-        environment = make_or_refuse(game, lambda: _own(game.id)(**settings))
+        environment = make_or_refuse(game, lambda: _own(game.id)(**options))
     else:
-        environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **settings))
+        environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **options))
     if not isinstance(environment, gymnasium.Env):
         raise BadInput(
             f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env"
@@ -31,6 +36,37 @@ def make_environment(game: Game, render_mode: str | None = None) -> gymnasium.En
         if isinstance(environment.observation_space, spaces.Box)
         else FlattenObservation(environment)
     )
+
+
+def options_of(game: Game, settings: EnvironmentSettings) -> dict[str, Any]:
+    """The keyword arguments of an environment: the game's own, then what a person gave; raises
+    `BadInput` for one that it does not take, as far as its signature tells.
+    """
+    if settings.options:
+        taken = _taken(game)
+        for name in settings.options:
+            if taken is not None and name not in taken:
+                raise unknown(f"option of {game.name!r} in 'env_options'", name, taken)
+    return {**game.options, **settings.options}
+
+
+def _taken(game: Game) -> list[str] | None:
+    """The names of the arguments that make an environment; None where it takes any."""
+    if is_import_path(game.id):
+        creator, names = _own(game.id), list[str]()
+    else:
+        module, _, name = game.id.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        entry: Any = gymnasium.spec(name).entry_point
+        creator, names = _own(entry) if isinstance(entry, str) else entry, ["max_episode_steps"]
+    try:
+        arguments = inspect.signature(creator).parameters.values()
+    except ValueError:  # not written in Python
+        return None
+    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+        return None
+    return names + [argument.name for argument in arguments if argument.name != "render_mode"]
 
 
 def make_or_refuse(game: Game, make: Any) -> Any:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 from agents.atari import make_atari
 from agents.games import make_environment
 from agents.vectors import reset
+from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.games import Game
 from config.resolve import Resolved
@@ -32,14 +33,14 @@ ATARI_CAMERA = {
 DEFAULT_FRAMES_PER_SECOND = 30
 
 
-def renders(game: Game) -> str | None:
+def renders(game: Game, settings: EnvironmentSettings) -> str | None:
     """None when the game gives images, else the reason in a few words; renders one frame to
     know.
     """
     if game.is_atari:
         return None
     try:
-        environment = make_environment(game, "rgb_array")
+        environment = make_environment(game, settings, "rgb_array")
         try:
             environment.reset(seed=0)
             frame = environment.render()
@@ -59,11 +60,11 @@ def renders(game: Game) -> str | None:
     return f"{game.name!r} gives no images: render() returned {type(frame).__name__}, not uint8 [height, width, 3]"
 
 
-def frames_per_second(game: Game) -> float:
+def frames_per_second(game: Game, settings: EnvironmentSettings) -> float:
     """Of the film, so that it plays at the game's own speed."""
     if game.is_atari:
         return ATARI_FRAMES_PER_SECOND / ATARI_FILM_SKIP
-    environment = make_environment(game)
+    environment = make_environment(game, settings)
     rate = float(environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND)
     environment.close()
     return rate
@@ -97,7 +98,8 @@ class Replay:
         return f"{shown}; {evaluated}: the game is no function of its seed and actions"
 
     def _frames(self) -> Iterator[np.ndarray]:
-        environment = make_environment(self._resolved.game, "rgb_array")
+        resolved = self._resolved
+        environment = make_environment(resolved.game, resolved.environment, "rgb_array")
         try:
             _check_actions(self._resolved.game, self._actions, environment.action_space)
             environment.reset(seed=self._seed)

@@ -19,7 +19,8 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from agents.atari import make_atari
-from agents.games import make_environment, make_or_refuse
+from agents.games import make_environment, make_or_refuse, options_of
+from config.environment import EnvironmentSettings
 from config.games import Game
 from config.resolve import Resolved
 from config.seeds import uniform
@@ -29,14 +30,14 @@ Vector = VectorEnv[Any, Any, Any]
 
 def make_environments(resolved: Resolved, count: int) -> Vector:
     """`count` environments for training; raises `BadInput` when the game cannot be made."""
-    game = resolved.game
+    game, settings = resolved.game, resolved.environment
     if game.is_atari:
         return make_atari(resolved, count)
     if game.kind == "native" and _is_cartpole(game):
-        cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, count))
+        cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, settings, count))
         return cartpoles
     return SyncVectorEnv(
-        [lambda: make_environment(game)] * count, autoreset_mode=AutoresetMode.DISABLED
+        [lambda: make_environment(game, settings)] * count, autoreset_mode=AutoresetMode.DISABLED
     )
 
 
@@ -85,7 +86,8 @@ def _is_cartpole(game: Game) -> bool:
     return entry == f"{CartPoleVectorEnv.__module__}:{CartPoleVectorEnv.__name__}"
 
 
-def _make_cartpoles(game: Game, count: int) -> CartPoles:
+def _make_cartpoles(game: Game, settings: EnvironmentSettings, count: int) -> CartPoles:
     specification = gymnasium.spec(game.id)
     limit = specification.max_episode_steps or 500
-    return CartPoles(count, **{"max_episode_steps": limit, **specification.kwargs, **game.options})
+    options = {**specification.kwargs, **options_of(game, settings)}
+    return CartPoles(count, **{"max_episode_steps": limit, **options})

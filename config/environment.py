@@ -6,9 +6,54 @@ that belong to the game. An algorithm's presets, and a game's, may set them like
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 
-from config.parameters import parameter
+from config.parameters import INTEGER, NUMBER, parameter
+
+Option = bool | int | float | str
+OPTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def read_options(text: str) -> dict[str, Option]:
+    """`map=4,slippery=false` -> `{"map": 4, "slippery": False}`; raises `ValueError` with what is
+    wrong.
+
+    What reads as an integer, a number, true or false is one; everything else is text.
+    """
+    options: dict[str, Option] = {}
+    for assignment in text.split(","):
+        name, _, value = assignment.partition("=")
+        if not OPTION_NAME.fullmatch(name) or not value or "=" in value:
+            raise ValueError(f"{assignment[:64]!r} is no name=value")
+        if name in options:
+            raise ValueError(f"{name!r} is given twice")
+        if name == "render_mode":
+            raise ValueError("'render_mode' is chosen by those who film")
+        options[name] = _typed(value)
+    return options
+
+
+def _typed(value: str) -> Option:
+    if value in ("true", "false"):
+        return value == "true"
+    if INTEGER.fullmatch(value):
+        return int(value)
+    if not NUMBER.fullmatch(value):
+        return value
+    if not math.isfinite(float(value)):
+        raise ValueError(f"{value} is too large")
+    return float(value)
+
+
+def _canonical_options(text: str) -> str:
+    """In the order of the names, each value in its shortest form; a float stays a float."""
+    options = sorted(read_options(text).items())
+    return ",".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in options
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +61,13 @@ class EnvironmentSettings:
     """One experiment's environments: those of training, evaluation and film."""
 
     num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
+    env_options: str | None = parameter(
+        None,
+        optional=True,
+        canonical=_canonical_options,
+        form="name=value with commas between",
+        help="keyword arguments of the environment; a value is an integer, a number, true, false, or text",
+    )
     normalise_observations: bool = parameter(
         False, help="by running mean and variance, kept with the agent; not for images"
     )
@@ -42,7 +94,14 @@ class EnvironmentSettings:
         30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset"
     )
 
+    @property
+    def options(self) -> dict[str, Option]:
+        """`env_options` as keyword arguments."""
+        return read_options(self.env_options) if self.env_options else {}
 
+
+ATARI_OPTIONS = ("img_height", "img_width", "max_num_frames_per_episode", "maxpool", "stack_num")
+"""Those of ale-py's vector environment that no other setting decides."""
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
 """Refused where they would silently be ignored. `fire_after_life_loss` is not: it is on by default,
 and off it changes nothing elsewhere."""

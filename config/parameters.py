@@ -14,7 +14,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,9 +39,10 @@ class Parameter:
     """One declared parameter.
 
     kind: int, float, bool, str or tuple (of int); optional: the empty text means None; low, high:
-    inclusive, of each element for a tuple; pattern: what a text must match as a whole; form: what
-    may stand here in words, in place of the type and the range; identity: whether the value can
-    change a result.
+    inclusive, of each element for a tuple; pattern: what a text must match as a whole; canonical:
+    writes a text in the one form that means the same, or raises `ValueError` with what is wrong;
+    form: what may stand here in words, in place of the type and the range; identity: whether the
+    value can change a result.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Parameter:
     high: float | None = None
     choices: tuple[str, ...] = ()
     pattern: str | None = None
+    canonical: Callable[[str], str] | None = None
     form: str = ""
     identity: bool = True
     optional: bool = False
@@ -93,7 +95,7 @@ class Parameter:
 
     def _from_text(self, text: str) -> Any:
         if self.kind is str:
-            return text
+            return self._in_canonical_form(text)
         if self.kind is bool and text in ("true", "false"):
             return text == "true"
         if self.kind is int and INTEGER.fullmatch(text):
@@ -103,6 +105,14 @@ class Parameter:
         if self.kind is tuple and all(INTEGER.fullmatch(part) for part in text.split(",")):
             return tuple(int(part) for part in text.split(","))
         raise self.refusal(text)
+
+    def _in_canonical_form(self, text: str) -> str:
+        if self.canonical is None:
+            return text
+        try:
+            return self.canonical(text)
+        except ValueError as error:
+            raise self.refusal(text, f": {error}") from None
 
     def _from_typed(self, value: object) -> Any:
         is_integer = isinstance(value, int) and not isinstance(value, bool)
@@ -138,10 +148,10 @@ class Parameter:
         if self.kind is tuple and not 1 <= len(typed) <= MOST_ELEMENTS:
             raise self.refusal(given)
 
-    def refusal(self, value: object) -> BadInput:
+    def refusal(self, value: object, because: str = "") -> BadInput:
         """`parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
         return BadInput(
-            f"parameter {self.name!r} cannot be {shown(value)}; allowed: {self.allowed}"
+            f"parameter {self.name!r} cannot be {shown(value)}{because}; allowed: {self.allowed}"
         )
 
 
@@ -154,14 +164,15 @@ def parameter(
     high: float | None = None,
     choices: tuple[str, ...] = (),
     pattern: str | None = None,
+    canonical: Callable[[str], str] | None = None,
     form: str = "",
     identity: bool = True,
     optional: bool = False,
 ) -> Any:
     """The dataclass field of a parameter; the arguments are those of `Parameter`."""
     described = {
-        "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern, "form": form,
-        "identity": identity, "optional": optional,
+        "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern,
+        "canonical": canonical, "form": form, "identity": identity, "optional": optional,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=described)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from config.algorithms import ALGORITHMS, algorithm_path, find_algorithm
 from config.algorithms.descriptor import Algorithm
-from config.environment import ATARI_ONLY, EnvironmentSettings
+from config.environment import ATARI_ONLY, ATARI_OPTIONS, EnvironmentSettings
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.games import Game, find_game, is_well_formed
@@ -273,6 +273,9 @@ def _check_game(resolved: Resolved) -> None:
         raise BadInput(
             f"parameter 'normalise_observations' cannot be true: {game.name} shows images; allowed: false"
         )
+    for name in settings.options if game.is_atari else ():
+        if name not in ATARI_OPTIONS:
+            raise unknown(f"option of {game.name!r} in 'env_options'", name, ATARI_OPTIONS)
     for name in () if game.is_atari else ATARI_ONLY:
         value, default = getattr(settings, name), declared(EnvironmentSettings)[name].default
         if value != default:

@@ -98,7 +98,7 @@ def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[s
     """One mp4, complete and checked before it gets its name."""
     from agents.rendering import Replay, frames_per_second
 
-    rate = frames_per_second(context.resolved.game)
+    rate = frames_per_second(context.resolved.game, context.resolved.environment)
     replay = Replay(context.resolved, episode.seed, actions)
     frames = replay.frames()
     path = video_path(context, episode.episode)

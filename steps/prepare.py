@@ -164,7 +164,7 @@ def describe(resolved: Resolved) -> ExperimentRecord:
         image=os.environ.get("EXPERIMENT_IMAGE") or None,
         started=now(),
         workflow=os.environ.get("EXPERIMENT_WORKFLOW") or None,
-        renders=renders(resolved.game),
+        renders=renders(resolved.game, resolved.environment),
     )
 
 

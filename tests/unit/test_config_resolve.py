@@ -329,6 +329,7 @@ def another_value(name: str, current: Any) -> str:
         "outdir": "/storage/other",
         "minibatches": "8",
         "hidden_sizes": "32",
+        "env_options": "stack_num=2",
         "min_runs": "1",
         "checkpoint_interval": "2",
     }

@@ -252,7 +252,7 @@ def test_a5_a_non_finite_number_ends_an_evaluation_with_its_name(
     directory = synthetic.experiment(tmp_path, ("complete",))
     directory.run(0).evaluation_csv.unlink()
     (directory.run(0).status / "evaluate.json").unlink()
-    monkeypatch.setattr(evaluation, "make_environment", lambda game: own_games.Broken(**options))
+    monkeypatch.setattr(evaluation, "make_environment", lambda *_: own_games.Broken(**options))
     monkeypatch.setattr(evaluate, "final_policy", lambda context: (Alternating(), 50176))
     assert evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 3
     assert (

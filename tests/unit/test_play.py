@@ -232,7 +232,7 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
 
     run, _ = evaluated(tmp_path)
     monkeypatch.setattr(rendering.Replay, "frames", lambda _: itertools.cycle(synthetic.frames(2)))
-    monkeypatch.setattr(rendering, "frames_per_second", lambda game: 10.0)
+    monkeypatch.setattr(rendering, "frames_per_second", lambda *_: 10.0)
     monkeypatch.setattr(play, "LONGEST_S", 1.0)
     (video,) = ended(run, 0).details["videos"]
     assert video == {
@@ -249,9 +249,10 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
 NO_DISPLAY = """
 import matplotlib, pygame
 from agents import rendering
+from config.environment import EnvironmentSettings
 from config.games import find_game
 import steps.figures.style, steps.figures.run
-print(rendering.renders(find_game("cartpole")))
+print(rendering.renders(find_game("cartpole"), EnvironmentSettings()))
 pygame.display.init()
 print(pygame.display.get_driver())
 """
@@ -308,7 +309,7 @@ def test_case_56_a_film_that_lost_frames_gets_no_name_and_fails_the_step(tmp_pat
 
     run, _ = evaluated(tmp_path)
     monkeypatch.setattr(rendering.Replay, "frames", lambda _: synthetic.frames(30))
-    monkeypatch.setattr(rendering, "frames_per_second", lambda game: 10.0)
+    monkeypatch.setattr(rendering, "frames_per_second", lambda *_: 10.0)
     monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
     assert "27 of the 30 frames" in (ended(run, 1).reason or "")
     assert not list(run.videos.iterdir())

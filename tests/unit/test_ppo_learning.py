@@ -335,9 +335,10 @@ def test_statistics_are_frozen_in_evaluation() -> None:
 
 
 def test_games_without_images_are_known_before() -> None:
-    assert renders(own("Picture").game) is None
-    assert "gives no images" in (renders(own("Bandit").game) or "")
-    assert make_environment(own("Picture").game, "rgb_array").render_mode == "rgb_array"
+    settings = own("Picture").environment
+    assert renders(own("Picture").game, settings) is None
+    assert "gives no images" in (renders(own("Bandit").game, settings) or "")
+    assert make_environment(own("Picture").game, settings, "rgb_array").render_mode == "rgb_array"
 
 
 def test_unknown_algorithms_are_refused() -> None:

@@ -1,0 +1,69 @@
+"""What a stranger's laboratory brings: environments with options of their own, and wrappers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+Answer = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
+
+
+class Corridor(gymnasium.Env[np.ndarray, np.int64]):
+    """A walk along `length` cells, right or left; each step costs `cost`, the last cell ends it.
+
+    slippery: one step in five goes nowhere. What the options were is seen: in the observation, the
+    return, and the picture.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(
+        self,
+        length: int = 4,
+        cost: float = 1.0,
+        slippery: bool = False,
+        colour: str = "red",
+        render_mode: str | None = None,
+    ) -> None:
+        assert type(length) is int and type(cost) is float and type(slippery) is bool
+        self.length, self.cost, self.slippery, self.colour = length, cost, slippery, colour
+        self.render_mode = render_mode
+        self.observation_space = spaces.Box(0, 1, (2,), np.float32)
+        self.action_space: spaces.Space[Any] = spaces.Discrete(2)
+        self.place = self.steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.place = self.steps = 0
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> Answer:
+        self.steps += 1
+        slips = bool(self.np_random.random() < 0.2) and self.slippery
+        if not slips:
+            self.place = max(0, self.place + (1 if action == 1 else -1))
+        ended = self.place >= self.length
+        return self._seen(), -self.cost, ended, self.steps >= 50 and not ended, {}
+
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        picture = np.zeros((8, 8 * (self.length + 1), 3), np.uint8)
+        picture[:, 8 * self.place : 8 * self.place + 8, 2 * int(self.colour == "blue")] = 255
+        return picture
+
+    def _seen(self) -> np.ndarray:
+        return np.array([min(1.0, self.place / self.length), self.cost / 10], np.float32)
+
+
+class Anything(Corridor):
+    """Takes whatever it is given, and leaves the rest to another class."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+
+
+gymnasium.register("LabCorridor-v0", entry_point="tests.lab_environments:Corridor")

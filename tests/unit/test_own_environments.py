@@ -1,0 +1,115 @@
+"""A person's own environment without a fork: its options and its wrappers, in training, evaluation
+and film."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agents.environments import TrainingEnvironments, check_game
+from agents.evaluation import evaluate
+from agents.games import make_environment
+from agents.load import load_policy, make_trainer
+from agents.rendering import Replay
+from agents.vectors import CartPoles, make_environments
+from config.errors import BadInput
+from config.resolve import Resolved, resolve
+from steps import prepare
+
+LAB = "tests.lab_environments"
+CORRIDOR = f"{LAB}:Corridor"
+SMALL = {"num_envs": "2", "rollout_length": "32", "minibatches": "1", "epochs": "2"}
+
+
+def resolved_for(game: str, **given: str) -> Resolved:
+    return resolve("ppo", {"game": game, **SMALL, **given})
+
+
+def refusal_of(game: str, **given: str) -> str:
+    with pytest.raises(BadInput) as refusal:
+        check_game(resolved_for(game, **given))
+    assert str(refusal.value).isprintable()
+    return str(refusal.value)
+
+
+def test_options_are_typed_and_written_in_one_form() -> None:
+    resolved = resolved_for(CORRIDOR, env_options="slippery=true,length=7,cost=2e0,colour=blue")
+    assert resolved.environment.env_options == "colour=blue,cost=2.0,length=7,slippery=true"
+    options = resolved.environment.options
+    assert options == {"colour": "blue", "cost": 2.0, "length": 7, "slippery": True}
+    assert [type(options[name]) for name in sorted(options)] == [str, float, int, bool]
+    other = resolved_for(CORRIDOR, env_options="length=7,cost=2.0,colour=blue,slippery=true")
+    assert other.identity_hash == resolved.identity_hash
+    assert resolved_for(CORRIDOR).identity_hash != resolved.identity_hash
+    assert Resolved.from_dict(resolved.as_dict()) == resolved
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("map", "'map' is no name=value"),
+        ("map=4,", "'' is no name=value"),
+        ("map=", "'map=' is no name=value"),
+        ("map=4=5", "'map=4=5' is no name=value"),
+        ("a-b=4", "'a-b=4' is no name=value"),
+        ("map=4,map=5", "'map' is given twice"),
+        ("map=1e999", "1e999 is too large"),
+        ("render_mode=human", "'render_mode' is chosen by those who film"),
+        ("map={4}", "braces are not allowed in a value"),
+    ],
+)
+def test_what_are_no_options(text: str, reason: str) -> None:
+    message = refusal_of(CORRIDOR, env_options=text)
+    assert message.startswith(f"parameter 'env_options' cannot be '{text}'")
+    assert reason in message
+
+
+@pytest.mark.parametrize("game", [CORRIDOR, f"{LAB}:LabCorridor-v0"])
+def test_options_reach_training_evaluation_and_film(game: str) -> None:
+    resolved = resolved_for(game, env_options="length=2,cost=3.0,colour=blue")
+    training = TrainingEnvironments(resolved, 0)
+    assert training.observation[:, 1].tolist() == pytest.approx([0.3, 0.3])
+    training.close()
+    trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    trainer.close()
+    policy = load_policy(resolved, trainer.state_dict())
+    for episode in evaluate(policy, resolved, 0, 3, True):
+        assert episode.return_ == -3 * episode.length
+        replay = Replay(resolved, episode.seed, episode.actions)
+        frames = list(replay.frames())
+        assert replay.difference(episode.return_, episode.length) is None
+        assert frames[0].shape == (8, 24, 3) and frames[0][..., 2].max() == 255
+
+
+@pytest.mark.parametrize("game", [CORRIDOR, f"{LAB}:LabCorridor-v0"])
+def test_an_option_that_the_environment_does_not_know_is_named(game: str) -> None:
+    message = refusal_of(game, env_options="lenght=4")
+    asked = f"unknown option of '{game}' in 'env_options' 'lenght'; did you mean 'length'? known: "
+    assert message.startswith(asked + "colour, cost, length, ")
+    assert "'lenght'" in refusal_of(f"{LAB}:Anything", env_options="lenght=4")
+    assert "AssertionError" in refusal_of(game, env_options="length=4.0")
+
+
+def test_prepare_refuses_it_with_2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    given = [f"game={CORRIDOR}", "env_options=lenght=4", f"outdir={tmp_path}/x"]
+    arguments = [text for one in given for text in ("-p", one)]
+    assert prepare.main(["--algorithm", "ppo", *arguments]) == 2
+    assert re.search(r"unknown option .* 'lenght'; did you mean 'length'", capfd.readouterr().err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_of_native_games() -> None:
+    poles = make_environments(resolved_for("cartpole", env_options="max_episode_steps=7"), 2)
+    assert isinstance(poles, CartPoles) and poles.max_episode_steps == 7
+    alone = make_environment(
+        resolved_for("cartpole").game,
+        resolved_for("cartpole", env_options="max_episode_steps=7").environment,
+    )
+    assert alone.spec is not None and alone.spec.max_episode_steps == 7
+    assert "unknown option of 'cartpole'" in refusal_of("cartpole", env_options="gravity=3.0")
+    taller = resolved_for("breakout", env_options="img_height=100,stack_num=2")
+    assert check_game(taller).observation_shape == (2, 100, 84)
+    message = refusal_of("breakout", env_options="frameskip=2")
+    assert message.startswith("unknown option of 'breakout' in 'env_options' 'frameskip'; known: ")
