@@ -14,7 +14,7 @@ from gymnasium.wrappers import FlattenObservation
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
 from config.games import Game
-from config.imports import is_import_path, reason
+from config.imports import imported, is_import_path, reason
 
 
 def make_environment(
@@ -31,11 +31,31 @@ def make_environment(
         raise BadInput(
             f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env"
         )
+    for path in settings.wrapper_paths:
+        environment = _wrapped(game, path, environment)
     return (
         environment
         if isinstance(environment.observation_space, spaces.Box)
         else FlattenObservation(environment)
     )
+
+
+def _wrapped(
+    game: Game, path: str, environment: gymnasium.Env[Any, Any]
+) -> gymnasium.Env[Any, Any]:
+    wrap = imported(path, "wrapper")
+    try:
+        wrapped = wrap(environment)
+    except (Exception, SystemExit) as error:
+        raise BadInput(
+            f"wrapper {path!r} cannot be applied to {game.name!r}: {reason(error)}; "
+            "allowed: what takes an environment alone, such as a function of yours that gives a wrapper its arguments"
+        ) from error
+    if not isinstance(wrapped, gymnasium.Env):
+        raise BadInput(
+            f"wrapper {path!r} returned a {type(wrapped).__name__}; allowed: a gymnasium.Env"
+        )
+    return wrapped
 
 
 def options_of(game: Game, settings: EnvironmentSettings) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     game, settings = resolved.game, resolved.environment
     if game.is_atari:
         return make_atari(resolved, count)
-    if game.kind == "native" and _is_cartpole(game):
+    if game.kind == "native" and _is_cartpole(game) and not settings.wrappers:
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, settings, count))
         return cartpoles
     return SyncVectorEnv(

@@ -39,7 +39,8 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
     """Every parameter of an algorithm's experiments: first those of every experiment, then the
     environment's settings and the hyperparameters, whose default is the preset's.
     """
-    owners = (Experiment, EnvironmentSettings, find_algorithm(algorithm).hyperparameters)
+    own = find_algorithm(algorithm).hyperparameters
+    owners: tuple[type, ...] = (Experiment, EnvironmentSettings, own)
     return [
         _info(parameter, section)
         for section, owner in zip(SECTIONS, owners, strict=True)

@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from config.imports import is_import_path
 from config.parameters import INTEGER, NUMBER, parameter
 
 Option = bool | int | float | str
@@ -56,6 +57,13 @@ def _canonical_options(text: str) -> str:
     )
 
 
+def _import_paths(text: str) -> str:
+    for path in text.split(","):
+        if not is_import_path(path):
+            raise ValueError(f"{path[:64]!r} is no import path")
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings:
     """One experiment's environments: those of training, evaluation and film."""
@@ -67,6 +75,13 @@ class EnvironmentSettings:
         canonical=_canonical_options,
         form="name=value with commas between",
         help="keyword arguments of the environment; a value is an integer, a number, true, false, or text",
+    )
+    wrappers: str | None = parameter(
+        None,
+        optional=True,
+        canonical=_import_paths,
+        form="package.module:Name with commas between",
+        help="what is called with each environment and returns it wrapped, the first one first; not for Atari",
     )
     normalise_observations: bool = parameter(
         False, help="by running mean and variance, kept with the agent; not for images"
@@ -98,6 +113,11 @@ class EnvironmentSettings:
     def options(self) -> dict[str, Option]:
         """`env_options` as keyword arguments."""
         return read_options(self.env_options) if self.env_options else {}
+
+    @property
+    def wrapper_paths(self) -> list[str]:
+        """The import paths in `wrappers`, in their order."""
+        return self.wrappers.split(",") if self.wrappers else []
 
 
 ATARI_OPTIONS = ("img_height", "img_width", "max_num_frames_per_episode", "maxpool", "stack_num")

@@ -1,6 +1,6 @@
 """What a run is judged by: a measure, with its words and what is computed of it.
 
-An algorithm says which one is its own (`config.resolve`); evaluation, averages, plots, the page and
+An algorithm's descriptor says which one is its own; evaluation, averages, plots, the page and
 `evaluate_above` follow it.
 """
 

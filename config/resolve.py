@@ -224,16 +224,16 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
         environment=environment,
         hyperparameters=hyperparameters,
         game=game,
-        packages=package_versions(_brought(algorithm, game)),
+        packages=package_versions(_brought(algorithm, game, environment)),
     )
     _check(resolved)
     return resolved
 
 
-def _brought(algorithm: str, game: Game) -> list[str]:
+def _brought(algorithm: str, game: Game, environment: EnvironmentSettings) -> list[str]:
     """The import paths by which a person brought something."""
     paths = [] if algorithm in ALGORITHMS else [algorithm_path(algorithm) or algorithm]
-    return paths + ([game.id] if ":" in game.id else [])
+    return paths + ([game.id] if ":" in game.id else []) + environment.wrapper_paths
 
 
 def _check(resolved: Resolved) -> None:
@@ -272,6 +272,12 @@ def _check_game(resolved: Resolved) -> None:
     if game.is_atari and settings.normalise_observations:
         raise BadInput(
             f"parameter 'normalise_observations' cannot be true: {game.name} shows images; allowed: false"
+        )
+    if game.is_atari and settings.wrappers:
+        remedy = "game=package.module:function that makes and wraps this game with gymnasium"
+        raise BadInput(
+            f"parameter 'wrappers' cannot be {shown(settings.wrappers)}: the environments of {game.name}, an Atari game, "
+            f"are made all at once; allowed: empty, or {remedy}"
         )
     for name in settings.options if game.is_atari else ():
         if name not in ATARI_OPTIONS:

@@ -66,4 +66,32 @@ class Anything(Corridor):
         super().__init__(**options)
 
 
+class Doubled(gymnasium.RewardWrapper[Any, Any]):
+    """Twice the reward, whatever is below."""
+
+    def reward(self, reward: Any) -> float:
+        return float(reward) * 2
+
+
+class Bonus(gymnasium.RewardWrapper[Any, Any]):
+    """A wrapper that needs an argument."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], bonus: float) -> None:
+        super().__init__(env)
+        self.bonus = bonus
+
+    def reward(self, reward: Any) -> float:
+        return float(reward) + self.bonus
+
+
+def bonus_of_5(env: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    return Bonus(env, 5.0)
+
+
+def number(env: gymnasium.Env[Any, Any]) -> int:
+    return 7
+
+
+NUMBER = 7
+
 gymnasium.register("LabCorridor-v0", entry_point="tests.lab_environments:Corridor")

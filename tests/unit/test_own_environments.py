@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 
 from agents.environments import TrainingEnvironments, check_game
@@ -13,7 +15,7 @@ from agents.evaluation import evaluate
 from agents.games import make_environment
 from agents.load import load_policy, make_trainer
 from agents.rendering import Replay
-from agents.vectors import CartPoles, make_environments
+from agents.vectors import CartPoles, make_environments, reset
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 from steps import prepare
@@ -113,3 +115,62 @@ def test_options_of_native_games() -> None:
     assert check_game(taller).observation_shape == (2, 100, 84)
     message = refusal_of("breakout", env_options="frameskip=2")
     assert message.startswith("unknown option of 'breakout' in 'env_options' 'frameskip'; known: ")
+
+
+WRAPPED = f"{LAB}:Doubled,{LAB}:bonus_of_5"
+
+
+def test_wrappers_are_applied_in_order_in_training_evaluation_and_film() -> None:
+    resolved = resolved_for(CORRIDOR, wrappers=WRAPPED, env_options="length=3")
+    training = TrainingEnvironments(resolved, 0)
+    (transition,) = training.step(np.zeros(2, np.int64))
+    training.close()
+    assert transition.reward.tolist() == [3.0, 3.0], "-1 doubled, then 5 more"
+    trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    trainer.close()
+    policy = load_policy(resolved, trainer.state_dict())
+    for episode in evaluate(policy, resolved, 0, 2, True):
+        assert episode.return_ == 3 * episode.length
+        replay = Replay(resolved, episode.seed, episode.actions)
+        assert len(list(replay.frames())) == episode.length + 1
+        assert replay.difference(episode.return_, episode.length) is None
+
+
+def test_wrappers_and_their_packages_are_part_of_the_identity() -> None:
+    resolved = resolved_for(CORRIDOR, wrappers=WRAPPED)
+    other = resolved_for(CORRIDOR, wrappers=f"{LAB}:bonus_of_5,{LAB}:Doubled")
+    assert resolved.identity_hash != other.identity_hash
+    wrapped = resolved_for("acrobot", wrappers="pytest.wrappers:Crop")
+    assert wrapped.packages.keys() == {"pytest"}
+
+
+def test_a_wrapped_native_game_is_made_of_single_environments() -> None:
+    resolved = resolved_for("cartpole", wrappers=f"{LAB}:Doubled")
+    vector = make_environments(resolved, 2)
+    assert isinstance(vector, gymnasium.vector.SyncVectorEnv)
+    reset(vector, np.array([1, 2]))
+    assert vector.step(np.zeros(2, np.int64))[1].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "reason"),
+    [
+        ("lab", "parameter 'wrappers' cannot be 'lab': 'lab' is no import path; allowed: package."),
+        (f"{LAB}:Doubled,", "'' is no import path"),
+        ("no_such_lab:Crop", "wrapper 'no_such_lab:Crop' cannot be imported: ModuleNotFoundError"),
+        (f"{LAB}:Missing", f"wrapper '{LAB}:Missing' cannot be imported: AttributeError"),
+        (f"{LAB}:NUMBER", "TypeError: 'int' object is not callable"),
+        (f"{LAB}:Bonus", "missing 1 required positional argument: 'bonus'; allowed: what takes an"),
+        (f"{LAB}:number", f"wrapper '{LAB}:number' returned a int; allowed: a gymnasium.Env"),
+    ],
+)
+def test_what_is_no_wrapper(wrappers: str, reason: str) -> None:
+    assert reason in refusal_of(CORRIDOR, wrappers=wrappers)
+
+
+def test_atari_games_have_no_single_environment_to_wrap() -> None:
+    message = refusal_of("breakout", wrappers=f"{LAB}:Doubled")
+    assert message.startswith(
+        f"parameter 'wrappers' cannot be '{LAB}:Doubled': the environments of"
+    )
+    assert "allowed: empty, or game=package.module:function that makes and wraps" in message

@@ -99,9 +99,12 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
+    settings = resolved.environment
     is_ours = resolved.game.name in games() and resolved.algorithm in ALGORITHMS
+    as_it_is = not (settings.env_options or settings.wrappers)
     plays_everything = set(resolved.descriptor.families) == set(FAMILIES)
-    if not (is_ours and plays_everything) or importlib.util.find_spec(NOT_EVERYWHERE) is None:
+    known = is_ours and as_it_is and plays_everything
+    if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
         raise BadInput(
