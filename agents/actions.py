@@ -8,11 +8,12 @@ step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from agents.spaces import Interface
 
@@ -43,6 +44,10 @@ class Actions(Protocol):
 
 Gradient = Callable[[Tensor, float], Tensor]
 """(∂L/∂log π(a) [B], ∂L/∂H, the same for all rows) -> ∂L/∂policy [B, P]."""
+
+
+FORBIDDEN = -1e9
+"""A logit whose probability is exactly 0, also in bf16, and finite: 0 · log 0 would be NaN."""
 
 
 class DiscreteActions:
@@ -82,6 +87,55 @@ class DiscreteActions:
             return (both * probabilities).neg_().scatter_add_(-1, column, weight)
 
         return logarithms.gather(-1, column).squeeze(-1), entropy, gradient
+
+
+class MultiDiscreteActions:
+    """Independent categorical distributions of A components; P = Σ choices logits, those of one
+    component after the other's.
+
+    They are computed side by side as [..., A, K], K the most choices of any component; where one
+    has fewer, its logits are `FORBIDDEN`.
+    """
+
+    def __init__(self, choices: Sequence[int]) -> None:
+        self.parameters, self._each = sum(choices), DiscreteActions(max(choices))
+        logits, most = iter(range(self.parameters)), max(choices)
+        # A component's missing logits are the one behind all others, which `_components` adds.
+        self._columns = torch.tensor(
+            [[next(logits) for _ in range(n)] + [self.parameters] * (most - n) for n in choices]
+        )
+        self._places = torch.flatten(self._columns < self.parameters).nonzero().squeeze(1)
+
+    def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Gumbel noise for every logit."""
+        return DiscreteActions(self.parameters).noise(shape, generator)
+
+    def choose(self, policy: Tensor, noise: Tensor) -> Tensor:
+        """Gumbel-max in every component."""
+        return self.mode(policy + noise)
+
+    def mode(self, policy: Tensor) -> Tensor:
+        """The largest logit of every component."""
+        return self._components(policy).argmax(dim=-1)
+
+    def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
+        """Σ over components."""
+        return self._each.log_probability(self._components(policy), actions).sum(dim=-1)
+
+    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
+        """Log π and H are sums over components, so that each has its own gradient."""
+        each = self._each.evaluate(self._components(policy), actions)
+        log_probabilities, entropies, gradients = each
+
+        def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
+            weights = by_log_probability.unsqueeze(-1).expand_as(log_probabilities)
+            return gradients(weights, by_entropy).flatten(1)[:, self._places]
+
+        return log_probabilities.sum(dim=-1), entropies.sum(dim=-1), gradient
+
+    def _components(self, policy: Tensor) -> Tensor:
+        """[..., P] -> [..., A, K]."""
+        return functional.pad(policy, (0, 1), value=FORBIDDEN)[..., self._columns]
 
 
 class ContinuousActions:
@@ -136,4 +190,6 @@ class ContinuousActions:
 
 def make_actions(spaces: Interface) -> Actions:
     """The kind that these spaces need."""
+    if spaces.choices:
+        return MultiDiscreteActions(spaces.choices)
     return DiscreteActions(spaces.actions) if spaces.discrete else ContinuousActions(spaces.actions)

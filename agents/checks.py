@@ -152,7 +152,7 @@ class TrainingChecks:
     def policy(self) -> str:
         """Greedy and sampled."""
         policy, observations = self._policy_and_observations()
-        environment = make_environment(self.resolved.game)
+        environment = make_environment(self.resolved.game, self.resolved.environment)
         space = environment.action_space
         environment.close()
         for sample in (False, True):
@@ -256,7 +256,7 @@ class EnvironmentChecks:
         """`gymnasium.utils.env_checker`: spaces, reset, step, seeds."""
         from gymnasium.utils.env_checker import check_env
 
-        environment = make_environment(self.resolved.game)
+        environment = make_environment(self.resolved.game, self.resolved.environment)
         with warnings.catch_warnings(record=True) as noticed:
             warnings.simplefilter("always")
             check_env(environment.unwrapped, skip_render_check=True)
@@ -265,7 +265,7 @@ class EnvironmentChecks:
 
     def ends(self) -> str:
         """With random actions; one that never does cannot be evaluated."""
-        environment = make_environment(self.resolved.game)
+        environment = make_environment(self.resolved.game, self.resolved.environment)
         environment.action_space.seed(0)
         environment.reset(seed=0)
         for length in range(1, LONGEST_EPISODE + 1):
@@ -291,7 +291,7 @@ class EnvironmentChecks:
 
     def _episode(self) -> list[tuple[Any, ...]]:
         """Rows of observation, reward and end of one episode with the same random actions."""
-        environment = make_environment(self.resolved.game)
+        environment = make_environment(self.resolved.game, self.resolved.environment)
         environment.action_space.seed(0)
         rows: list[tuple[Any, ...]] = [(np.array(environment.reset(seed=7)[0]),)]
         ended = False
@@ -305,7 +305,7 @@ class EnvironmentChecks:
 
     def speed(self) -> str:
         """Of one environment with random actions."""
-        environment = make_environment(self.resolved.game)
+        environment = make_environment(self.resolved.game, self.resolved.environment)
         environment.reset(seed=0)
         started_s, steps = time.perf_counter(), 0
         while time.perf_counter() - started_s < SPEED_S:

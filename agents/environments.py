@@ -100,11 +100,10 @@ class TrainingEnvironments:
         self.forced = np.zeros(self.count, np.bool_)
         self._lives = np.zeros(self.count, np.int64) if self._episodic_life or self._fire else None
         self._seedings = np.zeros(self.count, np.int64)
-        kind = (
-            np.min_scalar_type(self.interface.actions - 1)
-            if self.interface.discrete
-            else np.dtype(np.float32)
-        )
+        most = max(self.interface.choices, default=self.interface.actions)
+        kind = np.dtype(np.float32)
+        if not self.interface.continuous:
+            kind = np.min_scalar_type(most - 1)
         further = () if self.interface.discrete else (self.interface.actions,)
         self._logs = [ActionLog((rows.stop - rows.start, *further), kind) for rows in self.groups]
         self._seed_all(np.ones(self.count, np.bool_))
@@ -274,9 +273,8 @@ class TrainingEnvironments:
             if row % ROWS_BETWEEN == 0:
                 between()
             if row < longest:
-                self.step(
-                    actions[row].astype(np.int64) if self.interface.discrete else actions[row]
-                )
+                taken = actions[row]
+                self.step(taken if self.interface.continuous else taken.astype(np.int64))
 
     def close(self) -> None:
         """Release the environments."""
@@ -310,11 +308,10 @@ def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
     person's own whose code is not there.
     """
     algorithm = resolved.descriptor
-    family = "discrete" if spaces.discrete else "continuous"
-    if family not in algorithm.families:
+    if spaces.family not in algorithm.families:
         plays = " and ".join(algorithm.families)
         raise BadInput(
-            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {family}; "
+            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {spaces.family}; "
             f"{algorithm.name} plays games whose actions are {plays}"
         )
     if resolved.algorithm not in ALGORITHMS:

@@ -4,8 +4,8 @@ Input `observation` [N, *shape], as the environment gives it: float32, uint8 for
 and normalisation is part of the graph. Outputs:
 
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
-    logits    [N, A]     of discrete actions; of continuous ones instead
-    mean      [N, A]     and log_std [N, A], in the units of `agents.spaces.Interface`
+    logits    [N, P]     of discrete actions, one component's after the other's; of continuous ones
+    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.spaces.Interface`
     value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled
 
 Opset 18. Needs the packages onnx and onnxscript.
@@ -74,14 +74,14 @@ class PolicyGraph(nn.Module):
         super().__init__()
         self.spaces, self.network, self.actions = policy.spaces, policy.network, policy.actions
         self.normaliser = policy.normaliser
-        heads = ("logits",) if self.spaces.discrete else ("mean", "log_std")
+        heads = ("mean", "log_std") if self.spaces.continuous else ("logits",)
         self.outputs = ("action", *heads, "value")
 
     def forward(self, observation: Tensor) -> tuple[Tensor, ...]:
         """Observations [N, *shape] -> the outputs by the names in `outputs`."""
         policy, value = self.network(self._encoded(observation))
         action = self._environment_actions(self.actions.mode(policy))
-        heads = (policy,) if self.spaces.discrete else policy.chunk(2, dim=1)
+        heads = policy.chunk(2, dim=1) if self.spaces.continuous else (policy,)
         return action, *heads, value
 
     def _encoded(self, observation: Tensor) -> Tensor:
@@ -101,6 +101,9 @@ class PolicyGraph(nn.Module):
         """`Interface.environment_actions` in torch."""
         if self.spaces.discrete:
             return actions + self.spaces.first_action
+        if self.spaces.choices:
+            taken = actions + torch.tensor(self.spaces.first_actions)
+            return taken.reshape(-1, *self.spaces.action_shape)
         if self.spaces.low is None or self.spaces.high is None:
             return actions.reshape(-1, *self.spaces.action_shape)
         low, high = (

@@ -1,6 +1,7 @@
-"""The two networks: towers of tanh layers for vectors, the Nature CNN for images.
+"""The networks: towers of tanh layers for vectors, the Nature CNN for images, a smaller one for
+small images.
 
-Both answer `network(encoded) -> (policy [B, P], value [B])`, where `encoded` is what `encode` made
+All answer `network(encoded) -> (policy [B, P], value [B])`, where `encoded` is what `encode` made
 of observations, once, when they came from the environment; rollouts store that. P: logits of
 discrete actions, or means and log standard deviations of continuous ones. Initial weights are
 orthogonal, √2 in hidden layers, 0.01 for the policy, 1 for the value.
@@ -36,6 +37,8 @@ def make_network(
     """The network for these spaces, on the CPU, its weights drawn from `generator` alone."""
     if spaces.image:
         return NatureCNN(spaces, log_std_init, precision, generator)
+    if spaces.grid:
+        return SmallCNN(spaces, log_std_init, generator)
     return MLP(spaces, hidden_sizes, log_std_init, generator)
 
 
@@ -44,7 +47,7 @@ Backward = Callable[[Tensor, Tensor], None]
 
 
 class Network(nn.Module):
-    """What both networks share: the state-independent log standard deviation of continuous actions.
+    """What all networks share: the state-independent log standard deviation of continuous actions.
 
     precision: "bf16" changes how an image's network computes, never what it keeps; the others are
     always in fp32.
@@ -56,7 +59,7 @@ class Network(nn.Module):
         super().__init__()
         self.spaces = spaces
         self.log_std = (
-            None if spaces.discrete else nn.Parameter(torch.full((spaces.actions,), log_std_init))
+            nn.Parameter(torch.full((spaces.actions,), log_std_init)) if spaces.continuous else None
         )
 
     def encode(self, observations: Tensor) -> Tensor:
@@ -117,9 +120,9 @@ class MLP(Network):
             self.register_parameter(f"bias{number}", bias)
             self._layers.append((weight, bias))
         self.policy_weight = nn.Parameter(
-            _orthogonal((spaces.actions, sizes[-1]), 0.01, generator).T.contiguous()
+            _orthogonal((spaces.policy_outputs, sizes[-1]), 0.01, generator).T.contiguous()
         )
-        self.policy_bias = nn.Parameter(torch.zeros(spaces.actions))
+        self.policy_bias = nn.Parameter(torch.zeros(spaces.policy_outputs))
         self.value_weight = nn.Parameter(_orthogonal((1, sizes[-1]), 1.0, generator).T.contiguous())
         self.value_bias = nn.Parameter(torch.zeros(1))
 
@@ -209,8 +212,10 @@ class NatureCNN(Network):
         units = 64 * math.prod((((size - 8) // 4 + 1 - 4) // 2 + 1) - 2 for size in (height, width))
         self.weight4 = nn.Parameter(_orthogonal((512, units), math.sqrt(2), generator))
         self.bias4 = nn.Parameter(torch.zeros(512))
-        self.policy_weight = nn.Parameter(_orthogonal((spaces.actions, 512), 0.01, generator))
-        self.policy_bias = nn.Parameter(torch.zeros(spaces.actions))
+        self.policy_weight = nn.Parameter(
+            _orthogonal((spaces.policy_outputs, 512), 0.01, generator)
+        )
+        self.policy_bias = nn.Parameter(torch.zeros(spaces.policy_outputs))
         self.value_weight = nn.Parameter(_orthogonal((1, 512), 1.0, generator))
         self.value_bias = nn.Parameter(torch.zeros(1))
 
@@ -259,6 +264,48 @@ class NatureCNN(Network):
         return self.policy(
             functional.linear(hidden, self.policy_weight, self.policy_bias)
         ), value.squeeze(1)
+
+
+class SmallCNN(Network):
+    """For images that are too small for the Nature CNN (MinAtar's 10 x 10, MiniGrid's 7 x 7):
+    convolutions 16 x 3/1 and 32 x 3/2, padded by one pixel, then 256 units shared by policy and
+    value.
+
+    Its pixels are numbers like those of a vector, normalised by the same statistics: what a small
+    grid holds is more often a kind of thing than a brightness.
+    """
+
+    def __init__(self, spaces: Interface, log_std_init: float, generator: torch.Generator) -> None:
+        super().__init__(spaces, log_std_init)
+        channels, height, width = spaces.observation_shape
+        units = 32 * -(-height // 2) * -(-width // 2)
+        self.weight1 = nn.Parameter(_orthogonal((16, channels, 3, 3), math.sqrt(2), generator))
+        self.bias1 = nn.Parameter(torch.zeros(16))
+        self.weight2 = nn.Parameter(_orthogonal((32, 16, 3, 3), math.sqrt(2), generator))
+        self.bias2 = nn.Parameter(torch.zeros(32))
+        self.weight3 = nn.Parameter(_orthogonal((256, units), math.sqrt(2), generator))
+        self.bias3 = nn.Parameter(torch.zeros(256))
+        self.policy_weight = nn.Parameter(
+            _orthogonal((spaces.policy_outputs, 256), 0.01, generator)
+        )
+        self.policy_bias = nn.Parameter(torch.zeros(spaces.policy_outputs))
+        self.value_weight = nn.Parameter(_orthogonal((1, 256), 1.0, generator))
+        self.value_bias = nn.Parameter(torch.zeros(1))
+
+    def encode(self, observations: Tensor) -> Tensor:
+        """[N, C, H, W], or [N, H, W, C] as the environment gives it -> [N, C, H, W], float32."""
+        last = self.spaces.channels_last
+        images = observations.permute(0, 3, 1, 2) if last else observations
+        return images.to(torch.float32).contiguous()
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoded [B, C, H, W] -> policy [B, P], value [B]."""
+        hidden = functional.conv2d(encoded, self.weight1, self.bias1, padding=1).relu()
+        hidden = functional.conv2d(hidden, self.weight2, self.bias2, stride=2, padding=1).relu()
+        hidden = functional.linear(hidden.flatten(1), self.weight3, self.bias3).relu()
+        value = functional.linear(hidden, self.value_weight, self.value_bias)
+        output = functional.linear(hidden, self.policy_weight, self.policy_bias)
+        return self.policy(output), value.squeeze(1)
 
 
 def space_to_depth(images: Tensor) -> Tensor:

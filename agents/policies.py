@@ -32,7 +32,7 @@ class TrainedPolicy:
         self.actions = make_actions(self.spaces)
         self.normaliser: ObservationNormaliser | None = None
         if state["observation_normaliser"]:
-            self.normaliser = ObservationNormaliser(self.spaces.observation_shape)
+            self.normaliser = ObservationNormaliser(self.spaces.environment_shape)
             self.normaliser.load_state_dict(state["observation_normaliser"])
         self.generators = list[torch.Generator]()
 

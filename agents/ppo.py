@@ -94,7 +94,7 @@ class PPOTrainer:
         self.optimiser = FlatAdam(self.network, epsilon=self.hyper.adam_epsilon)
         normalise = self.settings.normalise_observations and not spaces.image
         self.observation_normaliser = (
-            ObservationNormaliser(spaces.observation_shape) if normalise else None
+            ObservationNormaliser(spaces.environment_shape) if normalise else None
         )
         self.reward_normaliser = (
             RewardNormaliser(self.settings.num_envs, self.hyper.discount)

@@ -153,6 +153,10 @@ def _check_actions(game: Game, actions: np.ndarray, space: spaces.Space[Any]) ->
             and bool(((low <= actions) & (actions <= high)).all())
         )
         allowed = f"whole numbers from {low} to {high}"
+    elif isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        whole = actions.dtype.kind == "i" and actions.shape[1:] == space.shape
+        fits = whole and all(space.contains(action) for action in actions)
+        allowed = f"whole numbers in {space}"
     else:
         fits = actions.dtype.kind == "f" and actions.shape[1:] == space.shape
         allowed = f"floats of shape {space.shape}"

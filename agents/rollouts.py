@@ -73,9 +73,11 @@ class Rollout:
             torch.zeros(length + 1, count, *example.shape[1:], dtype=example.dtype, device=device),
             torch.zeros(length, count, actions.parameters, device=device),
             torch.zeros(length + 1, count, device=device),
-            torch.zeros(length, count, dtype=torch.int64, device=device)
-            if spaces.discrete
-            else torch.zeros(length, count, spaces.actions, device=device),
+            torch.zeros(
+                (length, count) if spaces.discrete else (length, count, spaces.actions),
+                dtype=torch.float32 if spaces.continuous else torch.int64,
+                device=device,
+            ),
             np.zeros((length, *environments.observation.shape), environments.observation.dtype)
             if observations
             else None,

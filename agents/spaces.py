@@ -23,10 +23,11 @@ class Interface:
     """One environment's spaces.
 
     observation_shape: (C, H, W) for images, whatever the environment's own order, else any shape of
-    numbers; image: uint8 pixels for the Nature CNN; channels_last: the environment gives (H, W, C);
-    actions: number of discrete actions (`discrete`), counted from `first_action`, or of continuous
-    components, with `low` and `high` where the space has a bound anywhere, infinite where it has
-    none.
+    numbers; image: uint8 pixels for the Nature CNN; grid: a smaller image, of uint8 or bool;
+    channels_last: the environment gives (H, W, C); actions: number of discrete actions
+    (`discrete`), counted from `first_action`, or of components: choices [A], how many actions each
+    has, counted from `first_actions`, two if `binary`; without choices they are continuous, with
+    `low` and `high` where the space has a bound anywhere, infinite where it has none.
     """
 
     observation_shape: tuple[int, ...]
@@ -38,6 +39,27 @@ class Interface:
     action_shape: tuple[int, ...] = ()
     low: tuple[float, ...] | None = None
     high: tuple[float, ...] | None = None
+    grid: bool = False
+    choices: tuple[int, ...] = ()
+    first_actions: tuple[int, ...] = ()
+    binary: bool = False
+
+    @property
+    def family(self) -> str:
+        """One of `config.algorithms.descriptor.FAMILIES`."""
+        if self.choices:
+            return "multi-binary" if self.binary else "multi-discrete"
+        return "discrete" if self.discrete else "continuous"
+
+    @property
+    def continuous(self) -> bool:
+        """Whether actions are real numbers."""
+        return self.family == "continuous"
+
+    @property
+    def policy_outputs(self) -> int:
+        """Numbers that a network says of the actions: logits, or means."""
+        return sum(self.choices) if self.choices else self.actions
 
     @property
     def observation_size(self) -> int:
@@ -61,6 +83,9 @@ class Interface:
         """
         if self.discrete:
             return actions + self.first_action if self.first_action else actions
+        if self.choices:
+            counted: np.ndarray = actions + np.asarray(self.first_actions)
+            return counted.reshape(-1, *self.action_shape)
         if self.low is None or self.high is None:
             return actions.reshape(-1, *self.action_shape)
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
@@ -96,24 +121,20 @@ def interface(game: str, observation: spaces.Space[Any], action: spaces.Space[An
 
 
 def _observation(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
-    if not isinstance(space, spaces.Box) or not (
-        np.issubdtype(space.dtype, np.floating) or np.issubdtype(space.dtype, np.integer)
-    ):
+    if not isinstance(space, spaces.Box) or np.dtype(space.dtype).kind not in "fiub":
         raise BadInput(
             f"game {game!r} has observations {_short(space)}; allowed: Box of numbers, or what gymnasium can flatten into one"
         )
     shape = tuple(int(size) for size in space.shape)
-    if space.dtype != np.uint8 or len(shape) != 3:
+    if space.dtype not in (np.uint8, np.bool_) or len(shape) != 3:
         return {"observation_shape": shape, "image": False, "channels_last": False}
-    channels_last = shape[2] < shape[0]
+    channels_last = shape[2] < shape[0] or shape[0] == shape[1] != shape[2]
     channels, height, width = (shape[2], *shape[:2]) if channels_last else shape
-    if min(height, width) < SMALLEST_IMAGE:
-        raise BadInput(
-            f"game {game!r} has images of {height} x {width}; allowed: at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE}"
-        )
+    image = space.dtype == np.uint8 and min(height, width) >= SMALLEST_IMAGE
     return {
         "observation_shape": (channels, height, width),
-        "image": True,
+        "image": image,
+        "grid": not image,
         "channels_last": channels_last,
     }
 
@@ -121,10 +142,11 @@ def _observation(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
 def _action(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Discrete):
         return {"actions": int(space.n), "discrete": True, "first_action": int(space.start)}
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        return _several(space)
     if not isinstance(space, spaces.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise BadInput(
-            f"game {game!r} has actions {_short(space)}; allowed: Discrete, or Box of floats"
-        )
+        allowed = "Discrete, MultiDiscrete, MultiBinary, or Box of floats"
+        raise BadInput(f"game {game!r} has actions {_short(space)}; allowed: {allowed}")
     bounds: dict[str, Any] = {}
     if bool(np.isfinite(space.low).any() or np.isfinite(space.high).any()):
         bounds = {
@@ -137,6 +159,18 @@ def _action(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
         "action_shape": tuple(map(int, space.shape)),
         **bounds,
     }
+
+
+def _several(space: spaces.MultiDiscrete | spaces.MultiBinary) -> dict[str, Any]:
+    shape, binary = tuple(map(int, space.shape)), isinstance(space, spaces.MultiBinary)
+    size = math.prod(shape)
+    choices, first = (2,) * size, (0,) * size
+    if isinstance(space, spaces.MultiDiscrete):
+        choices, first = (tuple(map(int, each.ravel())) for each in (space.nvec, space.start))
+    return {
+        "actions": size, "discrete": False, "action_shape": shape, "choices": choices,
+        "first_actions": first, "binary": binary,
+    }  # fmt: skip
 
 
 def _short(space: spaces.Space[Any]) -> str:

@@ -59,6 +59,75 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
         return np.array([min(1.0, self.place / self.length), self.cost / 10], np.float32)
 
 
+class Copy(gymnasium.Env[Any, Any]):
+    """One step an episode: two hidden numbers, of 3 and of 2, are shown, and the reward is the share
+    of them that the action repeats; of five bits for multi-binary actions.
+
+    seen, acts: the kinds of both spaces.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
+    SEEN: ClassVar[dict[str, spaces.Space[Any]]] = {
+        "dict": spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Box(0, 1, (3,), np.float32)}),
+        "tuple": spaces.Tuple((spaces.Discrete(3, start=1), spaces.Discrete(2))),
+        "multi-discrete": spaces.MultiDiscrete([3, 2]),
+        "multi-binary": spaces.MultiBinary(5),
+        "bool": spaces.Box(0, 1, (5,), np.bool_),
+        "grid": spaces.Box(0, 255, (7, 7, 3), np.uint8),
+        "planes": spaces.Box(0, 1, (10, 10, 12), np.bool_),
+        "picture": spaces.Box(0, 1, (7, 7, 3), np.float32),
+    }
+    ACTS: ClassVar[dict[str, spaces.Space[Any]]] = {
+        "discrete": spaces.Discrete(6),
+        "multi-discrete": spaces.MultiDiscrete([3, 2], start=[1, 0]),
+        "multi-binary": spaces.MultiBinary(5),
+    }
+
+    def __init__(
+        self, seen: str = "dict", acts: str = "discrete", render_mode: str | None = None
+    ) -> None:
+        self.seen, self.acts, self.render_mode = seen, acts, render_mode
+        self.observation_space, self.action_space = self.SEEN[seen], self.ACTS[acts]
+        self.hidden = np.zeros(2, np.int64)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.hidden = self.np_random.integers((3, 2))
+        return self._shown(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+        if self.acts == "multi-binary":
+            reward = float((action == self._bits()).mean())
+        else:
+            done = action - [1, 0] if self.acts == "multi-discrete" else np.array(divmod(action, 2))
+            reward = float((done == self.hidden).mean())
+        return self._shown(), reward, True, False, {}
+
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        return np.full((8, 8, 3), self.hidden[0], np.uint8)
+
+    def _bits(self) -> np.ndarray:
+        return np.concatenate([np.eye(3)[self.hidden[0]], np.eye(2)[self.hidden[1]]])
+
+    def _shown(self) -> Any:
+        a, b = self.hidden.tolist()
+        space: Any = self.observation_space
+        if self.seen == "dict":
+            return {"a": np.eye(3, dtype=np.float32)[a], "b": b}
+        if self.seen == "tuple":
+            return a + 1, b
+        if self.seen == "multi-discrete":
+            return self.hidden
+        if self.seen in ("multi-binary", "bool"):
+            return self._bits().astype(space.dtype)
+        picture = np.zeros(space.shape, space.dtype)
+        picture[2 * a, 3, b] = 1
+        return picture
+
+
 class Anything(Corridor):
     """Takes whatever it is given, and leaves the rest to another class."""
 

@@ -138,11 +138,11 @@ class Global(Picture):
 
 
 class Text(Bandit):
-    """Observations that no network here can take."""
+    """Actions that no policy here can choose."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.action_space = spaces.MultiDiscrete([2, 2])
+        self.action_space = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(2)))
 
 
 gymnasium.register("Registered-v0", entry_point=ConstantReward)

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Protocol
 from config.environment import EnvironmentSettings
 from config.measures import RETURN, Measure
 
-FAMILIES = ("discrete", "continuous")
-"""Of games, by what their players do: choose one of n actions, or real numbers."""
+FAMILIES = ("discrete", "continuous", "multi-discrete", "multi-binary")
+"""Of games, by what their players do: choose one of n actions, real numbers, one of n in each of
+several components, or yes and no in each."""
 TOPOLOGIES = ("single",)
 """How a train stage is laid out over pods."""
 

@@ -59,7 +59,7 @@ class PPO:
         (64, 64),
         low=1,
         high=8192,
-        help="units of the hidden layers for vector observations; images use the Nature CNN",
+        help="units of the hidden layers for vector observations; images have convolutions",
     )
     log_std_init: float = parameter(
         0.0, low=-5, high=2, help="continuous actions: first log standard deviation"

@@ -300,7 +300,7 @@ def test_a_game_that_shows_no_lives_before_its_end_ends_once(
 @pytest.mark.parametrize(
     ("game", "allowed"),
     [
-        ("tests.own_games:Text", "Discrete, or Box"),
+        ("tests.own_games:Text", "Discrete, MultiDiscrete, MultiBinary, or Box"),
         ("tests.own_games:Missing", "cannot be made"),
         ("Nothing-v0", "cannot be made"),
     ],
