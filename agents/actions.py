@@ -50,6 +50,13 @@ FORBIDDEN = -1e9
 """A logit whose probability is exactly 0, also in bf16, and finite: 0 · log 0 would be NaN."""
 
 
+def masked(policy: Tensor, masks: Tensor | None) -> Tensor:
+    """The logits [..., P] with those that a mask, bool [..., P], does not allow at `FORBIDDEN`:
+    never drawn, no part of the entropy, and without a gradient.
+    """
+    return policy if masks is None else torch.where(masks, policy, FORBIDDEN)
+
+
 class DiscreteActions:
     """A categorical distribution over A actions; P = A logits."""
 

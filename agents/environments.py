@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 from agents.action_log import ActionLog
 from agents.atari import FIRE, life_lost, needs_fire
 from agents.interfaces import State
+from agents.masks import KEY, masks
 from agents.spaces import Interface, interface
 from agents.vectors import Vector, make_environments, reset
 from config.algorithms import ALGORITHMS
@@ -67,7 +68,8 @@ class TrainingEnvironments:
     """N environments that a checkpoint can bring back.
 
     observation [N, ...]: where the next step starts; forced [N]: whether its action will be FIRE,
-    whatever is sent. groups: the environments that step together. Atari's step on threads of their
+    whatever is sent; masks [N, P]: which actions are allowed there, None for environments that say
+    nothing of it. groups: the environments that step together. Atari's step on threads of their
     own: where torch has more than one, too, one half is emulated, or reset, while the network looks
     at the other. A group is to be settled between `receive` and all that follows.
     """
@@ -98,6 +100,8 @@ class TrainingEnvironments:
         self.interface = interface(resolved.game.name, *spaces)
         self.observation = np.zeros((self.count, *(spaces[0].shape or ())), spaces[0].dtype)
         self.forced = np.zeros(self.count, np.bool_)
+        self.masks: np.ndarray | None = None
+        self._begun = False
         self._lives = np.zeros(self.count, np.int64) if self._episodic_life or self._fire else None
         self._seedings = np.zeros(self.count, np.int64)
         most = max(self.interface.choices, default=self.interface.actions)
@@ -107,6 +111,7 @@ class TrainingEnvironments:
         further = () if self.interface.discrete else (self.interface.actions,)
         self._logs = [ActionLog((rows.stop - rows.start, *further), kind) for rows in self.groups]
         self._seed_all(np.ones(self.count, np.bool_))
+        self._begun = True
 
     def send(self, group: int, actions: np.ndarray) -> None:
         """Start one step of a group; actions [n] or [n, A] in the policy's own units. Raises
@@ -132,6 +137,7 @@ class TrainingEnvironments:
         rows = self.groups[group]
         observation, reward, terminated, truncated, info = self._answers[group]()
         self.observation[rows] = observation
+        self._note_masks(group, slice(None), info)
         lost = None
         if self._lives is not None:
             lost = life_lost(self._lives[rows], info["lives"])
@@ -202,9 +208,25 @@ class TrainingEnvironments:
         """Where the new episodes start."""
         environments = places + self.groups[group].start
         self.observation[environments] = observation[places]
+        self._note_masks(group, places, info)
         if self._lives is not None:
             self._lives[environments] = info["lives"][places]
             self.forced[environments] = self._fire
+
+    def _note_masks(self, group: int, places: slice | np.ndarray, info: dict[str, Any]) -> None:
+        """What the environments at these places of a group allow next."""
+        if self.masks is None:
+            if KEY not in info or self.interface.continuous:
+                return
+            if self._begun:
+                raise BadInput(
+                    f"game {self._resolved.game.name!r} gives an {KEY} now and gave none when it began; allowed: in every info"
+                )
+            self.interface = replace(self.interface, masked=True)
+            self.masks = np.ones((self.count, self.interface.policy_outputs), np.bool_)
+        of_group = self.masks[self.groups[group]]
+        found = masks(info, len(of_group), self.interface, self._resolved.game.name)
+        of_group[places] = found[places]
 
     def _seed_all(self, chosen: np.ndarray) -> None:
         """Begin episodes in these environments, bool [N], of whatever group."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from agents.atari import FIRE, life_lost, make_atari, needs_fire
 from agents.environments import episode_seed
 from agents.games import make_environment
 from agents.interfaces import Policy
+from agents.masks import KEY, check_some_action, mask
 from agents.vectors import reset
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
@@ -97,20 +99,23 @@ def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) ->
     have.
     """
     environments = [make_environment(resolved.game, resolved.environment) for _ in seeds]
-    observations = [
-        environment.reset(seed=seed)[0]
-        for environment, seed in zip(environments, seeds, strict=True)
+    begun = [
+        environment.reset(seed=seed) for environment, seed in zip(environments, seeds, strict=True)
     ]
+    observations, infos = [one[0] for one in begun], [one[1] for one in begun]
     returns, taken = [0.0] * len(seeds), [list[np.ndarray]() for _ in seeds]
     for n, observation in enumerate(observations):
         _check_observation(observation, n, 0)
     playing = list(range(len(seeds)))
     while playing:
-        actions = policy.act(_filled(np.stack(observations)), sample=sample)
+        masks = _masks(policy, resolved, infos, playing)
+        actions = policy.act(_filled(np.stack(observations)), sample=sample, **masks)
         still = []
         for n in playing:
             taken[n].append(np.copy(actions[n]))
-            observations[n], reward, terminated, truncated, _ = environments[n].step(actions[n])
+            observations[n], reward, terminated, truncated, infos[n] = environments[n].step(
+                actions[n]
+            )
             returns[n] += float(reward)
             if not math.isfinite(reward):
                 raise NotFinite("reward", float(reward), n, len(taken[n]))
@@ -121,6 +126,22 @@ def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) ->
     for environment in environments:
         environment.close()
     return returns, [np.stack(actions) for actions in taken]
+
+
+def _masks(
+    policy: Policy, resolved: Resolved, infos: list[dict[str, Any]], playing: list[int]
+) -> dict[str, np.ndarray]:
+    """The argument `masks` [LARGEST_GROUP, P] of a policy, where the environments say which actions
+    they allow.
+    """
+    if not any(KEY in info for info in infos) or policy.spaces.continuous:
+        return {}
+    spaces, allowed = policy.spaces, np.ones((len(infos), policy.spaces.policy_outputs), np.bool_)
+    for n in playing:
+        found = mask(infos[n], spaces, resolved.game.name)
+        allowed[n] = True if found is None else found
+    check_some_action(allowed, spaces.choices or (spaces.actions,), "an evaluation")
+    return {"masks": _filled(allowed)}
 
 
 def _check_observation(observation: np.ndarray, place: int, step: int) -> None:

@@ -1,7 +1,8 @@
 """A trained policy as ONNX, to be used without this program and without torch.
 
 Input `observation` [N, *shape], as the environment gives it: float32, uint8 for images; N is free,
-and normalisation is part of the graph. Outputs:
+and normalisation is part of the graph. Where the environment says which actions it allows there is
+a second one, `action_mask` [N, P], bool. Outputs:
 
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
     logits    [N, P]     of discrete actions, one component's after the other's; of continuous ones
@@ -21,6 +22,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from agents.actions import masked
 from agents.interfaces import Policy
 from agents.networks import BLOCK
 from agents.normalisation import CLIP
@@ -43,21 +45,24 @@ def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
         ) from None
     graph = PolicyGraph(cast(TrainedPolicy, policy)).eval()
     kind = torch.uint8 if graph.spaces.image else torch.float32
-    example = torch.zeros((2, *graph.spaces.environment_shape), dtype=kind)
+    examples = {"observation": torch.zeros((2, *graph.spaces.environment_shape), dtype=kind)}
+    if graph.spaces.masked:
+        examples["action_mask"] = torch.ones((2, graph.spaces.policy_outputs), dtype=torch.bool)
     logging.getLogger("torch.onnx").setLevel(
         logging.ERROR
     )  # else: a line for each operator of torchvision
+    rows = torch.export.Dim("N")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own use of what torch is giving up
         exported = torch.onnx.export(
             graph,
-            (example,),
+            tuple(examples.values()),
             dynamo=True,
             verbose=False,
             opset_version=OPSET,
-            input_names=["observation"],
+            input_names=list(examples),
             output_names=list(graph.outputs),
-            dynamic_shapes={"observation": {0: torch.export.Dim("N")}},
+            dynamic_shapes={name: {0: rows} for name in examples},
         )
     model = cast(torch.onnx.ONNXProgram, exported).model_proto  # None only without dynamo
     onnx.helper.set_model_props(model, dict(notes))
@@ -77,9 +82,10 @@ class PolicyGraph(nn.Module):
         heads = ("mean", "log_std") if self.spaces.continuous else ("logits",)
         self.outputs = ("action", *heads, "value")
 
-    def forward(self, observation: Tensor) -> tuple[Tensor, ...]:
-        """Observations [N, *shape] -> the outputs by the names in `outputs`."""
+    def forward(self, observation: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Observations [N, *shape], masks [N, P] -> the outputs by the names in `outputs`."""
         policy, value = self.network(self._encoded(observation))
+        policy = masked(policy, action_mask)
         action = self._environment_actions(self.actions.mode(policy))
         heads = policy.chunk(2, dim=1) if self.spaces.continuous else (policy,)
         return action, *heads, value

@@ -11,6 +11,7 @@ import gymnasium
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
+from agents.masks import MaskFromObservation, is_in_observation
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
 from config.games import Game
@@ -33,6 +34,8 @@ def make_environment(
         )
     for path in settings.wrapper_paths:
         environment = _wrapped(game, path, environment)
+    if is_in_observation(environment.observation_space):
+        environment = MaskFromObservation(environment)
     return (
         environment
         if isinstance(environment.observation_space, spaces.Box)

@@ -108,10 +108,13 @@ class Policy(Protocol):
         then.
         """
 
-    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+    def act(
+        self, observations: np.ndarray, *, sample: bool, masks: np.ndarray | None = None
+    ) -> np.ndarray:
         """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the
         environment takes them.
 
         sample: every row's action by its own generator, so that it depends on no other row; else
-        the most probable ones.
+        the most probable ones; masks [N, P]: given where the environment says which actions it
+        allows, and no other one is chosen then.
         """

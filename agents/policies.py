@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from agents.actions import make_actions
+from agents.actions import make_actions, masked
 from agents.interfaces import State
 from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser
@@ -43,17 +43,20 @@ class TrainedPolicy:
         self.generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
     @torch.inference_mode()
-    def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
+    def act(
+        self, observations: np.ndarray, *, sample: bool, masks: np.ndarray | None = None
+    ) -> np.ndarray:
         """Observations [N, ...] as the environment gives them -> actions [N] or [N, ...] as it
         takes them.
 
-        sample: N generators must have been seeded.
+        sample: N generators must have been seeded; masks [N, P]: of allowed actions.
         """
         if self.normaliser is not None:
             observations = self.normaliser(observations)
         policy, _ = self.network(
             self.network.encode(torch.from_numpy(np.ascontiguousarray(observations)))
         )
+        policy = masked(policy, None if masks is None else torch.from_numpy(masks))
         if not sample:
             return self.spaces.environment_actions(self.actions.mode(policy).numpy())
         rows = zip(self.generators, policy, strict=True)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import make_actions
+from agents.actions import make_actions, masked
 from agents.advantages import explained_variance, gae
 from agents.devices import threads_for
 from agents.environments import TrainingEnvironments
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     """B rows to learn from: those of a rollout that are valid, or a minibatch of them.
 
     encoded [B, ...], actions [B] or [B, A], log_probabilities (log π_old), values, advantages,
-    returns [B].
+    returns [B]; masks [B, P] where the environment says which actions it allows.
     """
 
     encoded: Tensor
@@ -56,10 +56,12 @@ class Batch(NamedTuple):
     values: Tensor
     advantages: Tensor
     returns: Tensor
+    masks: Tensor | None = None
 
     def take(self, rows: Tensor) -> Batch:
         """The rows at these indices."""
-        return Batch(*(column.index_select(0, rows) for column in self))
+        taken = Batch(*(column.index_select(0, rows) for column in self[:-1]))
+        return taken if self.masks is None else taken._replace(masks=self.masks[rows])
 
     def normalised(self) -> Batch:
         """With advantages of mean 0 and deviation 1; a single row is left as it is, its deviation
@@ -195,7 +197,8 @@ class PPOTrainer:
         actions = rollout.actions.flatten(0, 1)
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
         encoded, old_values = rollout.encoded[:-1].flatten(0, 1), rollout.values[:-1].flatten()
-        batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns)
+        masks = None if rollout.masks is None else rollout.masks.flatten(0, 1)
+        batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns, masks)
         if rollout.valid.all():
             return batch
         return batch.take(torch.from_numpy(np.flatnonzero(rollout.valid)).to(self.device))
@@ -251,6 +254,7 @@ class PPOTrainer:
         """
         hyper = self.hyper
         policy, values, backward = self.network.differentiate(batch.encoded)
+        policy = masked(policy, batch.masks)
         log_probability, entropies, policy_gradient = self.actions.evaluate(policy, batch.actions)
         log_ratio = log_probability - batch.log_probabilities
         policy_loss, by_log_probability = clipped_policy_loss(log_ratio, batch.advantages, clip)

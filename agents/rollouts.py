@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import Actions
+from agents.actions import Actions, masked
 from agents.environments import TrainingEnvironments
 from agents.interfaces import State
+from agents.masks import check_some_action
 from agents.networks import Forward, Network
 from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged
@@ -30,7 +31,8 @@ class Rollout:
     1 bootstraps from. observations [T, N, ...]: as the environment gave them, kept only for the
     normaliser; rewards (the game's own), terminated, truncated, life_lost, valid [T, N]: arrays.
     valid: False where the action was forced: nothing is learnt from it. final_values: of the
-    observations that truncated episodes ended with, by (t, n).
+    observations that truncated episodes ended with, by (t, n). masks [T, N, P]: the actions that
+    were allowed, where the environment says so; `policy` is masked already.
     """
 
     encoded: Tensor
@@ -43,6 +45,7 @@ class Rollout:
     truncated: np.ndarray
     life_lost: np.ndarray
     valid: np.ndarray
+    masks: Tensor | None = None
     final_values: dict[tuple[int, int], float] = field(default_factory=dict)
 
     @property
@@ -86,6 +89,9 @@ class Rollout:
             truncated,
             life_lost,
             valid,
+            torch.ones(length, count, actions.parameters, dtype=torch.bool, device=device)
+            if spaces.masked
+            else None,
         )
 
 
@@ -159,6 +165,7 @@ class _Collection:
             policy, value = self.network_now(encoded[t])
             values[t].copy_(value)
             if t < length:
+                policy = masked(policy, self._masks(group, t))
                 action = self.actions.choose(policy, noises[t])
                 policies[t].copy_(policy)
                 taken[t].copy_(action)
@@ -166,6 +173,18 @@ class _Collection:
                 environments.send(group, action.numpy(force=True))
                 yield True
         self.ready.add(group)
+
+    def _masks(self, group: int, t: int) -> Tensor | None:
+        """What the environments of a group allow in row t, [n, P]."""
+        environments, rows = self.environments, self.environments.groups[group]
+        if environments.masks is None or self.rollout.masks is None:
+            return None
+        allowed, spaces = environments.masks[rows], environments.interface
+        step = f"step {self.step + t * environments.count}"
+        check_some_action(allowed, spaces.choices or (spaces.actions,), step)
+        kept = self.rollout.masks[t, rows]
+        kept.copy_(torch.from_numpy(allowed))
+        return kept
 
     def _others_go_first(self, group: int) -> bool:
         """Whether this group is being reset, and another one is not."""

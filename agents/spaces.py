@@ -27,7 +27,8 @@ class Interface:
     channels_last: the environment gives (H, W, C); actions: number of discrete actions
     (`discrete`), counted from `first_action`, or of components: choices [A], how many actions each
     has, counted from `first_actions`, two if `binary`; without choices they are continuous, with
-    `low` and `high` where the space has a bound anywhere, infinite where it has none.
+    `low` and `high` where the space has a bound anywhere, infinite where it has none; masked:
+    whether the environment says which actions it allows (`agents.masks`).
     """
 
     observation_shape: tuple[int, ...]
@@ -43,6 +44,7 @@ class Interface:
     choices: tuple[int, ...] = ()
     first_actions: tuple[int, ...] = ()
     binary: bool = False
+    masked: bool = False
 
     @property
     def family(self) -> str:

@@ -128,6 +128,59 @@ class Copy(gymnasium.Env[Any, Any]):
         return picture
 
 
+class Locks(gymnasium.Env[Any, Any]):
+    """Five doors an episode; of six keys two are allowed, and one of them, shown, opens: reward 1.
+
+    where: the mask is in the "info" or in the "observation"; "wrong": of another size; "late": only
+    in steps; "never": it allows nothing. acts: one key, or "several" of 3 and 2. A forbidden key
+    raises.
+    """
+
+    def __init__(self, where: str = "info", acts: str = "one") -> None:
+        self.where, self.acts = where, acts
+        box = spaces.Box(0, 1, (6,), np.float32)
+        self.observation_space: spaces.Space[Any] = box
+        if where == "observation":
+            mask = spaces.Box(0, 1, (6,), np.int8)
+            self.observation_space = spaces.Dict({"action_mask": mask, "observation": box})
+        several = spaces.MultiDiscrete([3, 2])
+        self.action_space: spaces.Space[Any] = several if acts == "several" else spaces.Discrete(6)
+        self.steps = self.key = 0
+        self.mask = np.zeros(6, np.int8)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        observation, info = self._next_door()
+        return observation, {} if self.where == "late" else info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        chosen = [action[0], 3 + action[1]] if self.acts == "several" else [action]
+        if not self.mask[chosen].all() and self.where != "late":
+            raise ValueError(f"key {action} is forbidden: {self.mask}")
+        reward = float(self.key in chosen)
+        self.steps += 1
+        observation, info = self._next_door()
+        if self.steps == 5:
+            info = {"action_mask": np.zeros_like(self.mask)}
+        return observation, reward, self.steps == 5, False, info
+
+    def _next_door(self) -> tuple[Any, dict[str, Any]]:
+        several = self.acts == "several"
+        self.key, self.mask = int(self.np_random.integers(3)), np.zeros(6 - several, np.int8)
+        other = self.np_random.integers(3, 5)
+        self.mask[[self.key, other]] = 1
+        if several:  # the first component has something to choose, too
+            self.mask[(self.key + 1) % 3] = 1
+        seen = np.eye(6, dtype=np.float32)[self.key]
+        mask = {"wrong": np.ones(5), "never": np.zeros(6)}.get(self.where, self.mask)
+        if self.where == "observation":
+            return {"observation": seen, "action_mask": mask}, {}
+        return seen, {"action_mask": mask}
+
+
 class Anything(Corridor):
     """Takes whatever it is given, and leaves the rest to another class."""
 

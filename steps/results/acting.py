@@ -29,13 +29,21 @@ class TrainedAgent:
         """Of one observation as the environment gives it; images are uint8."""
         return self.policy.spaces.environment_shape
 
-    def act(self, observation: Any, *, sample: bool = False, seed: int | None = None) -> np.ndarray:
+    def act(
+        self,
+        observation: Any,
+        *,
+        sample: bool = False,
+        seed: int | None = None,
+        action_mask: Any = None,
+    ) -> np.ndarray:
         """Observations [N, *shape] -> actions [N, ...]; one observation [*shape] -> its action.
 
         Observations are as the environment gives them (what is no Box, flattened by gymnasium),
         actions as it takes them. sample: draw from the policy instead of its most probable action;
-        seed: an integer from 0, after which the draws are the same again. Raises `BadInput` for
-        another shape, for what are no numbers, and for images that are not uint8.
+        seed: an integer from 0, after which the draws are the same again; action_mask: of each
+        observation, ones for the actions that are allowed. Raises `BadInput` for another shape, for
+        what are no numbers, and for images that are not uint8.
         """
         observations, is_one = self._batch(observation)
         if seed is not None:
@@ -43,7 +51,8 @@ class TrainedAgent:
         if sample:
             seeds = self._generator.integers(LARGEST_SEED, size=len(observations))
             self.policy.seed(seeds.tolist())
-        actions = self.policy.act(observations, sample=sample)
+        masks = {} if action_mask is None else {"masks": self._masks(action_mask, observations)}
+        actions = self.policy.act(observations, sample=sample, **masks)
         return actions[0] if is_one else actions
 
     def _batch(self, observation: Any) -> tuple[np.ndarray, bool]:
@@ -62,6 +71,13 @@ class TrainedAgent:
         if values.dtype.kind not in "biuf":
             raise BadInput(f"observation holds {values.dtype}; allowed: numbers")
         return values[None] if is_one else values, is_one
+
+    def _masks(self, action_mask: Any, observations: np.ndarray) -> np.ndarray:
+        masks = np.atleast_2d(np.asarray(action_mask)).astype(np.bool_)
+        expected = (len(observations), self.policy.spaces.policy_outputs)
+        if self.policy.spaces.continuous or masks.shape != expected:
+            raise BadInput(f"action_mask has the shape {masks.shape}; allowed: {expected}")
+        return masks
 
 
 def _checked_seed(seed: int) -> int:
