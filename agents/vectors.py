@@ -1,8 +1,9 @@
 """Vectors of environments that never reset by themselves: an ended one is reset, masked, before the
 next step. Knows no torch.
 
-Vectorised natively where the game offers it, else one after the other: processes are slower for
-cheap environments (measured: CartPole x 8, native 200 k steps/s, sync 130 k, async 18 k). What a
+Vectorised natively where the game offers it, else one after the other, or in processes where a step
+is slow: for cheap environments they are slower (measured: CartPole x 8, native 200 k steps/s, sync
+130 k, async 18 k). What a
 reset offers (gymnasium 1.4, ale-py 0.12; all executed): gymnasium's `SyncVectorEnv` takes a mask in
 `AutoresetMode.DISABLED`; ale-py refuses that mode, but in NEXT_STEP a masked reset right after the
 end leaves nothing to be reset by itself; gymnasium's native CartPole ignores a mask, so it has a
@@ -11,15 +12,17 @@ subclass here.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
 from agents.atari import make_atari
 from agents.games import make_environment, make_or_refuse, options_of
+from agents.parallel import ParallelEnvironments, pays
 from config.environment import EnvironmentSettings
 from config.games import Game
 from config.resolve import Resolved
@@ -36,9 +39,11 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     if game.kind == "native" and _is_cartpole(game) and not settings.wrappers:
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, settings, count))
         return cartpoles
-    return SyncVectorEnv(
-        [lambda: make_environment(game, settings)] * count, autoreset_mode=AutoresetMode.DISABLED
-    )
+    make = functools.partial(make_environment, game, settings)
+    chosen = settings.vectorisation if count > 1 else "sync"
+    if chosen == "async" or (chosen == "auto" and pays(make, count)):
+        return ParallelEnvironments([make] * count)
+    return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
 
 
 def reset(
@@ -52,7 +57,7 @@ def reset(
     """
     mask = np.ones(environments.num_envs, np.bool_) if mask is None else mask
     accepted: Any = seeds
-    if isinstance(environments, SyncVectorEnv) and seeds is not None:
+    if isinstance(environments, SyncVectorEnv | AsyncVectorEnv) and seeds is not None:
         accepted = [None] * len(mask)
         for place, seed in zip(np.flatnonzero(mask), seeds.tolist(), strict=True):
             accepted[place] = seed

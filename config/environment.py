@@ -83,6 +83,12 @@ class EnvironmentSettings:
         form="package.module:Name with commas between",
         help="what is called with each environment and returns it wrapped, the first one first; not for Atari",
     )
+    vectorisation: str = parameter(
+        "auto",
+        choices=("auto", "sync", "async"),
+        identity=False,
+        help="environments in training that no vector of their own makes: in one process, or each in one; auto: by the time of a step",
+    )
     normalise_observations: bool = parameter(
         False, help="by running mean and variance, kept with the agent; not for images"
     )

@@ -123,18 +123,20 @@ class Resolved:
 
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""
-        experiment = {
-            name: getattr(self.experiment, name)
-            for name, parameter in declared(Experiment).items()
-            if parameter.identity
-        }
+        experiment, environment = (
+            {name: written for name, written in _as_json(section).items() if own[name].identity}
+            for section, own in (
+                (self.experiment, declared(Experiment)),
+                (self.environment, declared(EnvironmentSettings)),
+            )
+        )
         del experiment["game"]  # several names may mean one game
         experiment["checkpoint_interval"] = self.checkpoint_interval
         return {
             "algorithm": self.algorithm,
             "game": self.game.identity(),
             "experiment": experiment,
-            "environment": _as_json(self.environment),
+            "environment": environment,
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
         }

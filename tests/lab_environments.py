@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
 import gymnasium
@@ -179,6 +180,14 @@ class Locks(gymnasium.Env[Any, Any]):
         if self.where == "observation":
             return {"observation": seen, "action_mask": mask}, {}
         return seen, {"action_mask": mask}
+
+
+class Slow(Corridor):
+    """A step takes its time."""
+
+    def step(self, action: np.int64) -> Answer:
+        time.sleep(0.003)
+        return super().step(action)
 
 
 class Anything(Corridor):

@@ -1,0 +1,176 @@
+"""Environments that step in processes of their own, for those whose step takes longer than asking a
+process (measured: 55 µs); knows no torch.
+
+gymnasium's `AsyncVectorEnv`, with what it leaves open: a process that was killed is one line and no
+hang, a signal to the whole group reaches only the training, which ends its epoch, and nothing is
+left running when the training ends, however it does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import multiprocessing
+import os
+import queue
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode
+from gymnasium.vector.async_vector_env import AsyncState, _async_worker
+
+from agents.masks import KEY
+from config.errors import ExperimentError
+
+CLOSE_S = 5.0
+"""An environment that has not closed by then is killed."""
+ASKING_S = 1e-4
+"""What a step costs when another process takes it, with some reserve."""
+TRIAL_STEPS = 32
+TRIAL_S = 0.1
+SIGNALS = {signal.SIGINT, signal.SIGTERM}
+
+MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
+
+
+class ParallelEnvironments(AsyncVectorEnv):
+    """One process for each environment; they never reset by themselves."""
+
+    def __init__(self, makers: Sequence[MakeEnvironment]) -> None:
+        self.processes: list[Any] = []
+        atexit.register(self._kill)
+        # Loaded once for all processes, as far as they are the first that this program starts so.
+        multiprocessing.get_context("forkserver").set_forkserver_preload(["agents.games"])
+        with _signals_blocked(), self._one_line():
+            super().__init__(
+                makers,
+                context="forkserver",  # a fork of this process would inherit torch's threads
+                worker=_work,
+                autoreset_mode=AutoresetMode.DISABLED,
+            )
+
+    def step(self, actions: Any) -> Any:
+        """As every vector of environments; raises `ExperimentError` for a process that is gone."""
+        with self._one_line():
+            return super().step(actions)
+
+    def reset(self, **arguments: Any) -> Any:
+        """As every vector of environments; raises `ExperimentError` for a process that is gone."""
+        with self._one_line():
+            return super().reset(**arguments)
+
+    def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
+        """End every process; one that still works, or hangs, is killed."""
+        if self._state is AsyncState.DEFAULT and not terminate:
+            pipes = [pipe for pipe in self.parent_pipes if pipe is not None and not pipe.closed]
+            deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
+            with contextlib.suppress(OSError):
+                for pipe in pipes:
+                    pipe.send(("close", None))
+            for process in self.processes:
+                process.join(max(0.0, deadline - time.monotonic()))
+        self._kill()
+        atexit.unregister(self._kill)
+
+    def _raise_if_errors(self, successes: Iterable[bool]) -> None:
+        """Raise what an environment raised, of several the first one's, without a log of its own."""
+        failed = list(successes).count(False)
+        if not failed:
+            return
+        try:
+            errors = [self.error_queue.get(timeout=CLOSE_S) for _ in range(failed)]
+        except queue.Empty:  # an exception that cannot be sent
+            raise ExperimentError("an environment's process failed") from None
+        raise min(errors, key=lambda error: int(error[0]))[2]
+
+    @contextlib.contextmanager
+    def _one_line(self) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError) as error:
+            raise ExperimentError(self._gone()) from error
+
+    def _gone(self) -> str:
+        for number, process in enumerate(self.processes):
+            process.join(CLOSE_S / 10)
+            if process.exitcode is not None:
+                code = process.exitcode
+                ended = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+                self.close(terminate=True)
+                return f"the process of environment {number} {ended}"
+        self.close(terminate=True)
+        return "the process of an environment does not answer"
+
+    def _kill(self) -> None:
+        for process in self.processes:
+            process.kill()  # it ignores what would only ask
+            process.join()
+
+
+def _work(*arguments: Any) -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(ConnectionError):  # the training was killed: nobody hears an answer
+        _async_worker(*arguments)
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """What is started now inherits it; here a signal arrives when it is over."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def pays(make: MakeEnvironment, count: int) -> bool:
+    """Whether `count` environments are faster in processes: a fresh one is measured, and the global
+    generators, from which it may draw, are put back. It changes no result.
+    """
+    cores = min(count, len(os.sched_getaffinity(0)))
+    if cores < 2:
+        return False
+    step_s = _step_s(make)
+    return count * step_s > 1.2 * (-(-count // cores) * step_s + count * ASKING_S)
+
+
+def _step_s(make: MakeEnvironment) -> float:
+    """Seconds of a step, the median; 0 for an environment that refuses these actions."""
+    taken = list[float]()
+    with _global_generators_kept():
+        environment = make()
+        try:
+            _, info = environment.reset(seed=0)
+            environment.action_space.seed(0)
+            until = time.perf_counter() + TRIAL_S
+            while len(taken) < TRIAL_STEPS and time.perf_counter() < until:
+                began = time.perf_counter()
+                answer = environment.step(environment.action_space.sample(info.get(KEY)))
+                taken.append(time.perf_counter() - began)
+                info = answer[4] if not (answer[2] or answer[3]) else environment.reset()[1]
+        except Exception:
+            return 0.0
+        finally:
+            environment.close()
+    return float(np.median(taken))
+
+
+@contextlib.contextmanager
+def _global_generators_kept() -> Iterator[None]:
+    torch: Any = sys.modules.get("torch")
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    of_torch = torch.get_rng_state() if torch else None
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        if torch:
+            torch.set_rng_state(of_torch)

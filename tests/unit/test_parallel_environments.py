@@ -1,0 +1,188 @@
+"""Environments in processes of their own: the same bytes as in one process, one line for a process
+that is killed, and nothing left running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+from agents import parallel
+from agents.environments import TrainingEnvironments, check_game
+from agents.games import make_environment
+from agents.load import make_trainer
+from agents.parallel import ParallelEnvironments, pays
+from agents.vectors import make_environments, reset
+from config.errors import ExperimentError
+from config.resolve import Resolved, resolve
+
+LAB = "tests.lab_environments"
+SHORT = {"num_envs": "3", "rollout_length": "40", "minibatches": "1", "epochs": "3"}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def resolved_for(game: str, vectorisation: str, **given: str) -> Resolved:
+    return resolve("ppo", {"game": game, **SHORT, "vectorisation": vectorisation, **given})
+
+
+def trainer_of(resolved: Resolved) -> Any:
+    return make_trainer(resolved, run=0, device="cpu", precision="fp32")
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 30
+    while not all(map(gone, pids)):
+        assert time.monotonic() < deadline, "a process is left"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("game", "options"),
+    [(f"{LAB}:Corridor", "slippery=true,length=3"), (f"{LAB}:Locks", "where=observation")],
+)
+def test_both_ways_give_the_same_bytes_and_continue_each_other(game: str, options: str) -> None:
+    rows, states = dict[str, list[str]](), list[Any]()
+    for way in ("sync", "async"):
+        trainer = trainer_of(resolved_for(game, way, env_options=options))
+        rows[way] = []
+        for one in trainer.train():
+            rows[way].append(repr(one))
+            states.append(trainer.state_dict())
+        processes = [one.pid for one in getattr(trainer.environments._made[0], "processes", ())]
+        assert len(processes) == (3 if way == "async" else 0)
+        trainer.close()
+        wait_until_gone(processes)
+    assert rows["sync"] == rows["async"]
+    resumed = trainer_of(resolved_for(game, "async", env_options=options))
+    resumed.load_state_dict(states[0])
+    assert [repr(one) for one in resumed.train()] == rows["sync"][1:]
+    resumed.close()
+
+
+def test_how_the_environments_are_laid_out_is_no_part_of_the_identity() -> None:
+    ways = [resolved_for("acrobot", way) for way in ("auto", "sync", "async")]
+    assert len({one.identity_hash for one in ways}) == 1
+
+
+def made(count: int = 2) -> ParallelEnvironments:
+    resolved = resolved_for(f"{LAB}:Corridor", "async")
+    found = make_environments(resolved, count)
+    assert isinstance(found, ParallelEnvironments)
+    reset(found, np.arange(count))
+    return found
+
+
+def test_a_signal_to_all_reaches_no_environment() -> None:
+    environments = made()
+    for process in environments.processes:
+        os.kill(process.pid, signal.SIGTERM)
+        os.kill(process.pid, signal.SIGINT)
+    for _ in range(3):
+        environments.step(np.ones(2, np.int64))
+    pids = [process.pid for process in environments.processes]
+    environments.close()
+    wait_until_gone(pids)
+
+
+@pytest.mark.parametrize("when", ["step", "reset"])
+def test_a_killed_process_is_one_line_and_no_hang(when: str) -> None:
+    resolved = resolved_for(f"{LAB}:Corridor", "async")
+    environments = TrainingEnvironments(resolved, 0)
+    vector: Any = environments._made[0]
+    pids = [process.pid for process in vector.processes]
+    os.kill(pids[1], signal.SIGKILL)
+    wait_until_gone(pids[1:2])
+    said = "the process of environment 1 was killed by signal 9"
+    with pytest.raises(ExperimentError, match=said):
+        if when == "step":
+            environments.step(np.zeros(3, np.int64))
+        else:
+            reset(vector, np.array([1, 2, 3]))
+    wait_until_gone(pids)
+    environments.close()
+
+
+def test_what_an_environment_raises_is_what_is_raised() -> None:
+    environments = TrainingEnvironments(resolved_for(f"{LAB}:Locks", "async"), 0)
+    with pytest.raises(ValueError, match="is forbidden"):
+        for _ in range(20):
+            environments.step(np.zeros(3, np.int64))
+    environments.close()
+
+
+HOLDER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from agents.vectors import make_environments
+from config.resolve import resolve
+if __name__ == "__main__":
+    given = {"game": "tests.lab_environments:Corridor", "vectorisation": "async"}
+    environments = make_environments(resolve("ppo", given), 2)
+    print(*[process.pid for process in environments.processes], flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_nothing_is_left_of_a_training_that_was_killed(tmp_path: Path) -> None:
+    script = tmp_path / "holder.py"
+    script.write_text(HOLDER)
+    command = [sys.executable, str(script), str(ROOT)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdin is not None and holder.stdout is not None
+    pids = [int(text) for text in holder.stdout.readline().split()]
+    assert len(pids) == 2
+    holder.kill()
+    holder.wait()
+    holder.stdin.close()
+    holder.stdout.close()
+    wait_until_gone(pids)
+
+
+def test_auto_measures_what_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    slow, fast, locked = (
+        partial(make_environment, one.game, one.environment)
+        for one in (resolved_for(f"{LAB}:{name}", "auto") for name in ("Slow", "Corridor", "Locks"))
+    )
+    assert pays(slow, 4) and not pays(fast, 4) and not pays(locked, 4)
+    assert not pays(slow, 1)
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
+    assert not pays(slow, 4)
+
+
+def test_auto_takes_what_pays_and_a_single_one_needs_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agents.vectors.pays", lambda make, count: True)
+    resolved = resolved_for(f"{LAB}:Corridor", "auto")
+    environments = make_environments(resolved, 2)
+    assert isinstance(environments, ParallelEnvironments)
+    environments.close()
+    monkeypatch.setattr("agents.vectors.ParallelEnvironments", None)
+    assert check_game(resolved).family == "discrete"
+    vector = make_environments(resolved_for(f"{LAB}:Corridor", "sync"), 2)
+    assert isinstance(vector, gymnasium.vector.SyncVectorEnv)
+
+
+def test_measuring_leaves_the_generators_where_they_are() -> None:
+    resolved = resolved_for("tests.own_games:Global", "auto")
+    before = np.random.get_state()[1].copy()  # type: ignore[index]
+    pays(partial(make_environment, resolved.game, resolved.environment), 4)
+    assert np.array_equal(before, np.random.get_state()[1])  # type: ignore[index]
