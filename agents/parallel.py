@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import multiprocessing
 import os
 import queue
 import random
@@ -18,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from multiprocessing import resource_tracker
 from typing import Any
 
 import gymnasium
@@ -45,12 +45,11 @@ class ParallelEnvironments(AsyncVectorEnv):
     def __init__(self, makers: Sequence[MakeEnvironment]) -> None:
         self.processes: list[Any] = []
         atexit.register(self._kill)
-        # Loaded once for all processes, as far as they are the first that this program starts so.
-        multiprocessing.get_context("forkserver").set_forkserver_preload(["agents.games"])
+        resource_tracker.ensure_running()  # which would unblock the signals when it starts
         with _signals_blocked(), self._one_line():
             super().__init__(
                 makers,
-                context="forkserver",  # a fork of this process would inherit torch's threads
+                context="spawn",  # a fork would inherit torch's threads, and a lock that one holds
                 worker=_work,
                 autoreset_mode=AutoresetMode.DISABLED,
             )

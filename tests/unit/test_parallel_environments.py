@@ -26,7 +26,7 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 
 LAB = "tests.lab_environments"
-SHORT = {"num_envs": "3", "rollout_length": "40", "minibatches": "1", "epochs": "3"}
+SHORT = {"num_envs": "2", "rollout_length": "40", "minibatches": "1", "epochs": "3"}
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -66,7 +66,7 @@ def test_both_ways_give_the_same_bytes_and_continue_each_other(game: str, option
             rows[way].append(repr(one))
             states.append(trainer.state_dict())
         processes = [one.pid for one in getattr(trainer.environments._made[0], "processes", ())]
-        assert len(processes) == (3 if way == "async" else 0)
+        assert len(processes) == (2 if way == "async" else 0)
         trainer.close()
         wait_until_gone(processes)
     assert rows["sync"] == rows["async"]
@@ -112,9 +112,9 @@ def test_a_killed_process_is_one_line_and_no_hang(when: str) -> None:
     said = "the process of environment 1 was killed by signal 9"
     with pytest.raises(ExperimentError, match=said):
         if when == "step":
-            environments.step(np.zeros(3, np.int64))
+            environments.step(np.zeros(2, np.int64))
         else:
-            reset(vector, np.array([1, 2, 3]))
+            reset(vector, np.array([1, 2]))
     wait_until_gone(pids)
     environments.close()
 
@@ -123,7 +123,7 @@ def test_what_an_environment_raises_is_what_is_raised() -> None:
     environments = TrainingEnvironments(resolved_for(f"{LAB}:Locks", "async"), 0)
     with pytest.raises(ValueError, match="is forbidden"):
         for _ in range(20):
-            environments.step(np.zeros(3, np.int64))
+            environments.step(np.zeros(2, np.int64))
     environments.close()
 
 
