@@ -29,4 +29,4 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(run_step("train", step, in_run=True, arguments=_arguments))
+    sys.exit(run_step("train", step, arguments=_arguments))
