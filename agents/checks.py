@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from agents.environments import check_game
 from agents.games import make_environment
 from agents.interfaces import Policy, Progress, State, Trainer
 from agents.load import load_policy, make_trainer
+from agents.masks import KEY
 from agents.spaces import Interface
 from config.errors import ExperimentError
 from config.imports import reason
@@ -257,6 +259,9 @@ class EnvironmentChecks:
         from gymnasium.utils.env_checker import check_env
 
         environment = make_environment(self.resolved.game, self.resolved.environment)
+        if KEY in environment.reset(seed=0)[1]:
+            environment.close()
+            return "not asked, for it takes actions that a mask forbids"
         with warnings.catch_warnings(record=True) as noticed:
             warnings.simplefilter("always")
             check_env(environment.unwrapped, skip_render_check=True)
@@ -267,9 +272,10 @@ class EnvironmentChecks:
         """With random actions; one that never does cannot be evaluated."""
         environment = make_environment(self.resolved.game, self.resolved.environment)
         environment.action_space.seed(0)
-        environment.reset(seed=0)
+        _, info = environment.reset(seed=0)
         for length in range(1, LONGEST_EPISODE + 1):
-            _, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+            action = _sampled(environment, info)
+            _, _, terminated, truncated, info = environment.step(action)
             if terminated or truncated:
                 environment.close()
                 return f"a random one after {length:,} steps"
@@ -293,11 +299,12 @@ class EnvironmentChecks:
         """Rows of observation, reward and end of one episode with the same random actions."""
         environment = make_environment(self.resolved.game, self.resolved.environment)
         environment.action_space.seed(0)
-        rows: list[tuple[Any, ...]] = [(np.array(environment.reset(seed=7)[0]),)]
+        first, info = environment.reset(seed=7)
+        rows: list[tuple[Any, ...]] = [(np.array(first),)]
         ended = False
         while not ended and len(rows) <= LONGEST_EPISODE:
-            action = environment.action_space.sample()
-            observation, reward, terminated, truncated, _ = environment.step(action)
+            action = _sampled(environment, info)
+            observation, reward, terminated, truncated, info = environment.step(action)
             rows.append((np.array(observation), float(reward), terminated, truncated))
             ended = terminated or truncated
         environment.close()
@@ -306,15 +313,24 @@ class EnvironmentChecks:
     def speed(self) -> str:
         """Of one environment with random actions."""
         environment = make_environment(self.resolved.game, self.resolved.environment)
-        environment.reset(seed=0)
+        _, info = environment.reset(seed=0)
         started_s, steps = time.perf_counter(), 0
         while time.perf_counter() - started_s < SPEED_S:
-            _, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
+            action = _sampled(environment, info)
+            _, _, terminated, truncated, info = environment.step(action)
             steps += 1
             if terminated or truncated:
-                environment.reset()
+                _, info = environment.reset()
         environment.close()
         return f"{steps / (time.perf_counter() - started_s):,.0f} steps/s of one environment"
+
+
+def _sampled(environment: Any, info: Mapping[str, Any]) -> Any:
+    """A random action, one that the environment's mask allows where it offers one."""
+    space, given = environment.action_space, info.get(KEY)
+    if given is None or not isinstance(space, spaces.Discrete):
+        return space.sample()
+    return space.sample(mask=np.asarray(given, np.int8))
 
 
 def _as_taken(action: Any, space: Any) -> Any:

@@ -18,11 +18,14 @@ STRANGER = ROOT / "tests" / "stranger"
 SMALL = {"game": "cartpole", "runs": "2", "epochs": "60", "rollout_length": "128"}
 
 
-def submit(outdir: Path, **changed: str) -> subprocess.Popen[str]:
+REINFORCE = "my_lab.reinforce:ALGORITHM"
+
+
+def submit(outdir: Path, algorithm: str = REINFORCE, **changed: str) -> subprocess.Popen[str]:
     """Where the stranger stands: beside the package."""
-    given = SMALL | changed | {"outdir": str(outdir)}
+    given = (SMALL if algorithm == REINFORCE else {}) | changed | {"outdir": str(outdir)}
     environment = {name: value for name, value in os.environ.items() if name not in CLEAN}
-    command = [sys.executable, "-m", "workflows.submit", "my_lab.reinforce:ALGORITHM", "--local"]
+    command = [sys.executable, "-m", "workflows.submit", algorithm, "--local"]
     return subprocess.Popen(
         [*command, *(f"-p={name}={value}" for name, value in given.items())],
         cwd=STRANGER, env=environment, text=True, start_new_session=True,
@@ -59,6 +62,23 @@ def test_an_algorithm_by_import_path_reaches_its_report_with_the_same_bytes(tmp_
     page = (tmp_path / "killed" / "report.html").read_text(encoding="utf-8")
     assert "REINFORCE" in page
     assert "rollout_length" in page
+
+
+def test_an_environment_with_a_mask_behind_wrappers_reaches_its_report(tmp_path: Path) -> None:
+    """Dict observations, a mask whose neglect raises, options, a wrapper with arguments, a film."""
+    outdir = tmp_path / "maze"
+    finish(
+        submit(
+            outdir, "ppo", game="my_lab.envs:Maze", env_options="size=5", epochs="4",
+            wrappers="my_lab.wrappers:within_fifty_steps,my_lab.wrappers:Impatient",
+            rollout_length="32", minibatches="4", update_epochs="1", evaluation_episodes="3",
+        )
+    )  # fmt: skip
+    rows = (outdir / "runs" / "0" / "evaluation.csv").read_text().splitlines()[1:]
+    assert len(rows) == 3
+    assert all(int(row.split(",")[3]) <= 50 for row in rows), "the time limit of the wrapper"
+    assert (outdir / "runs" / "0" / "videos" / "episode-0.mp4").is_file()
+    assert (outdir / "report.html").is_file()
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,8 @@ def test_the_command_on_a_game(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["tests.own_games:Square"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line[:6] for line in printed] == ["ok    "] * 5
+    assert check.main(["my_lab.envs:Maze"]) == 0, "only steps that its mask allows are taken"
+    capsys.readouterr()
     assert check.main([f"{__name__}:Raising"]) == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("BROKEN")
 
