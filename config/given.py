@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from config.errors import BadInput, shown
+from config.parameters import to_text
 
 LARGEST_CHARACTERS = 256 * 1024
 
@@ -25,6 +26,14 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
             raise BadInput(f"cannot read -p {shown(assignment)}; allowed: -p name=value")
         pairs.append((name, value))
     return _once(pairs)
+
+
+def over_presets(presets: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+    """Typed values of a person's file as the texts that give them, below what was given beside it;
+    there, an empty value means the file's.
+    """
+    texts = {name: to_text(value) for name, value in presets.items()}
+    return texts | {name: text for name, text in given.items() if text or name not in texts}
 
 
 def from_argo(text: str) -> dict[str, str]:

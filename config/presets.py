@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from config import games
@@ -39,6 +40,32 @@ def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
                 raise unknown("parameter in a preset", str(name), known)
             values[name] = known[name].parse(value)
     return values
+
+
+def presets_of_file(path: Path, algorithm: str) -> dict[str, Any]:
+    """By name, what a person's own file of presets decides for this algorithm; raises `BadInput` that
+    names the file.
+
+    It has the form of `config/games/<game>.yaml`: a section for each algorithm, by its name.
+    """
+    descriptor = find_algorithm(algorithm)
+    sections = load_mapping(path)
+    if "game" in sections:
+        raise BadInput(f"{path}: a section 'game' is not allowed; the game is given by -p game=…")
+    section = sections.get(algorithm, sections.get(descriptor.name))
+    if not isinstance(section, Mapping):
+        found = ", ".join(str(name)[:64] for name in sections) or "none"
+        raise BadInput(
+            f"{path}: no section {descriptor.name!r} of names and values; sections: {found}"
+        )
+    known = preset_parameters(descriptor)
+    try:
+        for name in section:
+            if name not in known:
+                raise unknown("parameter in a preset", str(name), known)
+        return {name: known[name].parse(value) for name, value in section.items()}
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
 
 
 def preset_parameters(algorithm: Algorithm) -> dict[str, Parameter]:

@@ -184,9 +184,10 @@ class Resolved:
         return resolved
 
 
-def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
-    """Decide and check every parameter; raises `BadInput` with one line for the first that is
-    wrong.
+def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = None) -> Resolved:
+    """Decide and check every parameter; steps: the goal of a training, in place of the preset's.
+
+    Raises `BadInput` with one line for the first that is wrong.
     """
     descriptor = find_algorithm(algorithm)
     shared, settings = dict(declared(Experiment)), dict(declared(EnvironmentSettings))
@@ -201,7 +202,7 @@ def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
     }
     game = find_game(experiment.get("game", Experiment.game))
     decided = preset_values(algorithm, game)
-    goal_steps = decided.pop("steps")
+    goal_steps = decided.pop("steps") if steps is None else steps
     either = settings | own
     decided |= {
         name: either[name].parse(value)

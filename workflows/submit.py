@@ -24,7 +24,8 @@ from typing import NoReturn
 from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
 from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
-from config.given import from_assignments
+from config.given import from_assignments, over_presets
+from config.presets import presets_of_file
 from config.resolve import resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
@@ -130,12 +131,19 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         raise BadInput(f"which algorithm? known: {', '.join(algorithm_names())}")
     algorithm = find_algorithm(options.algorithm)
     given = from_assignments(options.p)
+    presets = presets_of_file(options.presets, options.algorithm) if options.presets else {}
+    steps = presets.pop("steps", None)
+    from_file = [name for name in presets if not given.get(name)]
+    given = over_presets(presets, given)
     of_cluster = {
         "gpu_image": cluster.gpu_image,
         "cpu_image": cluster.cpu_image,
         "claim": cluster.claim,
     }
-    resolved = resolve(options.algorithm, of_cluster | given)
+    resolved = resolve(options.algorithm, of_cluster | given, steps=steps)
+    if steps is not None and not given.get("epochs"):
+        from_file.append("epochs")
+        given["epochs"] = str(resolved.epochs)
     label = _label(resolved.game.name)
     outdir = given.get("outdir", f"{MOUNT}/{algorithm.name}-{label}")
     where = place(outdir, options.storage) if local and not options.manifest else None
@@ -157,6 +165,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         given=values if "outdir" in given else given,
         manifest=manifest,
         place=where,
+        presets=f"{options.presets}: {', '.join(from_file)}" if from_file else "",
     )
 
 
@@ -191,7 +200,12 @@ def _plan(submission: Submission, where: str) -> str:
         else str(submission.place.directory)
     )
     return listing.plan(
-        submission.resolved, submission.given, submission.layout, where=where, directory=directory
+        submission.resolved,
+        submission.given,
+        submission.layout,
+        where=where,
+        directory=directory,
+        presets=submission.presets,
     )
 
 
@@ -202,7 +216,7 @@ def _check_together(options: argparse.Namespace, address: server.Address | None)
         raise BadInput(
             f"{option} needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
         )
-    if options.follow and (options.algorithm or options.p):
+    if options.follow and (options.algorithm or options.p or options.presets):
         raise BadInput(
             "--follow takes the name of a workflow and no algorithm or parameters: they are those of the workflow"
         )
@@ -276,6 +290,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=_deadline,
         help="stop after so many seconds; the report is still made",
+    )
+    add(
+        "--presets",
+        metavar="FILE",
+        type=Path,
+        help="values of your own, in a section for each algorithm as in config/games/*.yaml; -p wins",
     )
     add(
         "--cluster",

@@ -56,7 +56,13 @@ def _wrapped(title: str, text: str) -> list[str]:
 
 
 def plan(
-    resolved: Resolved, given: Mapping[str, str], layout: Layout, *, where: str, directory: str
+    resolved: Resolved,
+    given: Mapping[str, str],
+    layout: Layout,
+    *,
+    where: str,
+    directory: str,
+    presets: str = "",
 ) -> str:
     """What would run: the place, the size, the tasks, and every resolved parameter with a mark at
     those given.
@@ -66,6 +72,7 @@ def plan(
         "where": where,
         "directory": directory,
         "game": f"{resolved.game.name} ({resolved.game.id})",
+        **({"presets": presets} if presets else {}),
         "training": _training(resolved),
         "checkpoints": f"every {resolved.checkpoint_interval:,} epochs",
         "success": f"{resolved.min_runs} usable runs of {runs}",

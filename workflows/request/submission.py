@@ -14,7 +14,7 @@ from workflows.request.preflight import Place
 @dataclass(frozen=True, kw_only=True)
 class Submission:
     """name: the workflow's; given: the person's own parameters; manifest: with every value filled
-    in; place: None on a cluster.
+    in; place: None on a cluster; presets: what a person's file gave, in words.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Submission:
     given: Mapping[str, str]
     manifest: Manifest
     place: Place | None
+    presets: str = ""
 
     @property
     def layout(self) -> Layout:
