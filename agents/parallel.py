@@ -66,7 +66,7 @@ class ParallelEnvironments(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End every process; one that still works, or hangs, is killed."""
-        if self._state is AsyncState.DEFAULT and not terminate:
+        if not terminate and self._state is AsyncState.DEFAULT:
             pipes = [pipe for pipe in self.parent_pipes if pipe is not None and not pipe.closed]
             deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
             with contextlib.suppress(OSError):
@@ -151,7 +151,7 @@ def _step_s(make: MakeEnvironment) -> float:
             until = time.perf_counter() + TRIAL_S
             while len(taken) < TRIAL_STEPS and time.perf_counter() < until:
                 began = time.perf_counter()
-                answer = environment.step(environment.action_space.sample(info.get(KEY)))
+                answer = environment.step(environment.action_space.sample(_mask(info)))
                 taken.append(time.perf_counter() - began)
                 info = answer[4] if not (answer[2] or answer[3]) else environment.reset()[1]
         except Exception:
@@ -159,6 +159,10 @@ def _step_s(make: MakeEnvironment) -> float:
         finally:
             environment.close()
     return float(np.median(taken))
+
+
+def _mask(info: dict[str, Any]) -> np.ndarray | None:
+    return np.asarray(info[KEY], np.int8) if KEY in info else None
 
 
 @contextlib.contextmanager

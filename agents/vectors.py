@@ -13,6 +13,7 @@ subclass here.
 from __future__ import annotations
 
 import functools
+import logging
 from typing import Any
 
 import gymnasium
@@ -24,9 +25,12 @@ from agents.atari import make_atari
 from agents.games import make_environment, make_or_refuse, options_of
 from agents.parallel import ParallelEnvironments, pays
 from config.environment import EnvironmentSettings
+from config.errors import ExperimentError
 from config.games import Game
 from config.resolve import Resolved
 from config.seeds import uniform
+
+log = logging.getLogger(__name__)
 
 Vector = VectorEnv[Any, Any, Any]
 
@@ -41,8 +45,13 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
         return cartpoles
     make = functools.partial(make_environment, game, settings)
     chosen = settings.vectorisation if count > 1 else "sync"
-    if chosen == "async" or (chosen == "auto" and pays(make, count)):
+    if chosen == "async":
         return ParallelEnvironments([make] * count)
+    if chosen == "auto" and pays(make, count):
+        try:
+            return ParallelEnvironments([make] * count)
+        except ExperimentError as error:  # one that may not be made in a process is still a game
+            log.warning("%s: they step in one process, one after the other", error)
     return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from typing import Any, ClassVar
 
@@ -188,6 +189,15 @@ class Slow(Corridor):
     def step(self, action: np.int64) -> Answer:
         time.sleep(0.003)
         return super().step(action)
+
+
+class OnlyHere(Corridor):
+    """Cannot be made in another process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if multiprocessing.parent_process() is not None:
+            raise SystemExit(3)
 
 
 class Anything(Corridor):

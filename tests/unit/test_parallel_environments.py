@@ -40,10 +40,10 @@ def trainer_of(resolved: Resolved) -> Any:
 
 def gone(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
         return True
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return state == "Z"
 
 
 def wait_until_gone(pids: list[int]) -> None:
@@ -117,6 +117,20 @@ def test_a_killed_process_is_one_line_and_no_hang(when: str) -> None:
             reset(vector, np.array([1, 2]))
     wait_until_gone(pids)
     environments.close()
+
+
+def test_an_environment_that_cannot_be_made_in_a_process_is_one_line() -> None:
+    with pytest.raises(ExperimentError, match=r"the process of environment \d ended with 1"):
+        TrainingEnvironments(resolved_for(f"{LAB}:OnlyHere", "async"), 0)
+
+
+def test_auto_falls_back_to_one_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agents.vectors.pays", lambda make, count: True)
+    vector = make_environments(resolved_for(f"{LAB}:OnlyHere", "auto"), 2)
+    assert isinstance(vector, gymnasium.vector.SyncVectorEnv)
+    assert "ended with 1: they step in one process" in caplog.text
 
 
 def test_what_an_environment_raises_is_what_is_raised() -> None:
