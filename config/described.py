@@ -4,11 +4,12 @@ report show it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config.algorithms import find_algorithm
 from config.environment import EnvironmentSettings
 from config.experiment import Experiment
+from config.outdir import default_outdir
 from config.parameters import Parameter, declared, to_text
 
 SECTIONS = ("experiment", "environment", "hyperparameters")
@@ -41,11 +42,13 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
     """
     own = find_algorithm(algorithm).hyperparameters
     owners: tuple[type, ...] = (Experiment, EnvironmentSettings, own)
-    return [
+    infos = [
         _info(parameter, section)
         for section, owner in zip(SECTIONS, owners, strict=True)
         for parameter in declared(owner).values()
     ]
+    outdir = default_outdir(find_algorithm(algorithm))
+    return [replace(info, default=outdir) if info.name == "outdir" else info for info in infos]
 
 
 def section_title(algorithm: str, section: str) -> str:

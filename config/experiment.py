@@ -22,7 +22,7 @@ class Experiment:
         help="what to learn",
     )
     outdir: str = parameter(
-        "/storage/ppo-cartpole",
+        "/storage/experiment",
         form="a path below the storage mount",
         help="directory of the results",
         identity=False,

@@ -6,8 +6,16 @@ import os
 import sys
 from pathlib import Path
 
+from config.algorithms.descriptor import Algorithm
 from config.errors import BadInput, shown
 from config.parameters import refuse_hostile
+
+
+def default_outdir(algorithm: Algorithm) -> str:
+    """Where plain `argo submit` puts results that nobody gave a place: one directory for each
+    algorithm, which refuses the next game. `workflows.submit` also names the game.
+    """
+    return f"/storage/{algorithm.name}"
 
 
 def check_outdir_text(outdir: str) -> None:

@@ -23,7 +23,7 @@ from config.experiment import Experiment
 from config.games import Game, find_game, is_well_formed
 from config.imports import package_versions
 from config.measures import RETURN, Measure
-from config.outdir import check_outdir_text
+from config.outdir import check_outdir_text, default_outdir
 from config.parameters import declared, to_text
 from config.presets import LONGEST_TRAINING, preset_values
 
@@ -200,6 +200,7 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     experiment = {
         name: shared[name].parse(value) for name, value in given.items() if name in shared
     }
+    experiment.setdefault("outdir", default_outdir(descriptor))
     game = find_game(experiment.get("game", Experiment.game))
     decided = preset_values(algorithm, game)
     goal_steps = decided.pop("steps") if steps is None else steps

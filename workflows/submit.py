@@ -25,6 +25,7 @@ from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
 from config.cluster import Cluster, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import from_assignments, over_presets
+from config.outdir import default_outdir
 from config.presets import presets_of_file
 from config.resolve import resolve
 from config.streams import prepare_streams
@@ -145,7 +146,9 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         from_file.append("epochs")
         given["epochs"] = str(resolved.epochs)
     label = _label(resolved.game.name)
-    outdir = given.get("outdir", f"{MOUNT}/{algorithm.name}-{label}")
+    is_for_any_game = options.manifest and "game" not in given
+    named = default_outdir(algorithm) if is_for_any_game else f"{MOUNT}/{algorithm.name}-{label}"
+    outdir = given.get("outdir", named)
     where = place(outdir, options.storage) if local and not options.manifest else None
     values = {**given, "outdir": where.outdir if where else cluster_outdir(outdir)}
     resolved = resolve(options.algorithm, of_cluster | values)
