@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from agents.spaces import Interface
+from agents.environments.spaces import Interface
 
 
 class Actions(Protocol):

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from agents.environments import check_game
-from agents.games import make_environment
+from agents.environments.games import make_environment
+from agents.environments.masks import KEY
+from agents.environments.spaces import Interface
+from agents.environments.training import check_game
 from agents.interfaces import Policy, Progress, State, Trainer
 from agents.load import load_policy, make_trainer
-from agents.masks import KEY
-from agents.spaces import Interface
 from config.errors import ExperimentError
 from config.imports import reason
 from config.resolve import Resolved

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 if TYPE_CHECKING:
-    from agents.spaces import Interface
+    from agents.environments.spaces import Interface
 
 State = dict[str, Any]
 """Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.spaces import Interface
+from agents.environments.spaces import Interface
 
 BLOCK = 2
 """The side of the blocks that space-to-depth folds into channels: half the first convolution's

@@ -28,7 +28,7 @@ from torch import Tensor
 from agents.actions import make_actions, masked
 from agents.advantages import explained_variance, gae
 from agents.devices import threads_for
-from agents.environments import TrainingEnvironments
+from agents.environments.training import TrainingEnvironments
 from agents.interfaces import Progress, State
 from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
 from agents.networks import make_network

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from agents.devices import Trials
-from agents.environments import check_game
+from agents.environments.training import check_game
 from agents.networks import Network, make_network
 from config.resolve import Resolved
 

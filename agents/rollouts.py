@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from agents.actions import Actions, masked
-from agents.environments import TrainingEnvironments
+from agents.environments.masks import check_some_action
+from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
-from agents.masks import check_some_action
 from agents.networks import Forward, Network
 from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged

@@ -3,7 +3,7 @@
 registers.
 
 Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module.
-Whether an id exists and can be made is asked by `agents.environments.check_game`.
+Whether an id exists and can be made is asked by `agents.environments.training.check_game`.
 """
 
 from __future__ import annotations

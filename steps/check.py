@@ -64,7 +64,7 @@ def _is_algorithm(what: str) -> bool:
 
 def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.checks import Finding, TrainingChecks, tried
-    from agents.environments import check_game
+    from agents.environments.training import check_game
 
     algorithm = checked(find_algorithm(what), what)
     texts = {"game": GAMES[algorithm.families[0]], "epochs": str(EPOCHS), **given}

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def evaluate(context: StepContext) -> dict[str, Any]:
     """Play fresh episodes with the final policy of one run and write evaluation.csv."""
     policy, step = final_policy(context)
-    from agents.evaluation import evaluate as episodes_of
+    from agents.evaluation.episodes import evaluate as episodes_of
 
     experiment = context.resolved.experiment
     remove_temporaries(context.run.root, of="evaluation")

@@ -2,7 +2,7 @@
 --to policy.onnx`.
 
 No step of the DAG: it writes the one file that it is asked for, and nothing into the experiment's
-directory. `agents.export` says what the graph's inputs and outputs are.
+directory. `agents.evaluation.export` says what the graph's inputs and outputs are.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]
 
     Raises `BadInput` unless evaluate has left both, and whole.
     """
-    from agents.environments import episode_seed
+    from agents.environments.training import episode_seed
 
     run, count = context.run, context.resolved.experiment.video_episodes
     table = context.require(run.evaluation_csv, "evaluate")
@@ -96,7 +96,7 @@ def _are_written(context: StepContext) -> bool:
 
 def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[str, Any]:
     """One mp4, complete and checked before it gets its name."""
-    from agents.rendering import Replay, frames_per_second
+    from agents.evaluation.rendering import Replay, frames_per_second
 
     rate = frames_per_second(context.resolved.game, context.resolved.environment)
     replay = Replay(context.resolved, episode.seed, actions)

@@ -151,8 +151,8 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     """The record of an experiment that starts now; asks the game whether it can be played and
     filmed. Raises `BadInput`.
     """
-    from agents.environments import check_game
-    from agents.rendering import renders
+    from agents.environments.training import check_game
+    from agents.evaluation.rendering import renders
 
     check_game(resolved)
     return ExperimentRecord(

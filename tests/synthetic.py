@@ -140,7 +140,7 @@ class Idle:
 def played(directory: RunDirectory, resolved: Resolved) -> list[Any]:
     """A real evaluation of a policy that does nothing, with the actions of the episodes that are
     filmed."""
-    from agents.evaluation import evaluate
+    from agents.evaluation.episodes import evaluate
     from steps.directory.actions import write_actions
 
     episodes = list(

@@ -92,6 +92,6 @@ ALGORITHM = Algorithm(
     name="ppo",
     hyperparameters=PPO,
     trainer="agents.ppo:PPOTrainer",
-    policy="agents.policies:TrainedPolicy",
+    policy="agents.evaluation.policies:TrainedPolicy",
     precision_probe="agents.probe:measure",
 )

@@ -140,12 +140,12 @@ class Run:
     def export(self, path: str | Path) -> Path:
         """Write the final policy as ONNX, from the raw observation to the action; returns the path.
 
-        `agents.export` says what the inputs and outputs are called; the file's metadata say where
+        `agents.evaluation.export` says what the inputs and outputs are called; the file's metadata say where
         the policy comes from. Needs the packages onnx and onnxscript; raises `BadInput` without
         them, for a path that cannot be written, and as `policy` does.
         """
         agent, path = self.policy(), Path(path)
-        from agents.export import to_onnx
+        from agents.evaluation.export import to_onnx
 
         content = to_onnx(agent.policy, self._origin(agent.step))
         try:

@@ -115,8 +115,8 @@ class Experiment:
 
 
 def play(run: RunDirectory, resolved: Resolved, policy: str) -> list[float]:
-    """The returns of the evaluation's episodes; only here `agents.evaluation` is called."""
-    from agents.evaluation import evaluate
+    """The returns of the evaluation's episodes; only here `agents.evaluation.episodes` is called."""
+    from agents.evaluation.episodes import evaluate
     from agents.load import load_policy
 
     agent = load_policy(resolved, checkpoints.load_final(run, resolved).state)

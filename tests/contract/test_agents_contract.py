@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from agents.evaluation import evaluate
+from agents.evaluation.episodes import evaluate
+from agents.evaluation.rendering import Replay
 from agents.interfaces import State
 from agents.load import load_policy, make_trainer
-from agents.rendering import Replay
 from config.games import own_presets
 from config.resolve import Resolved, resolve
 

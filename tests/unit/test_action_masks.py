@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from agents.actions import DiscreteActions, MultiDiscreteActions, masked
-from agents.environments import TrainingEnvironments, check_game
-from agents.evaluation import evaluate
+from agents.environments.training import TrainingEnvironments, check_game
+from agents.evaluation.episodes import evaluate
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput, Diverged
 from config.resolve import Resolved, resolve
@@ -155,7 +155,7 @@ def test_the_onnx_graph_takes_the_mask() -> None:
         pytest.importorskip(package)
     import onnxruntime
 
-    from agents.export import to_onnx
+    from agents.evaluation.export import to_onnx
 
     resolved = resolved_for("info", **SHORT)
     trainer = trainer_of(resolved)

@@ -246,7 +246,7 @@ def test_a5_a_non_finite_number_ends_an_evaluation_with_its_name(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    from agents import evaluation
+    from agents.evaluation import episodes as evaluation
     from tests import own_games
 
     directory = synthetic.experiment(tmp_path, ("complete",))

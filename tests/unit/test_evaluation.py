@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import steps.evaluate
-from agents import evaluation
-from agents.evaluation import Episode, evaluate
+from agents.evaluation import episodes as evaluation
+from agents.evaluation.episodes import Episode, evaluate
+from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
-from agents.rendering import Replay
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 from steps.directory.status import read_status

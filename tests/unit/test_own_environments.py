@@ -10,12 +10,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from agents.environments import TrainingEnvironments, check_game
-from agents.evaluation import evaluate
-from agents.games import make_environment
+from agents.environments.games import make_environment
+from agents.environments.training import TrainingEnvironments, check_game
+from agents.environments.vectors import CartPoles, make_environments, reset
+from agents.evaluation.episodes import evaluate
+from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
-from agents.rendering import Replay
-from agents.vectors import CartPoles, make_environments, reset
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 from steps import prepare

@@ -16,12 +16,12 @@ import gymnasium
 import numpy as np
 import pytest
 
-from agents import parallel
-from agents.environments import TrainingEnvironments, check_game
-from agents.games import make_environment
+from agents.environments import parallel
+from agents.environments.games import make_environment
+from agents.environments.parallel import ParallelEnvironments, pays
+from agents.environments.training import TrainingEnvironments, check_game
+from agents.environments.vectors import make_environments, reset
 from agents.load import make_trainer
-from agents.parallel import ParallelEnvironments, pays
-from agents.vectors import make_environments, reset
 from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 
@@ -127,7 +127,7 @@ def test_an_environment_that_cannot_be_made_in_a_process_is_one_line() -> None:
 def test_auto_falls_back_to_one_process(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agents.vectors.pays", lambda make, count: True)
+    monkeypatch.setattr("agents.environments.vectors.pays", lambda make, count: True)
     vector = make_environments(resolved_for(f"{LAB}:OnlyHere", "auto"), 2)
     assert isinstance(vector, gymnasium.vector.SyncVectorEnv)
     assert "ended with 1: they step in one process" in caplog.text
@@ -144,7 +144,7 @@ def test_what_an_environment_raises_is_what_is_raised() -> None:
 HOLDER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from agents.vectors import make_environments
+from agents.environments.vectors import make_environments
 from config.resolve import resolve
 if __name__ == "__main__":
     given = {"game": "tests.lab_environments:Corridor", "vectorisation": "async"}
@@ -184,12 +184,12 @@ def test_auto_measures_what_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_auto_takes_what_pays_and_a_single_one_needs_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.vectors.pays", lambda make, count: True)
+    monkeypatch.setattr("agents.environments.vectors.pays", lambda make, count: True)
     resolved = resolved_for(f"{LAB}:Corridor", "auto")
     environments = make_environments(resolved, 2)
     assert isinstance(environments, ParallelEnvironments)
     environments.close()
-    monkeypatch.setattr("agents.vectors.ParallelEnvironments", None)
+    monkeypatch.setattr("agents.environments.vectors.ParallelEnvironments", None)
     assert check_game(resolved).family == "discrete"
     vector = make_environments(resolved_for(f"{LAB}:Corridor", "sync"), 2)
     assert isinstance(vector, gymnasium.vector.SyncVectorEnv)

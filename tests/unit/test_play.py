@@ -228,7 +228,7 @@ def test_an_array_behind_the_actions_back_is_bad_input(tmp_path):
 
 def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd):
     """A policy that holds Breakout's ball for ever must not fill the disk."""
-    from agents import rendering
+    from agents.evaluation import rendering
 
     run, _ = evaluated(tmp_path)
     monkeypatch.setattr(rendering.Replay, "frames", lambda _: itertools.cycle(synthetic.frames(2)))
@@ -248,7 +248,7 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
 
 NO_DISPLAY = """
 import matplotlib, pygame
-from agents import rendering
+from agents.evaluation import rendering
 from config.environment import EnvironmentSettings
 from config.games import find_game
 import steps.figures.style, steps.figures.run
@@ -305,7 +305,7 @@ def test_case_56_a_film_with_too_many_frames_is_not_called_done(tmp_path, monkey
 def test_case_56_a_film_that_lost_frames_gets_no_name_and_fails_the_step(tmp_path, monkeypatch):
     from moviepy.video.io import ffmpeg_writer
 
-    from agents import rendering
+    from agents.evaluation import rendering
 
     run, _ = evaluated(tmp_path)
     monkeypatch.setattr(rendering.Replay, "frames", lambda _: synthetic.frames(30))

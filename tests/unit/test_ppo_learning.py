@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from agents.environments import TrainingEnvironments, check_game
-from agents.evaluation import evaluate
-from agents.games import make_environment
+from agents.environments.games import make_environment
+from agents.environments.training import TrainingEnvironments, check_game
+from agents.evaluation.episodes import evaluate
+from agents.evaluation.rendering import renders
 from agents.interfaces import Progress, State
 from agents.load import load_policy, make_trainer
 from agents.ppo import PPOTrainer
-from agents.rendering import renders
 from agents.rollouts import Episodes
 from config.errors import BadInput, Diverged
 from config.games import Game

@@ -12,9 +12,9 @@ import torch
 from gymnasium.spaces import Box
 from torch import nn
 
+from agents.environments.spaces import Interface, interface
 from agents.networks import MLP, NatureCNN, Network, make_network, space_to_depth
 from agents.optimiser import FlatAdam
-from agents.spaces import Interface, interface
 
 
 @pytest.fixture(autouse=True)

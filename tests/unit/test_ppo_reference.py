@@ -228,8 +228,8 @@ def largest_difference(
     resolved = replace(resolved, environment=environment, game=game)
     Recorded.made.clear()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("agents.vectors.make_atari", _make_recorded)
-        patched.setattr("agents.environments.needs_fire", lambda _: fire)
+        patched.setattr("agents.environments.vectors.make_atari", _make_recorded)
+        patched.setattr("agents.environments.training.needs_fire", lambda _: fire)
         trainer = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
         environments = Recorded.made[-ENVIRONMENTS:]
         reference = Reference(trainer, resolved, lives, fire)

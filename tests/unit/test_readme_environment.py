@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from agents.evaluation import evaluate
+from agents.evaluation.episodes import evaluate
+from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
-from agents.rendering import Replay
 from workflows import submit
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -28,13 +27,11 @@ def block(language: str) -> str:
 def test_the_readme_s_environment_is_learnt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_lab").mkdir()
-    (tmp_path / "my_lab" / "maze.py").write_text(block("python"))
+    (tmp_path / "maze.py").write_text(block("python"))
     (tmp_path / "my_presets.yaml").write_text(block("yaml"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ARGO_SERVER", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_lab", raising=False)
     command = shlex.split(block("sh"))
     assert command[:3] == ["python", "-m", "workflows.submit"]
     options = submit._parse([*command[3:], "-p", "outdir=results"])

@@ -423,7 +423,7 @@ def test_onnx_answers_as_torch_does(game: str, onnx_packages: None) -> None:
     import onnxruntime
     import torch
 
-    from agents.export import to_onnx
+    from agents.evaluation.export import to_onnx
 
     policy = trained(game)
     spaces = policy.spaces

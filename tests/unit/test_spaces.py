@@ -12,12 +12,12 @@ import torch
 from gymnasium import spaces
 
 from agents.actions import FORBIDDEN, MultiDiscreteActions
-from agents.environments import check_game
-from agents.evaluation import evaluate
+from agents.environments.spaces import Interface, interface
+from agents.environments.training import check_game
+from agents.evaluation.episodes import evaluate
+from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from agents.networks import MLP, NatureCNN, SmallCNN, make_network
-from agents.rendering import Replay
-from agents.spaces import Interface, interface
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 
@@ -197,7 +197,7 @@ def test_onnx_answers_as_torch_does() -> None:
         pytest.importorskip(package)
     import onnxruntime
 
-    from agents.export import to_onnx
+    from agents.evaluation.export import to_onnx
 
     resolved = resolved_for("grid", "multi-discrete", **SHORT)
     policy = load_policy(resolved, trained(resolved)[0].state_dict())

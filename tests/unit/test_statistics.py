@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from config.measures import RETURN
 from steps.statistics.curves import (
     Curve,
     area_under_curve,
@@ -222,10 +223,10 @@ def test_area_under_the_curve_by_hand():
 
 def test_a_training_s_curve_is_its_mean_return_over_steps():
     columns = {"step": np.array([5.0, 9, 12]), "return_mean": np.array([1.0, math.nan, 3])}
-    found = training_curve_of(columns | {"epoch": np.arange(3.0)})
+    found = training_curve_of(columns | {"epoch": np.arange(3.0)}, RETURN)
     assert (found.steps.tolist(), found.values.tolist()) == ([5, 12], [1, 3])
-    assert len(training_curve_of({"step": columns["step"]})) == 0
-    assert len(training_curve_of({})) == 0
+    assert len(training_curve_of({"step": columns["step"]}, RETURN)) == 0
+    assert len(training_curve_of({}, RETURN)) == 0
 
 
 def test_trailing_mean_has_no_edges():

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.action_log import ActionLog
-from agents.environments import TrainingEnvironments
+from agents.environments.action_log import ActionLog
+from agents.environments.training import TrainingEnvironments
+from agents.environments.vectors import CartPoles, make_environments, reset
 from agents.ppo import PPOTrainer
-from agents.vectors import CartPoles, make_environments, reset
 from config.errors import NoUsableState, Preempted
 from config.resolve import Resolved, resolve
 from config.seeds import RUNS, environment_seeds, uniform
@@ -178,7 +178,7 @@ def test_resumes_exactly_after_every_epoch() -> None:
 def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(
     threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.environments.ATARI_SEED_STEPS", 250)
+    monkeypatch.setattr("agents.environments.training.ATARI_SEED_STEPS", 250)
     resolved = resolved_for("breakout", threads=threads)
     environments = TrainingEnvironments(resolved, 0)
     generator, since, seedings = (

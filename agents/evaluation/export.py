@@ -6,7 +6,7 @@ a second one, `action_mask` [N, P], bool. Outputs:
 
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
     logits    [N, P]     of discrete actions, one component's after the other's; of continuous ones
-    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.spaces.Interface`
+    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.environments.spaces.Interface`
     value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled
 
 Opset 18. Needs the packages onnx and onnxscript.
@@ -23,10 +23,10 @@ import torch
 from torch import Tensor, nn
 
 from agents.actions import masked
+from agents.evaluation.policies import TrainedPolicy
 from agents.interfaces import Policy
 from agents.networks import BLOCK
 from agents.normalisation import CLIP
-from agents.policies import TrainedPolicy
 from config.errors import BadInput
 
 OPSET = 18

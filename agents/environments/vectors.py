@@ -21,9 +21,9 @@ import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from agents.atari import make_atari
-from agents.games import make_environment, make_or_refuse, options_of
-from agents.parallel import ParallelEnvironments, pays
+from agents.environments.atari import make_atari
+from agents.environments.games import make_environment, make_or_refuse, options_of
+from agents.environments.parallel import ParallelEnvironments, pays
 from config.environment import EnvironmentSettings
 from config.errors import ExperimentError
 from config.games import Game

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.action_log import ActionLog
-from agents.atari import FIRE, life_lost, needs_fire
+from agents.environments.action_log import ActionLog
+from agents.environments.atari import FIRE, life_lost, needs_fire
+from agents.environments.masks import KEY, masks
+from agents.environments.spaces import Interface, interface
+from agents.environments.vectors import Vector, make_environments, reset
 from agents.interfaces import State
-from agents.masks import KEY, masks
-from agents.spaces import Interface, interface
-from agents.vectors import Vector, make_environments, reset
 from config.algorithms import ALGORITHMS
 from config.errors import BadInput, ExperimentError
 from config.games import check_installed

@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from agents.masks import MaskFromObservation, is_in_observation
+from agents.environments.masks import MaskFromObservation, is_in_observation
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
 from config.games import Game

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import VectorEnv
 
-from agents.games import make_or_refuse
+from agents.environments.games import make_or_refuse
 from config.resolve import Resolved
 
 FIRE = 1

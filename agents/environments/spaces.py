@@ -28,7 +28,7 @@ class Interface:
     (`discrete`), counted from `first_action`, or of components: choices [A], how many actions each
     has, counted from `first_actions`, two if `binary`; without choices they are continuous, with
     `low` and `high` where the space has a bound anywhere, infinite where it has none; masked:
-    whether the environment says which actions it allows (`agents.masks`).
+    whether the environment says which actions it allows (`agents.environments.masks`).
     """
 
     observation_shape: tuple[int, ...]

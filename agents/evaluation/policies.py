@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from agents.actions import make_actions, masked
+from agents.environments.spaces import Interface
 from agents.interfaces import State
 from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser
-from agents.spaces import Interface
 from config.resolve import Resolved
 
 

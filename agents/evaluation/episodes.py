@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.atari import FIRE, life_lost, make_atari, needs_fire
-from agents.environments import episode_seed
-from agents.games import make_environment
+from agents.environments.atari import FIRE, life_lost, make_atari, needs_fire
+from agents.environments.games import make_environment
+from agents.environments.masks import KEY, check_some_action, mask
+from agents.environments.training import episode_seed
+from agents.environments.vectors import reset
 from agents.interfaces import Policy
-from agents.masks import KEY, check_some_action, mask
-from agents.vectors import reset
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
 from config.resolve import Resolved

@@ -25,7 +25,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
-from agents.masks import KEY
+from agents.environments.masks import KEY
 from config.errors import ExperimentError
 
 CLOSE_S = 5.0

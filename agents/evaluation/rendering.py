@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from agents.atari import make_atari
-from agents.games import make_environment
-from agents.vectors import reset
+from agents.environments.atari import make_atari
+from agents.environments.games import make_environment
+from agents.environments.vectors import reset
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.games import Game

@@ -1,0 +1,1 @@
+"""The games as training, evaluation and film make them; knows no torch."""
