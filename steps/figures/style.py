@@ -143,7 +143,8 @@ def arrange(figure: Figure, *caption: str) -> None:
         0.012, 0.07 / height, "\n".join(lines), size=7.5, color=GREY, va="bottom", linespacing=1.4
     )
     columns = columns_of(len(figure.axes))
-    top_in, bottom_in = (0.62 if columns == 1 else 0.85), 0.62 + 0.155 * len(lines)
+    has_titles = any(axes.get_title(loc="left") for axes in figure.axes)
+    top_in, bottom_in = (0.85 if has_titles else 0.62), 0.62 + 0.155 * len(lines)
     figure.subplots_adjust(
         left=LEFT[columns],
         right=0.985 if columns == 1 else 0.965,
@@ -195,7 +196,7 @@ def small_multiple(axes: Axes, title: str) -> None:
 
 def experiment_line(resolved: Resolved) -> str:
     """What was trained and for how long, under the title of every plot."""
-    return f"{resolved.algorithm.upper()} on {resolved.game.id}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
+    return f"{resolved.descriptor.name.upper()} on {resolved.game.id}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
 
 
 def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:

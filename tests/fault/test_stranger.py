@@ -60,7 +60,7 @@ def test_an_algorithm_by_import_path_reaches_its_report_with_the_same_bytes(tmp_
             )
             assert again == undisturbed, (run, name)
     page = (tmp_path / "killed" / "report.html").read_text(encoding="utf-8")
-    assert "REINFORCE" in page
+    assert "<h1>REINFORCE <span>on" in page
     assert "rollout_length" in page
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from config.measures import RETURN
 from config.numbers import duration, number, short
-from steps.figures import average, run
+from steps.figures import average, run, style
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
 from steps.statistics.curves import common_grid, curve, hold
 from steps.statistics.rule import aggregate
@@ -198,3 +198,13 @@ def test_numbers_as_people_read_them():
     ]
     told = [duration(value) for value in (0.42, 18.34, 119.6, 125, 3599.6, 11_520)]
     assert told == ["0.4 s", "18 s", "2 min 0 s", "2 min 5 s", "1 h 0 min", "3 h 12 min"]
+
+
+def test_the_title_of_a_single_panel_stands_below_the_figure_s_own():
+    tops = []
+    for title in ("", "policy loss"):
+        figure, (axes,) = style.panels(1, title="Learning", subtitle="REINFORCE on CartPole-v1")
+        axes.set_title(title)
+        style.arrange(figure, "one run")
+        tops.append((1 - figure.subplotpars.top) * figure.get_figheight())
+    assert tops == pytest.approx([0.62, 0.85]), "inches below the upper edge"
