@@ -8,7 +8,7 @@ Bounds: 12 s and 500 MB for the first two, for reading 15 s and 2.2 GB: the fram
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 import tempfile
@@ -84,16 +84,25 @@ def measure_results(directory: ExperimentDirectory) -> Took:
     return _took("results", ["-c", READ, str(directory.root)])
 
 
+MEASURING = """
+import json, os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=2)
+_, ended, used = os.wait4(child.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(ended), used.ru_utime + used.ru_stime, used.ru_maxrss]))
+"""
+"""In a small process of its own: Linux counts as a child's peak what its parent had when it was
+started, and a pytest that has imported torch has more than a step may use."""
+
+
 def _took(step: str, arguments: list[str]) -> Took:
     started_s = time.monotonic()
-    with subprocess.Popen([sys.executable, *arguments]) as child:
-        _, ended, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(ended)
-    if child.returncode:
-        raise SystemExit(f"{step} ended with {child.returncode}")
-    return Took(
-        step, time.monotonic() - started_s, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
-    )
+    small = [sys.executable, "-I", "-S", "-c", MEASURING]
+    command = [*small, sys.executable, *arguments]
+    measured = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    exit_code, busy_s, peak_kib = json.loads(measured.stdout)
+    if exit_code:
+        raise SystemExit(f"{step} ended with {exit_code}")
+    return Took(step, time.monotonic() - started_s, busy_s, peak_kib * 1024)
 
 
 def _said(took: Took) -> Took:
