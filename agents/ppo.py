@@ -136,8 +136,10 @@ class PPOTrainer:
         """A rollout that fills the statistics of observations and is not learnt from; its episodes.
 
         The first epoch would learn from raw observations otherwise, and then never see such again.
+        Large images have no statistics; they are collected all the same, because the length of a
+        training is announced before anybody knows what its game shows.
         """
-        if self.observation_normaliser is None:
+        if not self.settings.normalise_observations:
             return [], []
         episodes = self._collect()
         self._observe()

@@ -75,9 +75,7 @@ class Resolved:
 
     @property
     def warm_up_steps(self) -> int:
-        """Steps before the first epoch's own, which fill the statistics of observations; not for
-        images.
-        """
+        """Steps before the first epoch's own, which fill the statistics of observations."""
         steps: int = self.hyperparameters.warm_up_steps(self.environment)
         return steps
 

@@ -55,7 +55,8 @@ def test_raw_observations_need_none() -> None:
 
 
 @pytest.mark.parametrize("normalised", ["true", "false"])
-def test_the_total_of_the_steps_is_what_was_announced(normalised: str) -> None:
-    trainer = trainer_of("pendulum", rollout_length="16", normalise_observations=normalised)
+@pytest.mark.parametrize("game", ["pendulum", "tests.own_games:Picture"])
+def test_the_total_of_the_steps_is_what_was_announced(game: str, normalised: str) -> None:
+    trainer = trainer_of(game, rollout_length="16", normalise_observations=normalised)
     assert [one.step for one in trainer.train()][-1] == trainer.resolved.total_steps
     trainer.close()
