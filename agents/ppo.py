@@ -90,7 +90,7 @@ class PPOTrainer:
         spaces = self.environments.interface
         self.network = make_network(
             spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=self.hyper.log_std_init, precision=precision,
-            generator=self.initial_weights,
+            generator=self.initial_weights, torso=self.hyper.network,
         ).to(self.device)  # fmt: skip
         self.actions = make_actions(spaces)
         self.optimiser = FlatAdam(self.network, epsilon=self.hyper.adam_epsilon)

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from agents.devices import Trials
 from agents.environments.training import check_game
-from agents.networks import Network, make_network
+from agents.networks import make_network
+from agents.networks.network import Network
 from config.resolve import Resolved
 
 TRIALS = 3
@@ -37,7 +38,7 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
     hyper = resolved.hyperparameters
     with _global_generators_kept():
         spaces = check_game(resolved)
-        if not spaces.image:
+        if not spaces.image or hyper.network is not None:
             return None
         network = make_network(
             spaces,

@@ -16,7 +16,7 @@ from agents.actions import Actions, masked
 from agents.environments.masks import check_some_action
 from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
-from agents.networks import Forward, Network
+from agents.networks.network import Forward, Network
 from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged
 

@@ -56,6 +56,11 @@ class Resolved:
         return find_algorithm(self.algorithm)
 
     @property
+    def network(self) -> str | None:
+        """The import path of a person's own network."""
+        return _network(self.hyperparameters)
+
+    @property
     def epochs(self) -> int:
         """Epochs of one training."""
         if self.experiment.epochs is None:
@@ -226,16 +231,27 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
         environment=environment,
         hyperparameters=hyperparameters,
         game=game,
-        packages=package_versions(_brought(algorithm, game, environment)),
+        packages=package_versions(_brought(algorithm, game, environment, hyperparameters)),
     )
     _check(resolved)
     return resolved
 
 
-def _brought(algorithm: str, game: Game, environment: EnvironmentSettings) -> list[str]:
+def _network(hyperparameters: Any) -> str | None:
+    """Not every algorithm lets its network be replaced."""
+    network: str | None = getattr(hyperparameters, "network", None)
+    return network
+
+
+def _brought(
+    algorithm: str, game: Game, environment: EnvironmentSettings, hyperparameters: Any
+) -> list[str]:
     """The import paths by which a person brought something."""
     paths = [] if algorithm in ALGORITHMS else [algorithm_path(algorithm) or algorithm]
-    return paths + ([game.id] if ":" in game.id else []) + environment.wrapper_paths
+    paths += [game.id] if ":" in game.id else []
+    network = _network(hyperparameters)
+    paths += [] if network is None else [network]
+    return paths + environment.wrapper_paths
 
 
 def _check(resolved: Resolved) -> None:

@@ -1,5 +1,5 @@
 """The contract tests as a command: `python -m steps.check my_lab.ddqn:ALGORITHM`, or
-`my_lab.envs:Maze`, or a game's name.
+`my_lab.nets:Impala`, `my_lab.envs:Maze`, or a game's name.
 
 No step of the DAG: it writes nothing but a temporary directory, in which the algorithm is trained,
 killed and continued.
@@ -43,11 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(what: str, given: dict[str, str]) -> int:
-    """Print a line for each promise that the algorithm, environment or game makes.
+    """Print a line for each promise that the algorithm, network, environment or game makes.
 
     Raises `BadInput` for what cannot be found, imported, or resolved.
     """
-    findings = _of_algorithm(what, given) if _is_algorithm(what) else _of_game(what, given)
+    if _is_algorithm(what):
+        findings = _of_algorithm(what, given)
+    elif _is_network(what):
+        findings = _of_algorithm("ppo", {"network": what, **given})
+    else:
+        findings = _of_game(what, given)
     broken = False
     for finding in findings:
         mark = "ok    " if finding.kept else "BROKEN"
@@ -60,6 +65,14 @@ def _is_algorithm(what: str) -> bool:
     if what in algorithm_names():
         return True
     return is_import_path(what) and isinstance(imported(what, "what to check"), Algorithm)
+
+
+def _is_network(what: str) -> bool:
+    """Whether it is a class of `torch.nn`'s kind, without importing torch for those that are not."""
+    found = imported(what, "what to check") if is_import_path(what) else None
+    return isinstance(found, type) and any(
+        base.__module__.startswith("torch.nn") for base in found.__mro__
+    )
 
 
 def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:

@@ -327,7 +327,7 @@ def check_game(resolved: Resolved) -> Interface:
 
 def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
     """Refuse, with one line of `BadInput`, an algorithm that cannot play this game, and one of a
-    person's own whose code is not there.
+    person's own whose code is not there; and a network that breaks its promises.
     """
     algorithm = resolved.descriptor
     if spaces.family not in algorithm.families:
@@ -339,6 +339,10 @@ def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
     if resolved.algorithm not in ALGORITHMS:
         imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
         imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
+    if resolved.network is not None:
+        from agents.networks.torsos import encoded_shape, make_torso
+
+        make_torso(resolved.network, encoded_shape(spaces))
 
 
 def episode_seed(resolved: Resolved, run: int, episode: int) -> int:

@@ -24,7 +24,7 @@ class TrainedPolicy:
         self.spaces = Interface.from_dict(state["interface"])
         self.network = make_network(
             self.spaces, hidden_sizes=hyper.hidden_sizes, log_std_init=hyper.log_std_init, precision="fp32",
-            generator=torch.Generator(),
+            generator=torch.Generator(), torso=hyper.network,
         )  # fmt: skip
         self.network.load_state_dict(
             {name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from config.algorithms.descriptor import Algorithm
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
+from config.imports import IMPORT_PATH
 from config.parameters import parameter
 
 LARGEST_BATCH = 2**22
@@ -54,6 +55,13 @@ class PPO:
     )
     max_gradient_norm: float = parameter(
         0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+    )
+    network: str | None = parameter(
+        None,
+        optional=True,
+        pattern=IMPORT_PATH.pattern,
+        form="package.module:Name",
+        help="a torso of your own; empty: two towers, for images the Nature CNN or a smaller one",
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (64, 64),

@@ -63,22 +63,39 @@ STRANGER = k.ROOT / "tests" / "stranger"
 GIVEN = {"game": "cartpole", "epochs": "120", "rollout_length": "256", "evaluation_episodes": "3"}
 
 
+def lab_image(images: Images, folder: Path) -> str:
+    """Ours, with the stranger's package beside it."""
+    (folder / "Dockerfile").write_text("ARG IMAGE\nFROM ${IMAGE}\nCOPY my_lab my_lab/\n")
+    without_caches = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(STRANGER / "my_lab", folder / "my_lab", ignore=without_caches)
+    (folder / ".dockerignore").write_text("Dockerfile\n")
+    tag = f"my-lab:{images.cpu.rsplit(':')[-1]}"
+    return image(tag, "--build-arg", f"IMAGE={images.cpu}", context=folder)
+
+
+def test_an_environment_wrappers_and_a_network_of_ones_own(
+    images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
+) -> None:
+    name, own = "t-maze", lab_image(images, tmp_path)
+    k.delete(name)
+    k.argo_without_server(
+        "submit", str(manifest), "--name", name, "-p", "game=my_lab.envs:Maze", "-p", "epochs=4",
+        "-p", "env_options=size=5", "-p", "network=my_lab.nets:Residual", "-p", "rollout_length=32",
+        "-p", "minibatches=4", "-p", "evaluation_episodes=3", "-p", f"outdir={in_pods(outdir)}",
+        "-p", "wrappers=my_lab.wrappers:within_fifty_steps,my_lab.wrappers:Impatient",
+        "-p", f"gpu_image={own}", "-p", f"cpu_image={own}",
+    )  # fmt: skip
+    status = k.ended(name)
+    assert status["phase"] == "Succeeded", status.get("message")
+    assert len((outdir / "runs/0/evaluation.csv").read_text().splitlines()) == 4
+    assert (outdir / "runs/0/videos/episode-0.mp4").is_file()
+
+
 def test_an_algorithm_of_ones_own_killed_in_between(
     images: Images, restricted: str, outdir: Path, tmp_path: Path
 ) -> None:
     """Its manifest comes from its descriptor; a deleted training pod changes no byte."""
-    name = "t-reinforce"
-    (tmp_path / "Dockerfile").write_text("ARG IMAGE\nFROM ${IMAGE}\nCOPY my_lab my_lab/\n")
-    shutil.copytree(
-        STRANGER / "my_lab", tmp_path / "my_lab", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    (tmp_path / ".dockerignore").write_text("Dockerfile\n")
-    own = image(
-        f"my-lab:{images.cpu.rsplit(':')[-1]}",
-        "--build-arg",
-        f"IMAGE={images.cpu}",
-        context=tmp_path,
-    )
+    name, own = "t-reinforce", lab_image(images, tmp_path)
     algorithm, small = "my_lab.reinforce:ALGORITHM", Path(__file__).parent / "small.yaml"
     submit = ["-m", "workflows.submit", algorithm]
     rendered = k.python(*submit, "--manifest", "--cluster", str(small), PYTHONPATH=str(STRANGER))

@@ -65,12 +65,14 @@ def test_an_algorithm_by_import_path_reaches_its_report_with_the_same_bytes(tmp_
 
 
 def test_an_environment_with_a_mask_behind_wrappers_reaches_its_report(tmp_path: Path) -> None:
-    """Dict observations, a mask whose neglect raises, options, a wrapper with arguments, a film."""
+    """Dict observations, a mask whose neglect raises, options, a wrapper with arguments, a network of
+    the lab's own, a film."""
     outdir = tmp_path / "maze"
     finish(
         submit(
             outdir, "ppo", game="my_lab.envs:Maze", env_options="size=5", epochs="4",
             wrappers="my_lab.wrappers:within_fifty_steps,my_lab.wrappers:Impatient",
+            network="my_lab.nets:Residual",
             rollout_length="32", minibatches="4", update_epochs="1", evaluation_episodes="3",
         )
     )  # fmt: skip

@@ -247,6 +247,14 @@ def test_the_command_on_a_game(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[-1].startswith("BROKEN")
 
 
+def test_the_command_on_a_network(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "_killed", lambda what, texts: "train.csv")
+    assert check.main(["my_lab.nets:Residual", "-p", "rollout_length=16"]) == 0
+    assert capsys.readouterr().out.count("ok    ") == 9
+
+
 def test_the_command_on_what_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["my_lab.nothing:ALGORITHM"]) == 2
     assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err

@@ -13,7 +13,9 @@ from gymnasium.spaces import Box
 from torch import nn
 
 from agents.environments.spaces import Interface, interface
-from agents.networks import MLP, NatureCNN, Network, make_network, space_to_depth
+from agents.networks import make_network
+from agents.networks.built_in import MLP, NatureCNN, space_to_depth
+from agents.networks.network import Network
 from agents.optimiser import FlatAdam
 
 

@@ -12,7 +12,7 @@ import torch
 
 from agents import devices, load, probe
 from agents.devices import Trials, choose_device, choose_precision, processor_name
-from agents.networks import Network
+from agents.networks.network import Network
 from config.errors import BadInput, WrongDirectory
 from config.resolve import Resolved, resolve
 from steps.directory.compute import Compute, read_compute, settle

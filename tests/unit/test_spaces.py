@@ -17,7 +17,8 @@ from agents.environments.training import check_game
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
-from agents.networks import MLP, NatureCNN, SmallCNN, make_network
+from agents.networks import make_network
+from agents.networks.built_in import MLP, NatureCNN, SmallCNN
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 

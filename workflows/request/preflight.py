@@ -13,7 +13,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from config.algorithms import ALGORITHMS
 from config.algorithms.descriptor import FAMILIES
 from config.errors import BadInput, WrongDirectory, shown
 from config.games import games
@@ -99,11 +98,9 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
-    settings = resolved.environment
-    is_ours = resolved.game.name in games() and resolved.algorithm in ALGORITHMS
-    as_it_is = not (settings.env_options or settings.wrappers)
+    is_ours = resolved.game.name in games() and not resolved.packages
     plays_everything = set(resolved.descriptor.families) == set(FAMILIES)
-    known = is_ours and as_it_is and plays_everything
+    known = is_ours and plays_everything and not resolved.environment.env_options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
@@ -162,8 +159,8 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
 
 
 def _check_game(resolved: Resolved) -> None:
-    """Whether a game can be made here, and played by the algorithm, where one is not ours: in a process of its own, because it may do
-    anything, as `prepare` will.
+    """Whether the game can be made here, and played by the algorithm and its network: in a process
+    of its own, because what is not ours may do anything, as `prepare` will.
     """
     command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]
     cannot = f"game {resolved.game.name!r} cannot be made: "

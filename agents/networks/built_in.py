@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -20,77 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.environments.spaces import Interface
+from agents.networks.network import Backward, Forward, Network, orthogonal
 
 BLOCK = 2
 """The side of the blocks that space-to-depth folds into channels: half the first convolution's
 stride."""
-
-
-def make_network(
-    spaces: Interface,
-    *,
-    hidden_sizes: Sequence[int],
-    log_std_init: float,
-    precision: str,
-    generator: torch.Generator,
-) -> Network:
-    """The network for these spaces, on the CPU, its weights drawn from `generator` alone."""
-    if spaces.image:
-        return NatureCNN(spaces, log_std_init, precision, generator)
-    if spaces.grid:
-        return SmallCNN(spaces, log_std_init, generator)
-    return MLP(spaces, hidden_sizes, log_std_init, generator)
-
-
-Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
-Backward = Callable[[Tensor, Tensor], None]
-
-
-class Network(nn.Module):
-    """What all networks share: the state-independent log standard deviation of continuous actions.
-
-    precision: "bf16" changes how an image's network computes, never what it keeps; the others are
-    always in fp32.
-    """
-
-    precision = "fp32"
-
-    def __init__(self, spaces: Interface, log_std_init: float) -> None:
-        super().__init__()
-        self.spaces = spaces
-        self.log_std = (
-            nn.Parameter(torch.full((spaces.actions,), log_std_init)) if spaces.continuous else None
-        )
-
-    def encode(self, observations: Tensor) -> Tensor:
-        """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store
-        them.
-        """
-        raise NotImplementedError
-
-    def differentiate(self, encoded: Tensor) -> tuple[Tensor, Tensor, Backward]:
-        """Policy [B, P], value [B], and the backward pass: (∂L/∂policy, ∂L/∂value) -> every
-        parameter's `grad`, from 0.
-        """
-        with torch.enable_grad():
-            policy, value = self(encoded)
-
-        def backward(by_policy: Tensor, by_value: Tensor) -> None:
-            torch.autograd.backward((policy, value), (by_policy, by_value))
-
-        return policy.detach(), value.detach(), backward
-
-    def frozen(self) -> Forward:
-        """`forward` with the weights of now, for a rollout's many small batches."""
-        return self
-
-    def policy(self, output: Tensor) -> Tensor:
-        """The policy head's output [B, A] -> [B, P]."""
-        return (
-            output
-            if self.log_std is None
-            else torch.cat((output, self.log_std.expand_as(output)), dim=1)
-        )
 
 
 class MLP(Network):
@@ -120,10 +54,10 @@ class MLP(Network):
             self.register_parameter(f"bias{number}", bias)
             self._layers.append((weight, bias))
         self.policy_weight = nn.Parameter(
-            _orthogonal((spaces.policy_outputs, sizes[-1]), 0.01, generator).T.contiguous()
+            orthogonal((spaces.policy_outputs, sizes[-1]), 0.01, generator).T.contiguous()
         )
         self.policy_bias = nn.Parameter(torch.zeros(spaces.policy_outputs))
-        self.value_weight = nn.Parameter(_orthogonal((1, sizes[-1]), 1.0, generator).T.contiguous())
+        self.value_weight = nn.Parameter(orthogonal((1, sizes[-1]), 1.0, generator).T.contiguous())
         self.value_bias = nn.Parameter(torch.zeros(1))
 
     def encode(self, observations: Tensor) -> Tensor:
@@ -210,13 +144,11 @@ class NatureCNN(Network):
             nn.Parameter(torch.zeros(64)),
         )
         units = 64 * math.prod((((size - 8) // 4 + 1 - 4) // 2 + 1) - 2 for size in (height, width))
-        self.weight4 = nn.Parameter(_orthogonal((512, units), math.sqrt(2), generator))
+        self.weight4 = nn.Parameter(orthogonal((512, units), math.sqrt(2), generator))
         self.bias4 = nn.Parameter(torch.zeros(512))
-        self.policy_weight = nn.Parameter(
-            _orthogonal((spaces.policy_outputs, 512), 0.01, generator)
-        )
+        self.policy_weight = nn.Parameter(orthogonal((spaces.policy_outputs, 512), 0.01, generator))
         self.policy_bias = nn.Parameter(torch.zeros(spaces.policy_outputs))
-        self.value_weight = nn.Parameter(_orthogonal((1, 512), 1.0, generator))
+        self.value_weight = nn.Parameter(orthogonal((1, 512), 1.0, generator))
         self.value_bias = nn.Parameter(torch.zeros(1))
 
     def encode(self, observations: Tensor) -> Tensor:
@@ -279,17 +211,15 @@ class SmallCNN(Network):
         super().__init__(spaces, log_std_init)
         channels, height, width = spaces.observation_shape
         units = 32 * -(-height // 2) * -(-width // 2)
-        self.weight1 = nn.Parameter(_orthogonal((16, channels, 3, 3), math.sqrt(2), generator))
+        self.weight1 = nn.Parameter(orthogonal((16, channels, 3, 3), math.sqrt(2), generator))
         self.bias1 = nn.Parameter(torch.zeros(16))
-        self.weight2 = nn.Parameter(_orthogonal((32, 16, 3, 3), math.sqrt(2), generator))
+        self.weight2 = nn.Parameter(orthogonal((32, 16, 3, 3), math.sqrt(2), generator))
         self.bias2 = nn.Parameter(torch.zeros(32))
-        self.weight3 = nn.Parameter(_orthogonal((256, units), math.sqrt(2), generator))
+        self.weight3 = nn.Parameter(orthogonal((256, units), math.sqrt(2), generator))
         self.bias3 = nn.Parameter(torch.zeros(256))
-        self.policy_weight = nn.Parameter(
-            _orthogonal((spaces.policy_outputs, 256), 0.01, generator)
-        )
+        self.policy_weight = nn.Parameter(orthogonal((spaces.policy_outputs, 256), 0.01, generator))
         self.policy_bias = nn.Parameter(torch.zeros(spaces.policy_outputs))
-        self.value_weight = nn.Parameter(_orthogonal((1, 256), 1.0, generator))
+        self.value_weight = nn.Parameter(orthogonal((1, 256), 1.0, generator))
         self.value_bias = nn.Parameter(torch.zeros(1))
 
     def encode(self, observations: Tensor) -> Tensor:
@@ -325,17 +255,13 @@ def space_to_depth(images: Tensor) -> Tensor:
     return torch.from_numpy(blocks.view(np.uint8).reshape(count, rows, columns, -1))
 
 
-def _orthogonal(shape: tuple[int, ...], gain: float, generator: torch.Generator) -> Tensor:
-    return nn.init.orthogonal_(torch.empty(shape), gain, generator=generator)
-
-
 def _two_towers(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
     return torch.stack(
-        [_orthogonal((outputs, inputs), math.sqrt(2), generator).T for _ in range(2)]
+        [orthogonal((outputs, inputs), math.sqrt(2), generator).T for _ in range(2)]
     ).contiguous()
 
 
 def _convolution(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
     return nn.Parameter(
-        _orthogonal(shape, math.sqrt(2), generator).to(memory_format=torch.channels_last)
+        orthogonal(shape, math.sqrt(2), generator).to(memory_format=torch.channels_last)
     )
