@@ -26,7 +26,7 @@ from steps.command.main import guarded
 from steps.directory.layout import ExperimentDirectory
 
 if TYPE_CHECKING:
-    from agents.checks import Finding
+    from agents.checks.promises import Finding
 
 GAMES = {"discrete": "cartpole", "continuous": "pendulum"}
 """What an algorithm is tried on that no `-p game=…` says, by its first family."""
@@ -76,7 +76,8 @@ def _is_network(what: str) -> bool:
 
 
 def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
-    from agents.checks import Finding, TrainingChecks, tried
+    from agents.checks.promises import Finding, tried
+    from agents.checks.training import TrainingChecks
     from agents.environments.training import check_game
 
     algorithm = checked(find_algorithm(what), what)
@@ -94,7 +95,8 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
 
 
 def _of_game(what: str, given: dict[str, str]) -> Iterator[Finding]:
-    from agents.checks import EnvironmentChecks, tried
+    from agents.checks.environment import EnvironmentChecks
+    from agents.checks.promises import tried
 
     yield from tried(EnvironmentChecks(resolve("ppo", {"game": what, **given})).all())
 
@@ -103,7 +105,7 @@ def _killed(what: str, texts: dict[str, str]) -> str:
     """Train as the pods do, once undisturbed and once killed in the middle of a row after its
     second checkpoint, and compare the records.
     """
-    from agents.checks import Broken
+    from agents.checks.promises import Broken
 
     with tempfile.TemporaryDirectory(prefix="check-") as folder:
         records = []
@@ -126,7 +128,7 @@ def _killed(what: str, texts: dict[str, str]) -> str:
 
 def _run(step: str, arguments: list[str], fault: str = "") -> None:
     """One step as a pod runs it; fault: where it is killed."""
-    from agents.checks import Broken
+    from agents.checks.promises import Broken
 
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_WORKFLOW}
     ended = subprocess.run(

@@ -12,7 +12,8 @@ import torch
 from my_lab.nets import Residual
 from torch import Tensor, nn
 
-from agents.checks import TrainingChecks, tried
+from agents.checks.promises import tried
+from agents.checks.training import TrainingChecks
 from agents.environments.training import check_game
 from agents.load import load_policy, make_trainer
 from agents.networks.torsos import TorsoNetwork
