@@ -91,7 +91,7 @@ def test_progress_of_a_training_without_its_files(
     training prints."""
     name = "t-progress"
     follower = followed(
-        name, token, "-p", "epochs=800", "-p", f"outdir={in_pods(outdir)}", *images.parameters
+        name, token, "-p", "epochs=3000", "-p", f"outdir={in_pods(outdir)}", *images.parameters
     )
     said, _ = follower.communicate(timeout=600)
     assert follower.returncode == 0, said

@@ -33,7 +33,7 @@ FOUR_RUNS = [
     "-p",
     "runs=4",
     "-p",
-    "epochs=600",
+    "epochs=1500",
     "-p",
     "evaluation_episodes=50",
 ]
