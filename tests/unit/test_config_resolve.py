@@ -329,6 +329,7 @@ def another_value(name: str, current: Any) -> str:
         "outdir": "/storage/other",
         "minibatches": "8",
         "hidden_sizes": "32",
+        "network": "my_lab.nets:Residual",
         "env_options": "stack_num=2",
         "wrappers": "gymnasium.wrappers:RecordEpisodeStatistics",
         "min_runs": "1",

@@ -35,7 +35,7 @@ CLEANRL_ATARI = {
 }  # fmt: skip
 OURS = {
     "sticky_actions": 0.25, "full_action_set": False, "env_options": None, "wrappers": None,
-    "vectorisation": "auto",
+    "vectorisation": "auto", "network": None,
 }  # fmt: skip
 """What no preset decides: the emulator's are the experiment's, as config/games/atari.yaml says."""
 CLEANRL_ATARI_WRAPPERS = {
