@@ -77,7 +77,7 @@ def test_whatever_the_numbers(num_envs: int, rollout_length: int, epochs: int, g
     assert (
         sum(lengths) + trainer.episodes.state_dict()["length"].sum()
         == trainer.step
-        == num_envs * rollout_length * epochs
+        == trainer.resolved.total_steps
     )
 
 
