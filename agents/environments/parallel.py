@@ -16,6 +16,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import resource_tracker
 from typing import Any
@@ -93,7 +94,10 @@ class ParallelEnvironments(AsyncVectorEnv):
         try:
             yield
         except (EOFError, ConnectionError) as error:
-            raise ExperimentError(self._gone()) from error
+            # A frame that failed to send holds a view of a buffer; collected as a part of a cycle,
+            # the two end with a BufferError, and in Python 3.12.1 with a segmentation fault.
+            traceback.clear_frames(error.__traceback__)
+            raise ExperimentError(self._gone()) from None
 
     def _gone(self) -> str:
         for number, process in enumerate(self.processes):

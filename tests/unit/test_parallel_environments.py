@@ -3,6 +3,7 @@ that is killed, and nothing left running."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -117,6 +118,24 @@ def test_a_killed_process_is_one_line_and_no_hang(when: str) -> None:
             reset(vector, np.array([1, 2]))
     wait_until_gone(pids)
     environments.close()
+
+
+def test_the_error_of_a_killed_process_can_be_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame that failed to send held a view of a buffer: in a cycle that is a BufferError, and
+    was a segmentation fault in Python 3.12.1."""
+    unraisable = list[object]()
+    monkeypatch.setattr(sys, "unraisablehook", lambda seen: unraisable.append(seen.exc_value))
+    environments = TrainingEnvironments(resolved_for(f"{LAB}:Corridor", "async"), 0)
+    process = environments._made[0].processes[1]  # type: ignore[attr-defined]
+    process.kill()
+    wait_until_gone([process.pid])
+    with pytest.raises(ExperimentError) as error:
+        environments.step(np.zeros(2, np.int64))
+    error.value.itself = error.value  # type: ignore[attr-defined]
+    environments.close()
+    del environments, process, error
+    gc.collect()
+    assert unraisable == []
 
 
 def test_an_environment_that_cannot_be_made_in_a_process_is_one_line() -> None:
