@@ -14,6 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from agents.environments.spaces import Interface
+    from config.resolve import Resolved
 
 State = dict[str, Any]
 """Nested dict with string keys; leaves are `numpy.ndarray` or JSON scalars and lists (generator
@@ -95,6 +96,13 @@ class HasStreams(Protocol):
         """
 
 
+class MakeTrainer(Protocol):
+    """What a descriptor's `trainer` names."""
+
+    def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
+        """The training of one run, at its start; device and precision are decided."""
+
+
 class Policy(Protocol):
     """A trained policy with its frozen observation statistics.
 
@@ -118,3 +126,10 @@ class Policy(Protocol):
         the most probable ones; masks [N, P]: given where the environment says which actions it
         allows, and no other one is chosen then.
         """
+
+
+class LoadPolicy(Protocol):
+    """What a descriptor's `policy` names."""
+
+    def __call__(self, resolved: Resolved, state: State) -> Policy:
+        """The policy of a checkpoint, on the CPU, with its observation statistics frozen."""

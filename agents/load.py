@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from agents.devices import Decision, Trials, choose_device, choose_precision
-from agents.interfaces import Policy, State, Trainer
+from agents.interfaces import LoadPolicy, MakeTrainer, Policy, State, Trainer
 from config.imports import imported
 
 if TYPE_CHECKING:
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
     """The training of one run, at its start; device and precision as `decide` chose them."""
-    make = imported(resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}")
-    trainer: Trainer = make(resolved, run=run, device=device, precision=precision)
-    return trainer
+    make: MakeTrainer = imported(
+        resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}"
+    )
+    return make(resolved, run=run, device=device, precision=precision)
 
 
 def load_policy(resolved: Resolved, state: State) -> Policy:
     """The policy of a checkpoint, on the CPU, with its observation statistics frozen."""
-    load = imported(resolved.descriptor.policy, f"the policy of {resolved.algorithm!r}")
-    policy: Policy = load(resolved, state)
-    return policy
+    load: LoadPolicy = imported(resolved.descriptor.policy, f"the policy of {resolved.algorithm!r}")
+    return load(resolved, state)
 
 
 def decide(resolved: Resolved) -> Decision:

@@ -35,6 +35,7 @@ from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
 from agents.optimiser import FlatAdam
 from agents.rollouts import Episodes, Rollout, collect
+from agents.states import to_arrays, to_tensors
 from config.errors import Diverged, NoUsableState
 from config.resolve import Resolved
 from config.seeds import integer_seed
@@ -291,16 +292,12 @@ class PPOTrainer:
 
     def state_dict(self) -> State:
         """Everything that affects the future."""
-        network = {
-            name: value.detach().cpu().contiguous().numpy().copy()
-            for name, value in self.network.state_dict().items()
-        }
         return {
             "format": FORMAT,
             "epoch": self.epoch,
             "step": self.step,
             "interface": self.environments.interface.as_dict(),
-            "network": network,
+            "network": to_arrays(self.network.state_dict()),
             "optimiser": self.optimiser.state_dict(),
             "generators": {
                 "actions": self.action_noise.get_state().numpy().copy(),
@@ -328,9 +325,7 @@ class PPOTrainer:
                 f"the state of this training has format {state['format']}, this program reads {FORMAT}"
             )
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
-        self.network.load_state_dict(
-            {name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()}
-        )
+        self.network.load_state_dict(to_tensors(state["network"]))
         self.optimiser.load_state_dict(state["optimiser"])
         self.action_noise.set_state(torch.from_numpy(np.array(state["generators"]["actions"])))
         self.permutations.set_state(torch.from_numpy(np.array(state["generators"]["minibatches"])))

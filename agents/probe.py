@@ -7,17 +7,15 @@ the training has set.
 
 from __future__ import annotations
 
-import contextlib
 import math
-import random
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from agents.devices import Trials
+from agents.environments.games import global_generators_kept
 from agents.environments.training import check_game
 from agents.networks import make_network
 from agents.networks.network import Network
@@ -36,7 +34,7 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
     None for a network that is computed in fp32 only.
     """
     hyper = resolved.hyperparameters
-    with _global_generators_kept():
+    with global_generators_kept():
         spaces = check_game(resolved)
         if not spaces.image or hyper.network is not None:
             return None
@@ -85,14 +83,3 @@ def _pass_s(network: Network, encoded: Tensor, precision: str, passes: int) -> f
     if encoded.is_cuda:
         torch.cuda.synchronize()
     return (time.perf_counter() - started) / passes
-
-
-@contextlib.contextmanager
-def _global_generators_kept() -> Iterator[None]:
-    of_python, of_numpy, of_torch = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        torch.set_rng_state(of_torch)

@@ -71,7 +71,7 @@ def presets_of_file(path: Path, algorithm: str) -> dict[str, Any]:
 def preset_parameters(algorithm: Algorithm) -> dict[str, Parameter]:
     """What a preset may decide, by name."""
     environment = declared(EnvironmentSettings)
-    return {**environment, **declared(algorithm.hyperparameters), "steps": GOAL}
+    return {"steps": GOAL, **environment, **declared(algorithm.hyperparameters)}
 
 
 def _sections(algorithm: str, descriptor: Algorithm, game: Game) -> Iterator[Mapping[str, Any]]:

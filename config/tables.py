@@ -50,8 +50,7 @@ def preset_table(algorithm: str) -> str:
     known = preset_parameters(find_algorithm(algorithm))
     defaults = {name: parameter.default for name, parameter in known.items()}
     decided = set().union(*presets)
-    names = [name for name in ("steps", *known) if name in decided]
-    names = list(dict.fromkeys(names))
+    names = [name for name in known if name in decided]
     rows = [
         (f"`{name}`", *(to_text(values.get(name, defaults.get(name))) for values in presets))
         for name in names

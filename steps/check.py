@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import Algorithm
+from config.experiment import Experiment
 from config.given import from_assignments
 from config.imports import imported, is_import_path
 from config.resolve import resolve
@@ -81,17 +82,20 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.environments.training import check_game
 
     algorithm = checked(find_algorithm(what), what)
-    texts = {"game": GAMES[algorithm.families[0]], "epochs": str(EPOCHS), **given}
+    texts = {"game": _game_for(algorithm), "epochs": str(EPOCHS), **given}
     resolved = resolve(what, texts)
     check_game(resolved)
     said = f"{algorithm.name}, {algorithm.topology}, plays {' and '.join(algorithm.families)}"
     yield Finding(promise="its descriptor is complete", kept=True, seen=said)
-    everything_kept = True
-    for finding in tried(TrainingChecks(resolved).all()):
-        everything_kept = finding.kept
-        yield finding
-    if everything_kept:
-        yield from tried({"killed and continued, the same bytes": lambda: _killed(what, texts)})
+    killed = {"killed and continued, the same bytes": lambda: _killed(what, texts)}
+    yield from tried(TrainingChecks(resolved).all() | killed)
+
+
+def _game_for(algorithm: Algorithm) -> str:
+    """One that it plays, where nobody names another."""
+    return next(
+        (GAMES[family] for family in algorithm.families if family in GAMES), Experiment.game
+    )
 
 
 def _of_game(what: str, given: dict[str, str]) -> Iterator[Finding]:
@@ -108,22 +112,25 @@ def _killed(what: str, texts: dict[str, str]) -> str:
     from agents.checks.promises import Broken
 
     with tempfile.TemporaryDirectory(prefix="check-") as folder:
-        records = []
-        for name, faults in (("undisturbed", ()), ("killed", (KILLED_AT,))):
-            outdir = ExperimentDirectory(Path(folder, name))
-            given = texts | {"outdir": str(outdir.root), "checkpoint_interval": "1"}
-            options = [f"-p={name}={value}" for name, value in given.items()]
-            _run("prepare", ["--algorithm", what, *options])
-            for fault in faults:
-                _run("train", ["--outdir", str(outdir.root), "--run", "0"], fault)
-            _run("train", ["--outdir", str(outdir.root), "--run", "0"])
-            records.append(outdir.run(0).train_csv.read_bytes())
-    rows = zip(*(record.splitlines() for record in records), strict=False)
+        undisturbed = _record(what, texts, Path(folder, "undisturbed"))
+        continued = _record(what, texts, Path(folder, "killed"), fault=KILLED_AT)
+    rows = zip(undisturbed.splitlines(), continued.splitlines(), strict=False)
     different = [number for number, (one, other) in enumerate(rows, 1) if one != other]
-    if records[0] != records[1]:
+    if undisturbed != continued:
         place = f"line {different[0]}" if different else "its length"
         raise Broken(f"train.csv of the continued training differs at {place}")
-    return f"train.csv, {len(records[0]):,} bytes"
+    return f"train.csv, {len(undisturbed):,} bytes"
+
+
+def _record(what: str, texts: dict[str, str], root: Path, fault: str = "") -> bytes:
+    """`train.csv` of a training, before which another attempt was killed at the fault, if any."""
+    given = texts | {"outdir": str(root), "checkpoint_interval": "1"}
+    _run("prepare", ["--algorithm", what, *(f"-p={name}={text}" for name, text in given.items())])
+    train = ["--outdir", str(root), "--run", "0"]
+    if fault:
+        _run("train", train, fault)
+    _run("train", train)
+    return ExperimentDirectory(root).run(0).train_csv.read_bytes()
 
 
 def _run(step: str, arguments: list[str], fault: str = "") -> None:

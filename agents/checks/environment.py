@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from agents.checks.promises import Broken, Check
 from agents.environments.games import make_environment
-from agents.environments.masks import KEY
+from agents.environments.masks import KEY, allowed_action
 from agents.environments.spaces import Interface
 from agents.environments.training import check_game
 from config.resolve import Resolved
@@ -65,7 +63,7 @@ class EnvironmentChecks:
         environment.action_space.seed(0)
         _, info = environment.reset(seed=0)
         for length in range(1, LONGEST_EPISODE + 1):
-            action = _sampled(environment, info)
+            action = allowed_action(environment.action_space, info)
             _, _, terminated, truncated, info = environment.step(action)
             if terminated or truncated:
                 environment.close()
@@ -94,7 +92,7 @@ class EnvironmentChecks:
         rows: list[tuple[Any, ...]] = [(np.array(first),)]
         ended = False
         while not ended and len(rows) <= LONGEST_EPISODE:
-            action = _sampled(environment, info)
+            action = allowed_action(environment.action_space, info)
             observation, reward, terminated, truncated, info = environment.step(action)
             rows.append((np.array(observation), float(reward), terminated, truncated))
             ended = terminated or truncated
@@ -107,21 +105,13 @@ class EnvironmentChecks:
         _, info = environment.reset(seed=0)
         started_s, steps = time.perf_counter(), 0
         while time.perf_counter() - started_s < SPEED_S:
-            action = _sampled(environment, info)
+            action = allowed_action(environment.action_space, info)
             _, _, terminated, truncated, info = environment.step(action)
             steps += 1
             if terminated or truncated:
                 _, info = environment.reset()
         environment.close()
         return f"{steps / (time.perf_counter() - started_s):,.0f} steps/s of one environment"
-
-
-def _sampled(environment: Any, info: Mapping[str, Any]) -> Any:
-    """A random action, one that the environment's mask allows where it offers one."""
-    space, given = environment.action_space, info.get(KEY)
-    if given is None or not isinstance(space, spaces.Discrete):
-        return space.sample()
-    return space.sample(mask=np.asarray(given, np.int8))
 
 
 def _plain(text: str) -> str:

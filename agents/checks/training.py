@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from typing import Any
@@ -80,7 +81,7 @@ class TrainingChecks:
             next(epochs)
         self.saved = trainer.state_dict()
         _check_leaves(self.saved)
-        self.saved = _copy(self.saved)
+        self.saved = copy.deepcopy(self.saved)
         self.later = [next(epochs) for _ in range(EPOCHS_BEFORE)]
         trainer.close()
         undisturbed = self._train(2 * EPOCHS_BEFORE)[1][EPOCHS_BEFORE:]
@@ -93,7 +94,7 @@ class TrainingChecks:
     def resume(self) -> str:
         """Another trainer goes on from the state as if nothing had happened."""
         trainer = self._trainer()
-        trainer.load_state_dict(_copy(self.saved))
+        trainer.load_state_dict(copy.deepcopy(self.saved))
         if (trainer.epoch, trainer.step) != (EPOCHS_BEFORE, self.later[0].step - self._epoch_steps):
             raise Broken(
                 f"load_state_dict() leaves epoch {trainer.epoch}, step {trainer.step}; "
@@ -183,7 +184,7 @@ class TrainingChecks:
         observations = generator.uniform(0, 1, shape).astype(np.float32)
         if spaces.image:
             observations = generator.integers(0, 256, shape).astype(np.uint8)
-        return load_policy(self.resolved, _copy(self.saved)), observations
+        return load_policy(self.resolved, copy.deepcopy(self.saved)), observations
 
 
 def _as_taken(action: Any, space: Any) -> Any:
@@ -219,15 +220,6 @@ def _check_leaves(state: Any, path: str = "state_dict()") -> None:
             f"{path} is a {type(state).__name__}; allowed: dict, numpy.ndarray, list, text, number, "
             "true, false, None (agents.states.to_arrays makes them of torch's)"
         )
-
-
-def _copy(state: Any) -> Any:
-    """What a checkpoint gives back: nothing is shared with the trainer."""
-    if isinstance(state, dict):
-        return {name: _copy(value) for name, value in state.items()}
-    if isinstance(state, np.ndarray):
-        return state.copy()
-    return list(state) if isinstance(state, list) else state
 
 
 def _size(state: Any) -> int:

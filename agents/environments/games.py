@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import random
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
@@ -108,3 +113,20 @@ def make_or_refuse(game: Game, make: Any) -> Any:
 def _own(name: str) -> Any:
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+@contextlib.contextmanager
+def global_generators_kept() -> Iterator[None]:
+    """Put the generators of Python, numpy and torch back, from which an environment may draw when it
+    is made.
+    """
+    torch: Any = sys.modules.get("torch")
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    of_torch = torch.get_rng_state() if torch else None
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)
+        if torch:
+            torch.set_rng_state(of_torch)

@@ -77,6 +77,13 @@ def masks(info: Mapping[str, Any], count: int, interface: Interface, game: str) 
     return found
 
 
+def allowed_action(space: spaces.Space[Any], info: Mapping[str, Any]) -> Any:
+    """A random one, of a Discrete space one that the mask of this info allows."""
+    if KEY not in info or not isinstance(space, spaces.Discrete):
+        return space.sample()
+    return space.sample(mask=np.asarray(info[KEY], np.int8))
+
+
 def check_some_action(masks: np.ndarray, choices: Sequence[int], when: str) -> None:
     """Raise `Diverged` for an environment that allows nothing; masks [N, P], choices: of each
     component.

@@ -12,9 +12,7 @@ import atexit
 import contextlib
 import os
 import queue
-import random
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +24,8 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
-from agents.environments.masks import KEY
+from agents.environments.games import global_generators_kept
+from agents.environments.masks import allowed_action
 from config.errors import ExperimentError
 
 CLOSE_S = 5.0
@@ -147,7 +146,7 @@ def pays(make: MakeEnvironment, count: int) -> bool:
 def _step_s(make: MakeEnvironment) -> float:
     """Seconds of a step, the median; 0 for an environment that refuses these actions."""
     taken = list[float]()
-    with _global_generators_kept():
+    with global_generators_kept():
         environment = make()
         try:
             _, info = environment.reset(seed=0)
@@ -155,7 +154,7 @@ def _step_s(make: MakeEnvironment) -> float:
             until = time.perf_counter() + TRIAL_S
             while len(taken) < TRIAL_STEPS and time.perf_counter() < until:
                 began = time.perf_counter()
-                answer = environment.step(environment.action_space.sample(_mask(info)))
+                answer = environment.step(allowed_action(environment.action_space, info))
                 taken.append(time.perf_counter() - began)
                 info = answer[4] if not (answer[2] or answer[3]) else environment.reset()[1]
         except Exception:
@@ -163,21 +162,3 @@ def _step_s(make: MakeEnvironment) -> float:
         finally:
             environment.close()
     return float(np.median(taken))
-
-
-def _mask(info: dict[str, Any]) -> np.ndarray | None:
-    return np.asarray(info[KEY], np.int8) if KEY in info else None
-
-
-@contextlib.contextmanager
-def _global_generators_kept() -> Iterator[None]:
-    torch: Any = sys.modules.get("torch")
-    of_python, of_numpy = random.getstate(), np.random.get_state()
-    of_torch = torch.get_rng_state() if torch else None
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        if torch:
-            torch.set_rng_state(of_torch)

@@ -12,6 +12,7 @@ from agents.environments.spaces import Interface
 from agents.interfaces import State
 from agents.networks import make_network
 from agents.normalisation import ObservationNormaliser
+from agents.states import to_tensors
 from config.resolve import Resolved
 
 
@@ -26,9 +27,7 @@ class TrainedPolicy:
             self.spaces, hidden_sizes=hyper.hidden_sizes, log_std_init=hyper.log_std_init, precision="fp32",
             generator=torch.Generator(), torso=hyper.network,
         )  # fmt: skip
-        self.network.load_state_dict(
-            {name: torch.from_numpy(np.array(value)) for name, value in state["network"].items()}
-        )
+        self.network.load_state_dict(to_tensors(state["network"]))
         self.actions = make_actions(self.spaces)
         self.normaliser: ObservationNormaliser | None = None
         if state["observation_normaliser"]:

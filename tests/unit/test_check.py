@@ -260,3 +260,15 @@ def test_the_command_on_a_network(
 def test_the_command_on_what_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["my_lab.nothing:ALGORITHM"]) == 2
     assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err
+
+
+def test_an_algorithm_of_a_family_without_a_game_of_ours_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was a KeyError; `-p game=…` names one that it plays."""
+    changed = replace(reinforce.ALGORITHM, families=("multi-discrete",))
+    monkeypatch.setattr(reinforce, "ALGORITHM", changed)
+    find_algorithm.cache_clear()
+    assert check.main(["my_lab.reinforce:ALGORITHM"]) == 2
+    find_algorithm.cache_clear()
+    assert "plays games whose actions are multi-discrete" in capsys.readouterr().err

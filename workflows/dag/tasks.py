@@ -67,9 +67,10 @@ class Task:
 
     name: for a person, `train`, `run 3`; path: Argo's, below the workflow; trail: the names of what
     it is inside of, without the loops; shape: see `Layout`, of an item as if its DAG was called
-    once; step, member: of a pod, after which its log and its status are called. attempt counts from 1; message: why it waits,
-    or how it ended; duration_s: None before it ended. pod: Argo's name of its last attempt's pod;
-    log: the file with what that attempt printed, where the local engine kept it.
+    once; step, member: of a pod, after which its log and its status are called. attempt counts from
+    1; message: why it waits, or how it ended; duration_s: None before it ended. pod: Argo's name of
+    its last attempt's pod; log: the file with what that attempt printed, where the local engine
+    kept it.
     """
 
     name: str
@@ -221,14 +222,14 @@ class _Reader:
     ) -> Task:
         """One call of a template: a pod, or a DAG with its tasks."""
         inputs = self._inputs(layout, name, {**around.values, **(item or {})})
-        where = self._where(inputs, around.where)
+        outdir, run = (inputs.get(f"inputs.parameters.{name}") for name in ("outdir", "run"))
+        where = self._changed(around.where, outdir, run)
+        task = self._read(shown, name, around)
         if not layout.inside:
             told = {option: substituted(text, inputs) for option, text in layout.told.items()}
-            pod = self._read(shown, name, around)
             member = _member(told.get("--role"), told.get("--member"))
-            where = self._told_where(told, where)
-            return replace(pod, where=where, step=layout.step, member=member)
-        task = self._read(shown, name, around)
+            where = self._changed(where, told.get("--outdir"), told.get("--run"))
+            return replace(task, where=where, step=layout.step, member=member)
         deeper = _Around(inputs, where, (*around.trail, shown))
         last = max(self._attempts.get(name, ()), default=None)
         below = name if last is None else f"{name}({last})"
@@ -250,14 +251,6 @@ class _Reader:
         known |= {one["name"]: one["value"] for one in seen if isinstance(one.get("value"), str)}
         of_workflow = {tag: text for tag, text in values.items() if tag.startswith("workflow.")}
         return of_workflow | {f"inputs.parameters.{input}": known[input] for input in known}
-
-    def _where(self, inputs: Values, around: Where) -> Where:
-        return self._changed(
-            around, inputs.get("inputs.parameters.outdir"), inputs.get("inputs.parameters.run")
-        )
-
-    def _told_where(self, told: Mapping[str, str | None], around: Where) -> Where:
-        return self._changed(around, told.get("--outdir"), told.get("--run"))
 
     def _changed(self, where: Where, outdir: str | None, run: str | None) -> Where:
         if outdir is not None:

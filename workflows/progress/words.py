@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from config.numbers import clock
+from config.pipeline import TRAIN
 from steps.directory.progress import Progress
 from workflows.dag.tasks import State, Task, Where
 
@@ -25,7 +26,7 @@ ENDED: tuple[State, ...] = ("succeeded", "failed")
 
 def is_training(task: Task) -> bool:
     """Whether it is the process whose progress is that of a run; the members of its stage are not."""
-    return task.step == "train" and task.where.run is not None and not task.member
+    return task.step == TRAIN and task.where.run is not None and not task.member
 
 
 def numbers(progress: Progress) -> str:
