@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.machines import conditions as on
-from tests.machines import machine, trial
+from tests.machines import installation, machine, trial
 from tests.machines.conditions import Setup
 from tests.machines.variants import VARIANTS, Variant
 
@@ -72,7 +72,7 @@ class Trials:
 
     def kill_all(self) -> None:
         """Whatever runs for any variant."""
-        machine.stop_installing()
+        installation.stop_installing()
         for setup in self.setups:
             trial.kill_left_over(setup)
 
@@ -88,6 +88,8 @@ class Trials:
         result = Result(variant, "ok")
         try:
             self.try_out(variant, setup, result)
+        except installation.NoSpace as error:
+            result.verdict = f"skipped: {error}"
         except Exception as error:
             result.verdict = (
                 f"BROKEN: {error}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.machines import machine
+from tests.machines import installation, machine
 from tests.machines.machine import PATH, Interpreter
 
 SOURCE = Path(__file__).parent
@@ -81,7 +81,7 @@ def python(minor: int) -> Condition:
 
     def change(setup: Setup) -> None:
         setup.python = machine.interpreters()[minor]
-        setup.python.install()
+        installation.install(setup.python)
 
     def missing() -> str | None:
         return None if minor in machine.interpreters() else "no such interpreter here"

@@ -1,4 +1,4 @@
-"""What this machine has: Python interpreters, an environment for each, rights, tools."""
+"""What this machine has: Python interpreters, rights, tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,6 @@ USERS = "rl-machines-"
 """Beginning of the names of users that are made here; the rest is the pid of who made them."""
 OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
 ASK = "import json, sys, ensurepip, venv; print(json.dumps([sys.executable, sys.base_prefix, list(sys.version_info[:3])]))"
-ONE_AT_A_TIME = threading.Lock()
-INSTALLING: list[subprocess.Popen[str]] = []
 
 
 @dataclass(frozen=True)
@@ -60,42 +57,6 @@ class Interpreter:
             / f"python{self.version[0]}.{self.version[1]}"
             / "site-packages"
         ).resolve()
-
-    def install(self) -> None:
-        """Make its environment with the project's own command, unless it is there and up to
-        date."""
-        if self.environment.resolve() == Path(sys.prefix).resolve():
-            return  # `make` has seen to the one that runs this
-        made = self.environment.relative_to(ROOT)
-        command = [
-            "make",
-            "--no-print-directory",
-            f"PYTHON={self.program}",
-            f"VENV={made}",
-            f"{made}/.installed",
-        ]
-        with ONE_AT_A_TIME:  # all of them write the same *.egg-info
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                start_new_session=True,
-            )
-            INSTALLING.append(process)
-            output, _ = process.communicate()
-        if process.returncode:
-            raise RuntimeError(
-                f"{' '.join(command)} ended with {process.returncode}: {output[-500:]}"
-            )
-
-
-def stop_installing() -> None:
-    """End what `install` runs; `make` begins again where it was not finished."""
-    for process in INSTALLING:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 @functools.cache

@@ -3,7 +3,9 @@ not have."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.machines import __main__ as machines
-from tests.machines import conditions, launcher, machine, trial
+from tests.machines import conditions, installation, launcher, machine, trial
 from tests.machines.conditions import Condition, Setup
 from tests.machines.machine import ROOT, Interpreter
 from tests.machines.variants import VARIANTS, Variant
@@ -121,3 +123,28 @@ def test_the_clock_jumps_and_the_steady_one_does_not(tmp_path: Path) -> None:
     now, steady = map(float, answer.split())
     jump = [0, 3600, 0, -3600][int(steady) // 3 % 4]
     assert abs(now - time.time() - jump) < 60 and abs(steady - time.monotonic()) < 60
+
+
+def test_a_full_disk_skips_another_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "NEEDED_BYTES", 2**60)
+    elsewhere = Interpreter(Path(sys.executable), Path(sys.prefix), (3, 99, 0))
+    asked = Condition("3.99", "", lambda setup: installation.install(elsewhere))
+    (tmp_path / "home").mkdir()
+    (told,) = machines.Trials(tmp_path, None, 60).run([Variant((asked,))])
+    assert re.fullmatch(r"skipped: .* GiB are free on the disk, .* need \d+", told.verdict)
+    assert not elsewhere.environment.exists()
+
+
+def test_packages_for_every_python_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    python = Interpreter(Path(sys.executable), Path(sys.prefix), sys.version_info[:3])
+    shared = importlib.metadata.distribution("imageio-ffmpeg")
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: [shared])
+    installation.share_packages(python)
+    for file in installation.shareable_files(shared):
+        copy = python.packages / file.relative_to(str(shared.locate_file("")))
+        assert copy.samefile(file)
+    assert (python.packages / "imageio_ffmpeg/__init__.py").exists()
+    assert not list(installation.shareable_files(importlib.metadata.distribution("numpy")))
