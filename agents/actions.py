@@ -8,7 +8,7 @@ step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -36,14 +36,8 @@ class Actions(Protocol):
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
         """Policy [B, P], actions [B] or [B, A] -> log π(a), [B]."""
 
-    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
-        """Policy [B, P], actions [B] or [B, A] -> log π(a) [B], entropies H [B] in nats, and the
-        gradient of both.
-        """
-
-
-Gradient = Callable[[Tensor, float], Tensor]
-"""(∂L/∂log π(a) [B], ∂L/∂H, the same for all rows) -> ∂L/∂policy [B, P]."""
+    def entropy(self, policy: Tensor) -> Tensor:
+        """Policy [B, P] -> H in nats, [B]."""
 
 
 FORBIDDEN = -1e9
@@ -77,23 +71,13 @@ class DiscreteActions:
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
         """Log softmax(logits)[a]."""
-        return policy.log_softmax(dim=-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        rows = functional.cross_entropy(policy.flatten(0, -2), actions.flatten(), reduction="none")
+        return -rows.view(actions.shape)
 
-    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
-        """∂log π(a)/∂logits = onehot(a) − p;  H = −Σ p log p, ∂H/∂logits = −p (log p + H)."""
-        column = actions.unsqueeze(-1)
+    def entropy(self, policy: Tensor) -> Tensor:
+        """−Σ p log p."""
         logarithms = policy.log_softmax(dim=-1)
-        probabilities = logarithms.exp()
-        entropy = -(probabilities * logarithms).sum(dim=-1)
-
-        def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
-            weight = by_log_probability.unsqueeze(-1)
-            both = (
-                weight + by_entropy * (logarithms + entropy.unsqueeze(-1)) if by_entropy else weight
-            )
-            return (both * probabilities).neg_().scatter_add_(-1, column, weight)
-
-        return logarithms.gather(-1, column).squeeze(-1), entropy, gradient
+        return -(logarithms.exp() * logarithms).sum(dim=-1)
 
 
 class MultiDiscreteActions:
@@ -111,7 +95,6 @@ class MultiDiscreteActions:
         self._columns = torch.tensor(
             [[next(logits) for _ in range(n)] + [self.parameters] * (most - n) for n in choices]
         )
-        self._places = torch.flatten(self._columns < self.parameters).nonzero().squeeze(1)
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Gumbel noise for every logit."""
@@ -129,16 +112,9 @@ class MultiDiscreteActions:
         """Σ over components."""
         return self._each.log_probability(self._components(policy), actions).sum(dim=-1)
 
-    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
-        """Log π and H are sums over components, so that each has its own gradient."""
-        each = self._each.evaluate(self._components(policy), actions)
-        log_probabilities, entropies, gradients = each
-
-        def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
-            weights = by_log_probability.unsqueeze(-1).expand_as(log_probabilities)
-            return gradients(weights, by_entropy).flatten(1)[:, self._places]
-
-        return log_probabilities.sum(dim=-1), entropies.sum(dim=-1), gradient
+    def entropy(self, policy: Tensor) -> Tensor:
+        """Σ over components."""
+        return self._each.entropy(self._components(policy)).sum(dim=-1)
 
     def _components(self, policy: Tensor) -> Tensor:
         """[..., P] -> [..., A, K]."""
@@ -178,21 +154,10 @@ class ContinuousActions:
             - 0.5 * math.log(2 * math.pi) * self._count
         )
 
-    def evaluate(self, policy: Tensor, actions: Tensor) -> tuple[Tensor, Tensor, Gradient]:
-        """∂log π/∂μ = z/σ, ∂log π/∂log σ = z² − 1;  H = Σ (log σ + ½ log 2πe), ∂H/∂log σ = 1."""
-        mean, log_std = policy.chunk(2, dim=-1)
-        precision = (-log_std).exp()
-        deviations = (actions - mean) * precision
-        entropy = log_std.sum(dim=-1) + 0.5 * math.log(2 * math.pi * math.e) * self._count
-
-        def gradient(by_log_probability: Tensor, by_entropy: float) -> Tensor:
-            weight = by_log_probability.unsqueeze(-1)
-            return torch.cat(
-                (weight * deviations * precision, weight * (deviations.square() - 1) + by_entropy),
-                dim=-1,
-            )
-
-        return self.log_probability(policy, actions), entropy, gradient
+    def entropy(self, policy: Tensor) -> Tensor:
+        """Σ over components of log σ + ½ log 2πe."""
+        constant = 0.5 * math.log(2 * math.pi * math.e) * self._count
+        return policy[..., self._count :].sum(dim=-1) + constant
 
 
 def make_actions(spaces: Interface) -> Actions:

@@ -1,8 +1,9 @@
-"""Advantage estimation: pure functions, time first, [T, N]."""
+"""Advantage estimation, time first, and how well policy and value follow it: pure functions."""
 
 from __future__ import annotations
 
 import numpy as np
+from torch import Tensor
 
 
 def gae(
@@ -41,3 +42,10 @@ def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
     """
     spread = float(np.var(returns))
     return 1.0 - float(np.var(returns - values)) / spread if spread > 0 else 0.0
+
+
+def approximate_divergence(log_ratio: Tensor) -> float:
+    """KL(π_old ‖ π) estimated as mean((ρ − 1) − log ρ), never negative (Schulman 2020,
+    "Approximating KL divergence", k3).
+    """
+    return float((log_ratio.expm1() - log_ratio).mean())

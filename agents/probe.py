@@ -17,8 +17,8 @@ from torch import Tensor
 from agents.devices import Trials
 from agents.environments.games import global_generators_kept
 from agents.environments.training import check_game
-from agents.networks import make_network
-from agents.networks.network import Network
+from agents.networks import make_actor_critic
+from agents.networks.actor_critic import ActorCritic
 from config.resolve import Resolved
 
 TRIALS = 3
@@ -38,7 +38,7 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
         spaces = check_game(resolved)
         if not spaces.image or hyper.network is not None:
             return None
-        network = make_network(
+        network = make_actor_critic(
             spaces,
             hidden_sizes=hyper.hidden_sizes,
             log_std_init=hyper.log_std_init,
@@ -55,7 +55,7 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
     return Trials(rows=rows, threads=threads, fp32_s=tuple(fp32_s), bf16_s=tuple(bf16_s))
 
 
-def _observations(network: Network, minibatch: int) -> Tensor:
+def _observations(network: ActorCritic, minibatch: int) -> Tensor:
     """A minibatch as the rollout stores it; its pixels are anything but equal."""
     spaces = network.spaces
     rows = max(1, min(minibatch, LARGEST_BYTES // spaces.observation_size))
@@ -65,21 +65,21 @@ def _observations(network: Network, minibatch: int) -> Tensor:
     return network.encode(torch.from_numpy(pixels))
 
 
-def _warm_up(network: Network, encoded: Tensor) -> int:
+def _warm_up(network: ActorCritic, encoded: Tensor) -> int:
     """Both precisions once, since first passes compile; then how many passes make a trial."""
     _pass_s(network, encoded, "bf16", 1)
     _pass_s(network, encoded, "fp32", 1)
     return max(1, min(100, math.ceil(TRIAL_S / _pass_s(network, encoded, "fp32", 1))))
 
 
-def _pass_s(network: Network, encoded: Tensor, precision: str, passes: int) -> float:
+def _pass_s(network: ActorCritic, encoded: Tensor, precision: str, passes: int) -> float:
     """Seconds of one forward and backward pass, averaged."""
-    network.precision = precision
+    network.torso.precision = precision
     started = time.perf_counter()
     for _ in range(passes):
         network.zero_grad()
-        policy, value, backward = network.differentiate(encoded)
-        backward(torch.full_like(policy, 1 / len(value)), torch.full_like(value, 1 / len(value)))
+        policy, value = network(encoded)
+        (policy.mean() + value.mean()).backward()
     if encoded.is_cuda:
         torch.cuda.synchronize()
     return (time.perf_counter() - started) / passes

@@ -340,7 +340,7 @@ def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
         imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
         imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
     if resolved.network is not None:
-        from agents.networks.torsos import encoded_shape, make_torso
+        from agents.networks.own import encoded_shape, make_torso
 
         make_torso(resolved.network, encoded_shape(spaces))
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from agents.actions import masked
 from agents.evaluation.policies import TrainedPolicy
 from agents.interfaces import Policy
-from agents.networks.built_in import BLOCK, NatureCNN
+from agents.networks.images import BLOCK, NatureCNN
 from agents.normalisation import CLIP
 from config.errors import BadInput
 
@@ -91,7 +91,7 @@ class PolicyGraph(nn.Module):
         return action, *heads, value
 
     def _encoded(self, observation: Tensor) -> Tensor:
-        if isinstance(self.network, NatureCNN):
+        if isinstance(self.network.torso, NatureCNN):
             return _space_to_depth(
                 observation.permute(0, 3, 1, 2) if self.spaces.channels_last else observation
             )
@@ -124,7 +124,7 @@ class PolicyGraph(nn.Module):
 
 
 def _space_to_depth(images: Tensor) -> Tensor:
-    """`agents.networks.built_in.space_to_depth` in torch: [N, C, H, W] -> [N, H//2, W//2, 4 C]."""
+    """`agents.networks.images.space_to_depth` in torch: [N, C, H, W] -> [N, H//2, W//2, 4 C]."""
     count, channels, height, width = images.shape
     rows, columns = height // BLOCK, width // BLOCK
     whole = images[:, :, : rows * BLOCK, : columns * BLOCK]

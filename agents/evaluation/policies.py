@@ -10,7 +10,7 @@ import torch
 from agents.actions import make_actions, masked
 from agents.environments.spaces import Interface
 from agents.interfaces import State
-from agents.networks import make_network
+from agents.networks import make_actor_critic
 from agents.normalisation import ObservationNormaliser
 from agents.states import to_tensors
 from config.resolve import Resolved
@@ -23,7 +23,7 @@ class TrainedPolicy:
         torch.set_num_threads(resolved.experiment.threads)
         hyper = resolved.hyperparameters
         self.spaces = Interface.from_dict(state["interface"])
-        self.network = make_network(
+        self.network = make_actor_critic(
             self.spaces, hidden_sizes=hyper.hidden_sizes, log_std_init=hyper.log_std_init, precision="fp32",
             generator=torch.Generator(), torso=hyper.network,
         )  # fmt: skip

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import torch
 
 from agents.environments.spaces import Interface
-from agents.networks.built_in import MLP, NatureCNN, SmallCNN
-from agents.networks.network import Network
-from agents.networks.torsos import TorsoNetwork
+from agents.networks.actor_critic import ActorCritic
+from agents.networks.images import NatureCNN, SmallCNN
+from agents.networks.own import OwnTorso
+from agents.networks.torsos import FeedForward
+from agents.networks.towers import Towers
 
 
-def make_network(
+def make_actor_critic(
     spaces: Interface,
     *,
     hidden_sizes: Sequence[int],
@@ -20,14 +22,17 @@ def make_network(
     precision: str,
     generator: torch.Generator,
     torso: str | None = None,
-) -> Network:
+) -> ActorCritic:
     """The network for these spaces, on the CPU, its weights drawn from `generator` alone; torso:
-    import path of a person's own, see `agents.networks.torsos`.
+    import path of a person's own, see `agents.networks.own`.
     """
+    chosen: FeedForward
     if torso is not None:
-        return TorsoNetwork(spaces, torso, log_std_init, generator)
-    if spaces.image:
-        return NatureCNN(spaces, log_std_init, precision, generator)
-    if spaces.grid:
-        return SmallCNN(spaces, log_std_init, generator)
-    return MLP(spaces, hidden_sizes, log_std_init, generator)
+        chosen = OwnTorso(spaces, torso, generator)
+    elif spaces.image:
+        chosen = NatureCNN(spaces, precision, generator)
+    elif spaces.grid:
+        chosen = SmallCNN(spaces, generator)
+    else:
+        chosen = Towers(spaces, hidden_sizes, generator)
+    return ActorCritic(spaces, chosen, log_std_init, generator)

@@ -99,7 +99,7 @@ class PPO:
 ALGORITHM = Algorithm(
     name="ppo",
     hyperparameters=PPO,
-    trainer="agents.ppo:PPOTrainer",
+    trainer="agents.algorithms.ppo:PPOTrainer",
     policy="agents.evaluation.policies:TrainedPolicy",
     precision_probe="agents.probe:measure",
 )

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.ppo import PPOTrainer
+from agents.algorithms.ppo import PPOTrainer
 from config.resolve import resolve
 
 
@@ -63,22 +63,15 @@ def inference(trainer: PPOTrainer) -> Callable[[], int]:
 
 def learning(trainer: PPOTrainer) -> Callable[[], int]:
     next(trainer.train())
-    hyper, device = trainer.hyper, trainer.rollout.values.device
     encoded = trainer.rollout.encoded[:-1].flatten(0, 1)
-    rows = len(encoded) // hyper.minibatches
-    policy_shape, parts = (rows, trainer.actions.parameters), torch.split(encoded, rows)
-    by_policy, by_value = (
-        torch.ones(policy_shape, device=device) / rows,
-        torch.ones(rows, device=device) / rows,
-    )
+    parts = torch.split(encoded, len(encoded) // trainer.hyper.minibatches)
 
-    @torch.no_grad()
     def learn() -> int:
-        for _ in range(hyper.update_epochs):
+        for _ in range(trainer.hyper.update_epochs):
             for part in parts:
-                _, _, backward = trainer.network.differentiate(part)
+                policy, values = trainer.network(part)
                 trainer.optimiser.clear_gradients()
-                backward(by_policy, by_value)
+                (policy.mean() + values.mean()).backward()
                 trainer.optimiser.step(1e-8)
         return len(encoded)
 

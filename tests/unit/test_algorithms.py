@@ -79,7 +79,7 @@ def test_what_describes_an_algorithm_of_ones_own() -> None:
 
 
 def test_the_version_of_the_package_that_brought_it_is_part_of_the_identity() -> None:
-    own = package_versions(["numpy.linalg:norm", "agents.ppo:PPOTrainer"])
+    own = package_versions(["numpy.linalg:norm", "agents.algorithms.ppo:PPOTrainer"])
     assert own == {"numpy": importlib.metadata.version("numpy")}
     assert resolve("ppo", {"game": "cartpole"}).packages == {}
     assert resolve("ppo", {"game": "pytest.games:Grid"}).packages.keys() == {"pytest"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.ppo import Batch, PPOTrainer
+from agents.algorithms.ppo import Batch, PPOTrainer
 from config.resolve import resolve
 from tests.own_games import Bandit
 
@@ -56,8 +56,8 @@ def test_minibatches_hold_every_row_once_in_a_new_order_of_their_own_generator()
     orders = []
     for _ in range(2):
         torch.manual_seed(len(orders))  # the global generator plays no part
-        parts = list(trainer._minibatches(batch_of(7)))
-        again = list(same._minibatches(batch_of(7)))
+        parts = list(next(iter(trainer._passes(batch_of(7)))))
+        again = list(next(iter(same._passes(batch_of(7)))))
         assert [part.actions.tolist() for part in parts] == [one.actions.tolist() for one in again]
         assert [len(part.actions) for part in parts] == [3, 2, 2]
         assert all(float(part.advantages.mean()) == pytest.approx(0, abs=1e-6) for part in parts)
@@ -66,15 +66,23 @@ def test_minibatches_hold_every_row_once_in_a_new_order_of_their_own_generator()
     assert orders[0] != orders[1]
 
 
+def test_all_rows_are_passed_as_often_as_asked() -> None:
+    trainer = trainer_with(2)
+    passes = [[len(part.actions) for part in parts] for parts in trainer._passes(batch_of(5))]
+    assert passes == [[3, 2]] * trainer.hyper.update_epochs
+
+
 def test_more_parts_than_rows_are_as_many_as_there_are_rows() -> None:
-    parts = list(trainer_with(4)._minibatches(batch_of(2)))
+    parts = list(next(iter(trainer_with(4)._passes(batch_of(2)))))
     assert sorted(part.actions.tolist() for part in parts) == [[0], [1]]
 
 
 def test_one_part_is_not_shuffled() -> None:
     trainer = trainer_with(1)
     before = trainer.permutations.get_state()
-    (part,) = trainer._minibatches(batch_of(6))
+    passes = [list(minibatches) for minibatches in trainer._passes(batch_of(6))]
+    assert len(passes) == trainer.hyper.update_epochs
+    ((part,), *_) = passes
     assert part.actions.tolist() == list(range(6))
     assert float(part.advantages.mean()) == pytest.approx(0, abs=1e-6)
     assert torch.equal(before, trainer.permutations.get_state()), "nothing was drawn"
@@ -95,7 +103,8 @@ def test_a_resumed_training_shuffles_and_normalises_as_the_undisturbed_one() -> 
     resumed = PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
     resumed.load_state_dict(state)
     assert [repr(one) for one in resumed.train()] == rows[2:]
-    assert torch.equal(undisturbed.optimiser.values, resumed.optimiser.values)
+    weights = undisturbed.network.parameters(), resumed.network.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(*weights, strict=True))
     found, expected = resumed.state_dict(), undisturbed.state_dict()
     for name in ("observation_normaliser", "reward_normaliser", "generators"):
         assert found[name].keys() == expected[name].keys() != set()

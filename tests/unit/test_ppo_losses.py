@@ -1,4 +1,4 @@
-"""Losses against the paper's numbers; every gradient written by hand against autograd's."""
+"""Losses against the paper's numbers; distributions against torch's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from agents.actions import Actions, ContinuousActions, DiscreteActions
-from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
+from agents.advantages import approximate_divergence
+from agents.algorithms.ppo import clipped_objective, squared_value_error
 
 
 @pytest.mark.parametrize(
@@ -17,10 +18,10 @@ from agents.losses import approximate_divergence, clipped_policy_loss, squared_v
     [(1, 0.8, 0.8), (1, 1.3, 1.2), (-1, 0.8, -0.8), (-1, 1.3, -1.3)],
 )
 def test_clip(advantage: float, ratio: float, expected: float) -> None:
-    loss, _ = clipped_policy_loss(
+    objective = clipped_objective(
         torch.tensor([math.log(ratio)]), torch.tensor([float(advantage)]), 0.2
     )
-    assert -float(loss) == pytest.approx(expected, abs=1e-6)
+    assert float(objective) == pytest.approx(expected, abs=1e-6)
 
 
 def numbers(*shape: int, seed: int = 0, scale: float = 1) -> Tensor:
@@ -29,12 +30,15 @@ def numbers(*shape: int, seed: int = 0, scale: float = 1) -> Tensor:
     )
 
 
-def test_policy_gradient_is_autograd_s() -> None:
+def test_a_row_has_a_gradient_unless_its_clipped_term_is_the_smaller_one() -> None:
+    """Within the clip both terms are equal, and the gradient is whole: ρA / B, not half of it."""
     log_ratio, advantages = numbers(500, scale=0.3).requires_grad_(), numbers(500, seed=1)
-    loss, gradient = clipped_policy_loss(log_ratio, advantages, 0.2)
-    (expected,) = torch.autograd.grad(loss, log_ratio)
-    assert torch.allclose(gradient, expected, atol=1e-15, rtol=1e-12)
-    assert (expected == 0).any() and (expected != 0).any()
+    clipped_objective(log_ratio, advantages, 0.2).backward()
+    ratio = log_ratio.detach().exp()
+    constant = ((ratio > 1.2) & (advantages > 0)) | ((ratio < 0.8) & (advantages < 0))
+    expected = torch.where(constant, 0.0, ratio * advantages / 500)
+    assert constant.any() and not constant.all()
+    assert log_ratio.grad is not None and torch.allclose(log_ratio.grad, expected, atol=1e-15)
 
 
 def test_rounding_takes_no_row_its_value_gradient() -> None:
@@ -45,23 +49,31 @@ def test_rounding_takes_no_row_its_value_gradient() -> None:
         for one in (0.04848610609769821, -0.07753428816795349, -0.06480690836906433)
     )
     assert (old + (values - old) - returns).square() > (values - returns).square()
-    _, gradient = squared_value_loss(values, returns, old, 0.2)
-    assert float(gradient) == pytest.approx(float(values - returns))
+    values.requires_grad_()
+    squared_value_error(values, returns, old, 0.2).backward()
+    assert values.grad is not None
+    assert float(values.grad) == pytest.approx(2 * float((values - returns).detach()))
 
 
 @pytest.mark.parametrize("clip", [None, 0.2])
-def test_value_gradient_is_autograd_s(clip: float | None) -> None:
+def test_value_gradient(clip: float | None) -> None:
+    """2 (V − R) / B, and none where the value clipped to its old one has the larger error."""
     old, returns = numbers(500), numbers(500, seed=1)
     values = (old + numbers(500, seed=2, scale=0.3)).requires_grad_()
-    loss, gradient = squared_value_loss(values, returns, old, clip)
-    (expected,) = torch.autograd.grad(loss, values)
-    assert torch.allclose(gradient, expected, atol=1e-15, rtol=1e-12)
+    squared_value_error(values, returns, old, clip).backward()
+    errors, near = (values - returns).detach(), old + (values - old).detach().clamp(-0.2, 0.2)
+    constant = (near - returns).square() > errors.square() + 1e-12
+    expected = 2 * errors / 500
+    if clip is not None:
+        expected[constant] = 0
+        assert constant.any() and not constant.all()
+    assert values.grad is not None and torch.allclose(values.grad, expected, atol=1e-15)
 
 
 def test_value_clipping_takes_the_larger_error() -> None:
     values, returns, old = torch.tensor([1.0]), torch.tensor([1.0]), torch.tensor([0.0])
-    assert float(squared_value_loss(values, returns, old, None)[0]) == 0
-    assert float(squared_value_loss(values, returns, old, 0.2)[0]) == pytest.approx(0.5 * 0.8**2)
+    assert float(squared_value_error(values, returns, old, None)) == 0
+    assert float(squared_value_error(values, returns, old, 0.2)) == pytest.approx(0.8**2)
 
 
 def discrete() -> tuple[Actions, Tensor, Tensor]:
@@ -76,34 +88,16 @@ def continuous() -> tuple[Actions, Tensor, Tensor]:
     )
 
 
-@pytest.mark.parametrize("kind", [discrete, continuous])
-@pytest.mark.parametrize("by_entropy", [0.0, -0.013])
-def test_distribution_gradients_are_autograd_s(kind, by_entropy: float) -> None:  # type: ignore[no-untyped-def]
-    actions, policy, taken = kind()
-    policy.requires_grad_()
-    weights = numbers(64, seed=3)
-    log_probability, entropy, gradient = actions.evaluate(policy, taken)
-    (expected,) = torch.autograd.grad(
-        (weights * log_probability).sum() + by_entropy * entropy.sum(), policy
-    )
-    with torch.no_grad():
-        assert torch.allclose(gradient(weights, by_entropy), expected, atol=1e-14)
-
-
 def test_distributions_agree_with_torch_s() -> None:
     actions, policy, taken = discrete()
     reference = torch.distributions.Categorical(logits=policy)
-    log_probability, entropy, _ = actions.evaluate(policy, taken)
-    assert torch.allclose(log_probability, reference.log_prob(taken)) and torch.allclose(
-        entropy, reference.entropy()
-    )
-    assert torch.equal(actions.log_probability(policy, taken), log_probability)
+    assert torch.allclose(actions.log_probability(policy, taken), reference.log_prob(taken))
+    assert torch.allclose(actions.entropy(policy), reference.entropy())
     actions, policy, taken = continuous()
     normal = torch.distributions.Normal(policy[:, :3], policy[:, 3:].exp())
-    log_probability, entropy, _ = actions.evaluate(policy, taken)
-    assert torch.allclose(log_probability, normal.log_prob(taken).sum(1)) and torch.allclose(
-        entropy, normal.entropy().sum(1)
-    )
+    expected = normal.log_prob(taken).sum(1)
+    assert torch.allclose(actions.log_probability(policy, taken), expected)
+    assert torch.allclose(actions.entropy(policy), normal.entropy().sum(1))
 
 
 def test_sampled_actions_have_the_policy_s_frequencies() -> None:
@@ -128,15 +122,10 @@ def test_sampled_actions_have_the_policy_s_frequencies() -> None:
 def test_leading_dimensions_are_rows(kind) -> None:  # type: ignore[no-untyped-def]
     """[T, N, P] gives what [T · N, P] gives; 4 rows of 16, neither the number of components."""
     actions, policy, taken = kind()
-    weights = numbers(64, seed=3)
-    log_probability, entropy, gradient = actions.evaluate(policy, taken)
     stacked, folded = policy.unflatten(0, (4, 16)), taken.unflatten(0, (4, 16))
-    found, found_entropy, found_gradient = actions.evaluate(stacked, folded)
-    assert torch.allclose(found.flatten(), log_probability)
-    assert torch.allclose(found_entropy.flatten(), entropy)
-    given = found_gradient(weights.unflatten(0, (4, 16)), -0.013)
-    assert torch.allclose(given.flatten(0, 1), gradient(weights, -0.013))
-    assert torch.allclose(actions.log_probability(stacked, folded).flatten(), log_probability)
+    expected = actions.log_probability(policy, taken)
+    assert torch.allclose(actions.log_probability(stacked, folded).flatten(), expected)
+    assert torch.allclose(actions.entropy(stacked).flatten(), actions.entropy(policy))
     noise = actions.noise((64,), torch.Generator().manual_seed(0)).double()
     for whole, parts in (
         (actions.mode(policy), actions.mode(stacked)),

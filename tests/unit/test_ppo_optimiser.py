@@ -1,5 +1,5 @@
-"""The flat Adam against the paper's algorithm, torch's own and its own checkpoint; small enough to
-be done by hand."""
+"""Our Adam against the paper's algorithm, torch's own and its own checkpoint; small enough to be
+done by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from agents.optimiser import FlatAdam
+from agents.optimiser import Adam
 
 
 def layer() -> nn.Linear:
@@ -20,53 +20,95 @@ def layer() -> nn.Linear:
     return module
 
 
-def stepped(optimiser: FlatAdam, *gradients: tuple[float, float, float]) -> None:
+def give(module: nn.Linear, gradient: tuple[float, float, float]) -> None:
+    """The gradient of both weights and the bias."""
+    module.weight.grad = torch.tensor([gradient[:2]])
+    module.bias.grad = torch.tensor(gradient[2:])
+
+
+def stepped(optimiser: Adam, module: nn.Linear, *gradients: tuple[float, float, float]) -> None:
     for gradient in gradients:
-        optimiser.gradients.copy_(torch.tensor(gradient))
+        give(module, gradient)
         optimiser.step(0.1)
-
-
-def test_parameters_and_their_gradients_are_views_into_one_vector() -> None:
-    module = layer()
-    optimiser = FlatAdam(module, epsilon=1e-5)
-    assert optimiser.values.tolist() == [3, -1, 0.5]
-    assert optimiser.gradients.tolist() == [0, 0, 0]
-    (2 * module(torch.tensor([[5.0, 7.0]])).sum()).backward()
-    assert optimiser.gradients.tolist() == [10, 14, 2]
-    optimiser.clear_gradients()
-    assert module.bias.grad is not None and module.bias.grad.tolist() == [0]
 
 
 def test_one_step_by_hand() -> None:
     """Algorithm 1 with t = 1: m = 0.1 g, v = 0.001 g²; the step is lr · g / (|g| + ε)."""
     module = layer()
-    optimiser = FlatAdam(module, epsilon=1.0)
-    stepped(optimiser, (4.0, -9.0, 0.0))
+    optimiser = Adam(module.parameters(), epsilon=1.0)
+    stepped(optimiser, module, (4.0, -9.0, 0.0))
     assert module.weight.tolist() == [pytest.approx([3 - 0.1 * 4 / 5, -1 + 0.1 * 9 / 10])]
     assert module.bias.tolist() == [0.5]
     state = optimiser.state_dict()
-    assert state["moment_1"] == pytest.approx([0.4, -0.9, 0])
-    assert state["moment_2"] == pytest.approx([0.016, 0.081, 0])
+    assert state["moments_1"]["0"] == pytest.approx(np.array([[0.4, -0.9]]))
+    assert state["moments_2"]["0"] == pytest.approx(np.array([[0.016, 0.081]]))
     assert state["updates"] == 1
+
+
+def test_many_steps_are_torch_s() -> None:
+    """With clipped gradients, in the parameters' own precision and memory format."""
+    ours, theirs = (
+        nn.Conv2d(3, 4, 3, dtype=torch.float64).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        for _ in range(2)
+    )
+    theirs.load_state_dict(ours.state_dict())
+    optimiser = Adam(ours.parameters(), epsilon=1e-5)
+    reference = torch.optim.Adam(theirs.parameters(), lr=1e-3, eps=1e-5)
+    images = torch.randn(2, 3, 5, 5, dtype=torch.float64)
+    for _ in range(5):
+        optimiser.clear_gradients()
+        reference.zero_grad()
+        for network in (ours, theirs):
+            network(images).square().sum().backward()
+        norm = float(nn.utils.clip_grad_norm_(theirs.parameters(), 0.5))
+        assert optimiser.clip_gradients(0.5) == pytest.approx(norm, rel=1e-9)
+        reference.step()
+        optimiser.step(1e-3)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert a.dtype == torch.float64 and a.stride() == b.stride()
+        assert torch.allclose(a, b, atol=1e-9, rtol=0)
+
+
+def test_others_may_clear_the_gradients_and_put_the_weights_elsewhere() -> None:
+    """As `Module.zero_grad` and an LSTM that flattens its weights on a GPU do."""
+    module, untouched = layer(), layer()
+    optimisers = [Adam(one.parameters(), epsilon=1e-5) for one in (module, untouched)]
+    module.zero_grad()
+    module.weight.data = module.weight.data.clone()
+    for optimiser, one in zip(optimisers, (module, untouched), strict=True):
+        one(torch.tensor([[5.0, 7.0]])).sum().backward()
+        optimiser.step(0.1)
+    assert module.weight.tolist() == untouched.weight.tolist() != layer().weight.tolist()
+
+
+def test_a_parameter_without_a_gradient_stays() -> None:
+    module = layer()
+    optimiser = Adam(module.parameters(), epsilon=1e-5)
+    module.weight.grad = torch.tensor([[3.0, 4.0]])
+    assert optimiser.clip_gradients(1.0) == pytest.approx(5)
+    optimiser.step(0.1)
+    assert module.bias.tolist() == [0.5] and module.weight.tolist() != [[3.0, -1.0]]
 
 
 def test_a_resumed_one_goes_on_equally() -> None:
     first, second = layer(), layer()
-    undisturbed, before = (FlatAdam(module, epsilon=1e-5) for module in (first, second))
-    stepped(before, (1.0, 2.0, -3.0), (0.5, -1.0, 2.0))
+    undisturbed, before = (Adam(one.parameters(), epsilon=1e-5) for one in (first, second))
+    stepped(before, second, (1.0, 2.0, -3.0), (0.5, -1.0, 2.0))
     state = before.state_dict()
-    stepped(before, (9.0, 9.0, 9.0))
+    stepped(before, second, (9.0, 9.0, 9.0))
     assert state["updates"] == 2
-    assert not np.array_equal(state["moment_1"], before.state_dict()["moment_1"])
-    stepped(undisturbed, (1.0, 2.0, -3.0), (0.5, -1.0, 2.0))
+    assert not np.array_equal(state["moments_1"]["0"], before.state_dict()["moments_1"]["0"])
+    stepped(undisturbed, first, (1.0, 2.0, -3.0), (0.5, -1.0, 2.0))
     third = layer()
     third.load_state_dict(first.state_dict())
-    resumed = FlatAdam(third, epsilon=1e-5)
+    resumed = Adam(third.parameters(), epsilon=1e-5)
     resumed.load_state_dict(state)
-    for optimiser in (undisturbed, resumed):
-        stepped(optimiser, (-2.0, 0.1, 0.2))
-    assert torch.equal(undisturbed.values, resumed.values)
-    assert np.array_equal(undisturbed.state_dict()["moment_2"], resumed.state_dict()["moment_2"])
+    for optimiser, module in ((undisturbed, first), (resumed, third)):
+        stepped(optimiser, module, (-2.0, 0.1, 0.2))
+    assert torch.equal(first.weight, third.weight) and torch.equal(first.bias, third.bias)
+    found, expected = resumed.state_dict(), undisturbed.state_dict()
+    for number in ("0", "1"):
+        assert np.array_equal(found["moments_2"][number], expected["moments_2"][number])
 
 
 @pytest.mark.parametrize(
@@ -80,17 +122,20 @@ def test_a_resumed_one_goes_on_equally() -> None:
 )
 def test_clipping_is_torch_s(gradient: tuple[float, float, float], largest: float) -> None:
     """Also where the norm is as small as the 1e-6 that is added to it."""
-    optimiser = FlatAdam(layer(), epsilon=1e-5)
-    optimiser.gradients.copy_(torch.tensor(gradient))
+    module = layer()
+    optimiser = Adam(module.parameters(), epsilon=1e-5)
+    give(module, gradient)
     reference = nn.Parameter(torch.zeros(3))
     reference.grad = torch.tensor(gradient)
     norm = nn.utils.clip_grad_norm_([reference], largest)
     assert optimiser.clip_gradients(largest) == pytest.approx(float(norm), rel=1e-6)
-    assert torch.allclose(optimiser.gradients, reference.grad, rtol=1e-4, atol=0)
+    found = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])  # type: ignore[union-attr]
+    assert torch.allclose(found, reference.grad, rtol=1e-4, atol=0)
 
 
 def test_everything_is_on_the_device_of_the_parameters() -> None:
-    optimiser = FlatAdam(nn.Linear(2, 1, device="meta"), epsilon=1e-5)
-    tensors = [value for value in vars(optimiser).values() if isinstance(value, Tensor)]
-    assert len(tensors) == 5
+    optimiser = Adam(nn.Linear(2, 1, device="meta").parameters(), epsilon=1e-5)
+    found = [value if isinstance(value, list) else [value] for value in vars(optimiser).values()]
+    tensors = [one for values in found for one in values if isinstance(one, Tensor)]
+    assert len(tensors) == 7
     assert {tensor.device.type for tensor in tensors} == {"meta"}

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import Categorical, Independent, Normal
 
-from agents.networks import make_network
-from agents.ppo import PPOTrainer
+from agents.algorithms.ppo import PPOTrainer
+from agents.networks import make_actor_critic
 from config.games import Game
 from config.resolve import Resolved, resolve
 from config.seeds import integer_seed
@@ -39,7 +39,7 @@ class Reference:
         self.hyper, self.settings = resolved.hyperparameters, resolved.environment
         self.lives, self.fire = lives, fire
         spaces = trainer.environments.interface
-        self.network = make_network(
+        self.network = make_actor_critic(
             spaces,
             hidden_sizes=self.hyper.hidden_sizes,
             log_std_init=0.0,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.ppo import PPOTrainer
+from agents.algorithms.ppo import PPOTrainer
 from config.resolve import resolve
 
 STEPS, ENVIRONMENTS = 64, 8

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, Normal
 from torch.nn import functional
 
-from agents.ppo import Batch, PPOTrainer
+from agents.algorithms.ppo import Batch, PPOTrainer
 from config.algorithms.ppo import PPO
 from config.environment import EnvironmentSettings
 from config.games import FOLDER, Game, find_game, own_presets

@@ -12,7 +12,7 @@ import torch
 
 from agents import devices, load, probe
 from agents.devices import Trials, choose_device, choose_precision, processor_name
-from agents.networks.network import Network
+from agents.networks.actor_critic import ActorCritic
 from config.errors import BadInput, WrongDirectory
 from config.resolve import Resolved, resolve
 from steps.directory.compute import Compute, read_compute, settle
@@ -118,7 +118,7 @@ def test_the_probe_measures_the_experiment_s_own_minibatch(monkeypatch: pytest.M
     order: list[tuple[str, int]] = []
     forward = probe._pass_s
 
-    def counted(network: Network, encoded: torch.Tensor, precision: str, passes: int) -> float:
+    def counted(network: ActorCritic, encoded: torch.Tensor, precision: str, passes: int) -> float:
         order.append((precision, len(encoded)))
         return forward(network, encoded, precision, passes)
 

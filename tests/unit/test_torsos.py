@@ -16,7 +16,7 @@ from agents.checks.promises import tried
 from agents.checks.training import TrainingChecks
 from agents.environments.training import check_game
 from agents.load import load_policy, make_trainer
-from agents.networks.torsos import TorsoNetwork
+from agents.networks.own import OwnTorso
 from config.errors import BadInput
 from config.imports import NO_VERSION
 from config.resolve import Resolved, resolve
@@ -38,7 +38,7 @@ def test_every_promise_of_a_training_is_kept_with_it(game: str) -> None:
 def test_it_is_what_is_trained_and_what_acts() -> None:
     trainer = make_trainer(small("cartpole"), run=0, device="cpu", precision="fp32")
     network: Any = trainer.network  # type: ignore[attr-defined]
-    assert isinstance(network, TorsoNetwork) and isinstance(network.torso, Residual)
+    assert isinstance(network.torso, OwnTorso) and isinstance(network.torso.torso, Residual)
     before = {name: value.clone() for name, value in network.state_dict().items()}
     list(trainer.train())
     assert all((network.state_dict()[name] != value).any() for name, value in before.items())
@@ -55,7 +55,7 @@ def test_its_weights_come_from_the_run_s_seed_alone() -> None:
         torch.manual_seed(random.randrange(2**31))
         trainer: Any = make_trainer(small("cartpole"), run=run, device="cpu", precision="fp32")
         trainer.close()
-        found: Tensor = trainer.network.torso.inputs.weight.detach().clone()
+        found: Tensor = trainer.network.torso.torso.inputs.weight.detach().clone()
         return found
 
     assert torch.equal(weights(0), weights(0))

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.algorithms.ppo import PPOTrainer
 from agents.environments.action_log import ActionLog
 from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import CartPoles, make_environments, reset
-from agents.ppo import PPOTrainer
 from config.errors import NoUsableState, Preempted
 from config.resolve import Resolved, resolve
 from config.seeds import RUNS, environment_seeds, uniform
@@ -252,7 +252,7 @@ def test_only_what_did_not_arrive_starts_over(caplog: pytest.LogCaptureFixture) 
 
 def test_a_state_of_another_format_is_refused() -> None:
     trainer = made(resolved_for("tests.own_games:Bandit"))
-    with pytest.raises(NoUsableState, match="format 1, this program reads 2"):
+    with pytest.raises(NoUsableState, match="format 1, this program reads 3"):
         trainer.load_state_dict(trainer.state_dict() | {"format": 1})
 
 

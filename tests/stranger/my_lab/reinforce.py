@@ -13,8 +13,8 @@ from torch import nn
 
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
+from agents.experience.rollouts import Episodes
 from agents.interfaces import Progress, State
-from agents.rollouts import Episodes
 from agents.states import to_arrays, to_tensors
 from config.algorithms.descriptor import Algorithm
 from config.environment import EnvironmentSettings

@@ -4,7 +4,8 @@ paper's algorithm 1.
     repeat: collect T steps of N environments with the policy π_old
             estimate advantages A (GAE, eq. 11 and 12)
             K passes over the T·N rows in minibatches, each maximising eq. 9:
-                L = E[ min(ρA, clip(ρ, 1 − ε, 1 + ε) A) ] − c_v ½ E[(V − R)²] + c_e E[H]      ρ = π / π_old
+                L = E[min(ρA, clip(ρ, 1 − ε, 1 + ε) A)] − c_v ½ E[(V − R)²] + c_e E[H]
+            where ρ = π / π_old
 
 What others got wrong and this does not: truncation is not termination (`advantages.py`); rows whose
 action was forced are left out of every loss and mean; π_old is what acted, computed once, before
@@ -18,29 +19,29 @@ all belong to an episode.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from agents.actions import make_actions, masked
-from agents.advantages import explained_variance, gae
+from agents.advantages import approximate_divergence, explained_variance, gae
 from agents.devices import threads_for
 from agents.environments.training import TrainingEnvironments
+from agents.experience.rollouts import Episodes, Rollout, collect
 from agents.interfaces import Progress, State
-from agents.losses import approximate_divergence, clipped_policy_loss, squared_value_loss
-from agents.networks import make_network
+from agents.networks import make_actor_critic
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
-from agents.optimiser import FlatAdam
-from agents.rollouts import Episodes, Rollout, collect
+from agents.optimiser import Adam
 from agents.states import to_arrays, to_tensors
 from config.errors import Diverged, NoUsableState
 from config.resolve import Resolved
 from config.seeds import integer_seed
 
-FORMAT = 2
+FORMAT = 3
 """Of the state; a checkpoint of another format is refused by `load_state_dict`."""
 
 
@@ -74,6 +75,39 @@ class Batch(NamedTuple):
         return self._replace(advantages=(self.advantages - mean) / (deviation + 1e-8))
 
 
+class Update(NamedTuple):
+    """What one step of Adam saw, without a graph: log ρ [B], the policy [B, P], eq. 7 and the mean
+    squared error of the values, both [].
+    """
+
+    log_ratio: Tensor
+    policy: Tensor
+    objective: Tensor
+    squared_error: Tensor
+    gradient_norm: float
+
+
+def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """Eq. 7: mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)); log_ratio (log ρ), advantages [B]."""
+    ratio = log_ratio.exp()
+    free = ratio * advantages
+    with torch.no_grad():  # where the clipped term is the smaller one, it is constant
+        clipped = ratio.clamp(1 - clip, 1 + clip) * advantages
+    return torch.where(free <= clipped, free, clipped).mean()
+
+
+def squared_value_error(
+    values: Tensor, returns: Tensor, old_values: Tensor, clip: float | None
+) -> Tensor:
+    """mean((V − R)²), all [B]; with `clip`, of the larger square of this and of V moved at most
+    `clip` from its old value, as in openai/baselines.
+    """
+    if clip is None:
+        return functional.mse_loss(values, returns)
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    return torch.maximum((values - returns).square(), (near - returns).square()).mean()
+
+
 class PPOTrainer:
     """One training; `agents.interfaces.Trainer`."""
 
@@ -89,28 +123,22 @@ class PPOTrainer:
         )
         self.environments = TrainingEnvironments(resolved, run)
         spaces = self.environments.interface
-        self.network = make_network(
-            spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=self.hyper.log_std_init, precision=precision,
-            generator=self.initial_weights, torso=self.hyper.network,
+        self.network = make_actor_critic(
+            spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=self.hyper.log_std_init,
+            precision=precision, generator=self.initial_weights, torso=self.hyper.network,
         ).to(self.device)  # fmt: skip
         self.actions = make_actions(spaces)
-        self.optimiser = FlatAdam(self.network, epsilon=self.hyper.adam_epsilon)
+        self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
         normalise = self.settings.normalise_observations and not spaces.image
-        self.observation_normaliser = (
-            ObservationNormaliser(spaces.environment_shape) if normalise else None
-        )
-        self.reward_normaliser = (
-            RewardNormaliser(self.settings.num_envs, self.hyper.discount)
-            if self.settings.normalise_rewards
-            else None
-        )
+        self.observation_normaliser = self.reward_normaliser = None
+        if normalise:
+            self.observation_normaliser = ObservationNormaliser(spaces.environment_shape)
+        if self.settings.normalise_rewards:
+            self.reward_normaliser = RewardNormaliser(self.settings.num_envs, self.hyper.discount)
         self.episodes = Episodes(self.settings.num_envs)
+        length = self.hyper.rollout_length
         self.rollout = Rollout.allocate(
-            self.environments,
-            self.network,
-            self.actions,
-            self.hyper.rollout_length,
-            observations=normalise,
+            self.environments, self.network, self.actions, length, observations=normalise
         )
 
     def train(self) -> Iterator[Progress]:
@@ -122,16 +150,11 @@ class PPOTrainer:
             metrics = self._learn(self._batch(), remaining)
             self._observe()
             self.epoch += 1
-            frame = self.step * self.resolved.game.frames_per_step
-            returns, lengths = returns + later_returns, lengths + later_lengths
             yield Progress(
-                epoch=self.epoch,
-                step=self.step,
-                frame=frame,
-                returns=returns,
-                lengths=lengths,
-                metrics=metrics,
-            )
+                epoch=self.epoch, step=self.step, metrics=metrics,
+                frame=self.step * self.resolved.game.frames_per_step,
+                returns=returns + later_returns, lengths=lengths + later_lengths,
+            )  # fmt: skip
 
     def _warm_up(self) -> tuple[list[float], list[int]]:
         """A rollout that fills the statistics of observations and is not learnt from; its episodes.
@@ -153,13 +176,12 @@ class PPOTrainer:
         """
         with threads_for(self.environments.groups[0].stop):
             collect(
-                self.rollout, self.environments, self.network, self.actions, self.observation_normaliser, self.action_noise,
-                step=self.step,
+                self.rollout, self.environments, self.network, self.actions,
+                self.observation_normaliser, self.action_noise, step=self.step,
             )  # fmt: skip
-        self.step += self.rollout.rewards.size
-        return self.episodes.finish(
-            self.rollout.rewards, self.rollout.terminated | self.rollout.truncated
-        )
+        rollout = self.rollout
+        self.step += rollout.rewards.size
+        return self.episodes.finish(rollout.rewards, rollout.terminated | rollout.truncated)
 
     def _observe(self) -> None:
         """The statistics of observations learn from the rollout."""
@@ -185,14 +207,9 @@ class PPOTrainer:
         rewards = self._learnt_rewards()
         values = rollout.values[:-1].numpy(force=True)
         advantages = gae(
-            rewards,
-            values,
-            rollout.next_values,
-            terminated,
-            rollout.truncated,
-            discount=hyper.discount,
-            gae_lambda=hyper.gae_lambda,
-        )
+            rewards, values, rollout.next_values, terminated, rollout.truncated,
+            discount=hyper.discount, gae_lambda=hyper.gae_lambda,
+        )  # fmt: skip
         advantage, returns = (
             torch.from_numpy(array.ravel().astype(np.float32)).to(self.device)
             for array in (advantages, advantages + values)
@@ -213,105 +230,97 @@ class PPOTrainer:
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
-        losses, changes, norms = list[Tensor](), list[Tensor](), list[float]()
-        for update_epoch in range(hyper.update_epochs):
-            for minibatch in self._minibatches(batch):
-                log_ratio, parts, norm = self._update(minibatch, learning_rate, clip)
-                losses.append(parts)
-                norms.append(norm)
-                if update_epoch == hyper.update_epochs - 1:
-                    changes.append(log_ratio)
-        policy_loss, value_loss, entropy = torch.stack(losses).mean(dim=0).tolist()
-        log_ratios = torch.cat(changes)
+        updates = list[Update]()
+        for minibatches in self._passes(batch):
+            last_pass = len(updates)
+            updates.extend(self._update(one, learning_rate, clip) for one in minibatches)
+        objective = torch.stack([update.objective for update in updates]).mean()
+        squared_error = torch.stack([update.squared_error for update in updates]).mean()
+        policies = torch.cat([update.policy for update in updates])
+        log_ratio = torch.cat([update.log_ratio for update in updates[last_pass:]])
         return {
             "learning_rate": learning_rate,
-            "policy_loss": policy_loss,
-            "value_loss": value_loss,
-            "entropy": entropy,
-            "approximate_kl": approximate_divergence(log_ratios),
-            "clip_fraction": float((log_ratios.expm1().abs() > clip).float().mean()),
-            "gradient_norm": math.fsum(norms) / len(norms),
+            "policy_loss": -float(objective),
+            "value_loss": 0.5 * float(squared_error),
+            "entropy": float(self.actions.entropy(policies).mean()),
+            "approximate_kl": approximate_divergence(log_ratio),
+            "clip_fraction": float((log_ratio.expm1().abs() > clip).float().mean()),
+            "gradient_norm": math.fsum(update.gradient_norm for update in updates) / len(updates),
             "explained_variance": explained_variance(
                 batch.values.numpy(force=True), batch.returns.numpy(force=True)
             ),
         }
 
-    def _minibatches(self, batch: Batch) -> Iterator[Batch]:
-        """All rows once, in nearly equal parts, in a new order; nothing to shuffle when there is
-        one part.
+    def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
+        """K times all rows in nearly equal minibatches, each time in a new order; nothing is to be
+        shuffled when there is one.
         """
         if self.hyper.minibatches == 1:
-            yield batch.normalised()
+            yield from [[batch.normalised()]] * self.hyper.update_epochs
             return
-        order = torch.randperm(len(batch.returns), generator=self.permutations).to(self.device)
-        for rows in order.tensor_split(self.hyper.minibatches):
-            if len(rows):
-                yield batch.take(rows).normalised()
+        for _ in range(self.hyper.update_epochs):
+            order = torch.randperm(len(batch.returns), generator=self.permutations)
+            parts = order.to(self.device).tensor_split(self.hyper.minibatches)
+            yield (batch.take(rows).normalised() for rows in parts if len(rows))
 
-    @torch.no_grad()
-    def _update(
-        self, batch: Batch, learning_rate: float, clip: float
-    ) -> tuple[Tensor, Tensor, float]:
-        """One step of Adam on one minibatch; returns log ρ [B], the three losses [3], and the
-        gradient's norm.
-        """
+    def _update(self, batch: Batch, learning_rate: float, clip: float) -> Update:
+        """One step of Adam on one minibatch, towards eq. 9."""
         hyper = self.hyper
-        policy, values, backward = self.network.differentiate(batch.encoded)
+        policy, values = self.network(batch.encoded)
         policy = masked(policy, batch.masks)
-        log_probability, entropies, policy_gradient = self.actions.evaluate(policy, batch.actions)
-        log_ratio = log_probability - batch.log_probabilities
-        policy_loss, by_log_probability = clipped_policy_loss(log_ratio, batch.advantages, clip)
-        value_loss, by_value = squared_value_loss(
+        log_ratio = self.actions.log_probability(policy, batch.actions) - batch.log_probabilities
+        objective = clipped_objective(log_ratio, batch.advantages, clip)
+        squared_error = squared_value_error(
             values, batch.returns, batch.values, clip if hyper.clip_value_loss else None
         )
-        parts = torch.stack((policy_loss, value_loss, entropies.mean()))
+        loss = 0.5 * hyper.value_coefficient * squared_error - objective
+        if hyper.entropy_coefficient > 0:
+            loss = loss - hyper.entropy_coefficient * self.actions.entropy(policy).mean()
         self.optimiser.clear_gradients()
-        by_policy = policy_gradient(by_log_probability, -hyper.entropy_coefficient / len(values))
-        backward(by_policy, hyper.value_coefficient * by_value)
+        loss.backward()
         norm = self.optimiser.clip_gradients(hyper.max_gradient_norm)
-        if not math.isfinite(norm + float(parts.sum())):
-            raise self._diverged(batch, log_ratio, parts, norm)
-        self.optimiser.step(learning_rate)
-        return log_ratio, parts, norm
-
-    def _diverged(self, batch: Batch, log_ratio: Tensor, parts: Tensor, norm: float) -> Diverged:
-        """The statistics of the minibatch that must not be learnt from."""
-        ranges = {"advantages": batch.advantages, "returns": batch.returns, "log ratio": log_ratio}
-        numbers = ", ".join(
-            f"{name} {float(one.min()):.4g} … {float(one.max()):.4g}"
-            for name, one in ranges.items()
+        update = Update(
+            log_ratio.detach(), policy.detach(), objective.detach(), squared_error.detach(), norm
         )
-        losses = ", ".join(
-            f"{name} {value:.4g}"
-            for name, value in zip(("policy", "value", "entropy"), parts.tolist(), strict=True)
+        if not math.isfinite(norm + float(loss.detach())):
+            raise self._diverged(batch, update)
+        self.optimiser.step(learning_rate)
+        return update
+
+    def _diverged(self, batch: Batch, update: Update) -> Diverged:
+        """The statistics of the minibatch that must not be learnt from."""
+        columns = (batch.advantages, batch.returns, update.log_ratio)
+        ranges = ", ".join(
+            f"{name} {column.min():.4g} … {column.max():.4g}"
+            for name, column in zip(("advantages", "returns", "log ratio"), columns, strict=True)
         )
         return Diverged(
-            f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: losses: {losses}; "
-            f"gradient norm {norm:.4g}; minibatch of {len(log_ratio)} rows: {numbers}"
+            f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: "
+            f"losses: policy {-update.objective:.4g}, value {0.5 * update.squared_error:.4g}, "
+            f"entropy {self.actions.entropy(update.policy).mean():.4g}; gradient norm "
+            f"{update.gradient_norm:.4g}; minibatch of {len(columns[0])} rows: {ranges}"
         )
+
+    def _parts(self) -> dict[str, Any]:
+        """What has a state of its own kind, by its name in a checkpoint; None: not used here."""
+        return {
+            "optimiser": self.optimiser,
+            "episodes": self.episodes,
+            "observation_normaliser": self.observation_normaliser,
+            "reward_normaliser": self.reward_normaliser,
+        }
 
     def state_dict(self) -> State:
         """Everything that affects the future."""
+        generators = {"actions": self.action_noise, "minibatches": self.permutations}
         return {
-            "format": FORMAT,
-            "epoch": self.epoch,
-            "step": self.step,
+            "format": FORMAT, "epoch": self.epoch, "step": self.step,
             "interface": self.environments.interface.as_dict(),
             "network": to_arrays(self.network.state_dict()),
-            "optimiser": self.optimiser.state_dict(),
-            "generators": {
-                "actions": self.action_noise.get_state().numpy().copy(),
-                "minibatches": self.permutations.get_state().numpy().copy(),
-            },
-            "observation_normaliser": self.observation_normaliser.state_dict()
-            if self.observation_normaliser
-            else {},
-            "reward_normaliser": self.reward_normaliser.state_dict()
-            if self.reward_normaliser
-            else {},
-            "episodes": self.episodes.state_dict(),
+            "generators": {name: to_arrays(one.get_state()) for name, one in generators.items()},
             "environments": self.environments.state_dict(),
-        }
+            **{name: part.state_dict() if part else {} for name, part in self._parts().items()},
+        }  # fmt: skip
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
         """Continue exactly where `state_dict` was taken; replays what the environments did since
@@ -322,18 +331,16 @@ class PPOTrainer:
         """
         if state["format"] != FORMAT:
             raise NoUsableState(
-                f"the state of this training has format {state['format']}, this program reads {FORMAT}"
+                f"the state of this training has format {state['format']}, "
+                f"this program reads {FORMAT}"
             )
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
         self.network.load_state_dict(to_tensors(state["network"]))
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.action_noise.set_state(torch.from_numpy(np.array(state["generators"]["actions"])))
-        self.permutations.set_state(torch.from_numpy(np.array(state["generators"]["minibatches"])))
-        if self.observation_normaliser is not None:
-            self.observation_normaliser.load_state_dict(state["observation_normaliser"])
-        if self.reward_normaliser is not None:
-            self.reward_normaliser.load_state_dict(state["reward_normaliser"])
-        self.episodes.load_state_dict(state["episodes"])
+        self.action_noise.set_state(to_tensors(state["generators"]["actions"]))
+        self.permutations.set_state(to_tensors(state["generators"]["minibatches"]))
+        for name, part in self._parts().items():
+            if part:
+                part.load_state_dict(state[name])
         lost = self.environments.load_state_dict(state["environments"], between)
         self.episodes.forget(lost)
         if self.reward_normaliser is not None:

@@ -16,7 +16,7 @@ from agents.actions import Actions, masked
 from agents.environments.masks import check_some_action
 from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
-from agents.networks.network import Forward, Network
+from agents.networks.actor_critic import ActorCritic, Forward
 from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged
 
@@ -59,7 +59,7 @@ class Rollout:
     @staticmethod
     def allocate(
         environments: TrainingEnvironments,
-        network: Network,
+        network: ActorCritic,
         actions: Actions,
         length: int,
         *,
@@ -99,7 +99,7 @@ class Rollout:
 def collect(
     rollout: Rollout,
     environments: TrainingEnvironments,
-    network: Network,
+    network: ActorCritic,
     actions: Actions,
     normaliser: ObservationNormaliser | None,
     generator: torch.Generator,
@@ -138,7 +138,7 @@ class _Collection:
 
     rollout: Rollout
     environments: TrainingEnvironments
-    network: Network
+    network: ActorCritic
     network_now: Forward
     actions: Actions
     normaliser: ObservationNormaliser | None

@@ -1,0 +1,1 @@
+"""What is experienced, until it is learnt from."""
