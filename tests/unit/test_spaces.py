@@ -27,7 +27,7 @@ COPY = "tests.lab_environments:Copy"
 SHORT = {"num_envs": "2", "rollout_length": "8", "minibatches": "1", "epochs": "3"}
 LEARNING = {
     "num_envs": "16", "rollout_length": "32", "minibatches": "4", "update_epochs": "6", "epochs": "24",
-    "learning_rate": "0.003", "anneal_learning_rate": "false",
+    "learning_rate": "0.002",
 }  # fmt: skip
 SEEN = ("dict", "tuple", "multi-discrete", "multi-binary", "bool", "grid", "planes", "picture")
 KINDS = [
