@@ -25,8 +25,9 @@ states as integers)."""
 class Progress:
     """What one epoch brought.
 
-    returns, lengths: the episodes that ended in this epoch, in the game's own (unclipped) reward
-    and in environment steps; metrics: losses and the like, the same keys in the same order in every
+    returns, lengths: the episodes that ended in this epoch, by what the algorithm's descriptor
+    measures, that is, if it says nothing, in the game's own (unclipped) reward, and in environment
+    steps; metrics: losses and the like, the same keys in the same order in every
     epoch.
     """
 

@@ -7,9 +7,11 @@ An algorithm's descriptor says which one is its own; evaluation, averages, plots
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from config.errors import shown
 from config.numbers import number
 
 
@@ -53,6 +55,33 @@ class Measure:
     def shown(self, value: float) -> str:
         """As people read it, with the unit."""
         return f"{number(value)} {self.unit}" if self.unit else number(value)
+
+
+FORMS = {
+    "name": (re.compile(r"[^\W\d](?:[^,\n]{0,38}[^,\s])?"), "1 to 40 characters without a comma"),
+    "unit": (re.compile(r"(?:[^,\s](?:[^,\n]{0,18}[^,\s])?)?"), "up to 20 without a comma"),
+    "table": (
+        re.compile(r"(?!(?:train|resources)\.)[a-z0-9_-]{1,40}\.csv"),
+        "a name.csv of its own",
+    ),
+    "column": (re.compile(r"(?!(?:episode|seed|length)$)[a-z][a-z0-9_]{0,39}"), "a-z, 0-9 and _"),
+    "training_column": (
+        re.compile(r"(?!(?:epoch|step|frame|episodes|length_mean)$)[a-z][a-z0-9_]{0,39}"),
+        "a-z, 0-9 and _",
+    ),
+}
+"""What the words of a measure may be: they stand in printed lines, tables and paths."""
+
+
+def wrong_words(measure: object) -> str:
+    """What a measure cannot say of itself, in one line; empty if it is well described."""
+    if not isinstance(measure, Measure):
+        return f"measure cannot be {shown(measure)}; allowed: config.measures.Measure"
+    for field, (form, allowed) in FORMS.items():
+        text = getattr(measure, field)
+        if not isinstance(text, str) or not form.fullmatch(text) or not text.isprintable():
+            return f"measure.{field} cannot be {shown(text)}; allowed: {allowed}"
+    return ""
 
 
 RETURN = Measure(

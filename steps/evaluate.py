@@ -1,30 +1,31 @@
 """The evaluation of one run: `python -m steps.evaluate --outdir results/cartpole --run 0`.
 
 Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes
-evaluation.csv, one row each, and before it the actions of those that are filmed. The final policy,
+evaluation.csv, or the table that the algorithm's measure names, one row each, and before it the
+actions of those that are filmed. The final policy,
 and no other: the best of several checkpoints would be chosen by the very numbers that are to judge
 it.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput
+from config.measures import Measure
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory.actions import read_actions, write_actions
 from steps.directory.files import remove_temporaries, write_atomically
+from steps.directory.progress import Score
 from steps.directory.tables import Cell, format_table
 from steps.policy import final_policy, final_policy_inputs
 
 if TYPE_CHECKING:
     import numpy as np
 
-COLUMNS = ("episode", "seed", "return", "length")
 SAY_EVERY = 10
 
 
@@ -40,11 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def evaluate(context: StepContext) -> dict[str, Any]:
-    """Play fresh episodes with the final policy of one run and write evaluation.csv."""
+    """Play fresh episodes with the final policy of one run and write the table of them."""
     policy, step = final_policy(context)
     from agents.evaluation.episodes import evaluate as episodes_of
 
-    experiment = context.resolved.experiment
+    experiment, measure = context.resolved.experiment, context.resolved.measure
+    columns = ("episode", "seed", measure.column, "length")
     remove_temporaries(context.run.root, of="evaluation")
     rows: list[dict[str, Cell]] = []
     filmed: list[np.ndarray] = []
@@ -57,18 +59,18 @@ def evaluate(context: StepContext) -> dict[str, Any]:
         context.resolved.evaluation_policy == "sample",
     ):
         context.check_stop()
-        rows.append(
-            {"episode": one.episode, "seed": one.seed, "return": one.return_, "length": one.length}
-        )
+        row = (one.episode, one.seed, one.return_, one.length)
+        rows.append(dict(zip(columns, row, strict=True)))
         if one.episode < experiment.video_episodes:
             filmed.append(one.actions)
         if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
-            print(f"episode {len(rows)} of {planned}: mean return {_mean(rows):.6g}")
+            mean = Score(measure.name, _mean(rows, measure), measure.unit).written(".6g")
+            print(f"episode {len(rows)} of {planned}: mean {mean}")
     if filmed:
         write_actions(context.run.evaluation_actions, filmed)
-    write_atomically(context.run.evaluation_csv, format_table(COLUMNS, rows))
+    write_atomically(context.run.root / measure.table, format_table(columns, rows))
     return {
-        "return_mean": _mean(rows),
+        f"{measure.column}_mean": _mean(rows, measure),
         "episodes": len(rows),
         "policy": context.resolved.evaluation_policy,
         "step": step,
@@ -82,11 +84,11 @@ def _is_written(context: StepContext) -> bool:
             read_actions(context.run.evaluation_actions, filmed)
     except (OSError, BadInput):
         return False
-    return context.run.evaluation_csv.is_file()
+    return (context.run.root / context.resolved.measure.table).is_file()
 
 
-def _mean(rows: Sequence[Mapping[str, Cell]]) -> float:
-    return math.fsum(float(row["return"] or 0) for row in rows) / len(rows)
+def _mean(rows: Sequence[Mapping[str, Cell]], measure: Measure) -> float:
+    return measure.of_run([float(row[measure.column] or 0) for row in rows])
 
 
 if __name__ == "__main__":

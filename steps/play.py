@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, ExperimentError
-from config.measures import RETURN
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.actions import read_actions
@@ -41,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """The episodes that were played, and whether they can be filmed."""
-    evaluated = [context.run.evaluation_csv, context.run.evaluation_actions]
+    table = context.run.root / context.resolved.measure.table
+    evaluated = [table, context.run.evaluation_actions]
     return {
         "identity": context.record.identity_hash,
         "files": fingerprint(context.directory.root, evaluated),
@@ -69,9 +69,10 @@ def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]
     from agents.environments.training import episode_seed
 
     run, count = context.run, context.resolved.experiment.video_episodes
-    table = context.require(run.evaluation_csv, "evaluate")
+    measure = context.resolved.measure
+    table = context.require(run.root / measure.table, "evaluate")
     actions = read_actions(context.require(run.evaluation_actions, "evaluate"), count)
-    rows = evaluation_episodes(run, RETURN)[:count]
+    rows = evaluation_episodes(run, measure)[:count]
     seeds = [episode_seed(context.resolved, run.index, number) for number in range(count)]
     expected = [(number, seeds[number], len(actions[number])) for number in range(count)]
     if [(row.episode, row.seed, row.length) for row in rows] != expected:

@@ -20,6 +20,7 @@ from config.environment import EnvironmentSettings
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.imports import imported, is_import_path, reason
+from config.measures import wrong_words
 from config.parameters import declared
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in (ppo.ALGORITHM,)}
@@ -89,7 +90,7 @@ def _wrong_words(algorithm: Algorithm) -> str:
     families = algorithm.families
     if not isinstance(families, tuple) or not families or not set(families) <= set(FAMILIES):
         return f"families cannot be {shown(families)}; allowed: some of {', '.join(FAMILIES)}"
-    return ""
+    return wrong_words(algorithm.measure)
 
 
 def _wrong_paths(algorithm: Algorithm) -> str:

@@ -7,22 +7,42 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from config.measures import Measure
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import last_row
 
 
+@dataclass(frozen=True)
+class Score:
+    """A value of what a run is judged by, with the name and the unit of the measure."""
+
+    measure: str
+    value: float
+    unit: str
+
+    @staticmethod
+    def of(measure: Measure, value: float | None) -> Score | None:
+        """None where there is no value."""
+        return None if value is None else Score(measure.name, value, measure.unit)
+
+    def written(self, form: str) -> str:
+        """`return 43.2`, `win rate 55.0 %`; form: of the number, as for `format`."""
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.measure} {self.value:{form}}{unit}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """step of total_steps; epoch of epochs; return_mean: of the last row that has one, in the
-    game's own reward; the last two are None before they are known.
+    """step of total_steps; epoch of epochs; score: of the last row that has one; the last two are
+    None before they are known.
     """
 
     step: int
     total_steps: int
     epoch: int
     epochs: int
-    return_mean: float | None
+    score: Score | None
     steps_per_second: float | None
 
     @property
@@ -33,7 +53,8 @@ class Progress:
 
 PRINTED = re.compile(
     r"epoch (?P<epoch>\d+) of (?P<epochs>\d+), step (?P<step>\d+) of (?P<total_steps>\d+)"
-    r"(?:, return (?P<return_mean>[^ ,]+))?(?:, (?P<steps_per_second>[^ ,]+) steps/s)?"
+    r"(?:, (?P<measure>[^,]+) (?P<value>-?[0-9][^ ,]*|-?inf|nan)(?: (?P<unit>[^,]+))?)?"
+    r"(?:, (?P<steps_per_second>[^ ,]+) steps/s)?"
 )
 
 
@@ -45,8 +66,8 @@ def printed(progress: Progress) -> str:
         f"epoch {progress.epoch} of {progress.epochs}",
         f"step {progress.step} of {progress.total_steps}",
     ]
-    if progress.return_mean is not None:
-        parts.append(f"return {progress.return_mean:.5g}")
+    if progress.score is not None:
+        parts.append(progress.score.written(".5g"))
     if progress.steps_per_second is not None:
         parts.append(f"{progress.steps_per_second:.1f} steps/s")
     return ", ".join(parts)
@@ -62,7 +83,9 @@ def read_printed(line: str) -> Progress | None:
         total_steps=int(match["total_steps"]),
         epoch=int(match["epoch"]),
         epochs=int(match["epochs"]),
-        return_mean=_number(match["return_mean"]),
+        score=Score(match["measure"], float(match["value"]), match["unit"] or "")
+        if match["measure"]
+        else None,
         steps_per_second=_number(match["steps_per_second"]),
     )
 
@@ -70,14 +93,15 @@ def read_printed(line: str) -> Progress | None:
 def read_progress(run: RunDirectory, resolved: Resolved) -> Progress:
     """Read the ends of `train.csv` and `resources.csv`; a run without files is at step 0."""
     train = last_row(run.train_csv) or {}
-    with_return = last_row(run.train_csv, having="return_mean") or {}
+    column = resolved.measure.training_column
+    with_score = last_row(run.train_csv, having=column) or {}
     resources = last_row(run.resources_csv, having="steps_per_second") or {}
     return Progress(
         step=int(train.get("step") or 0),
         total_steps=resolved.total_steps,
         epoch=int(train.get("epoch") or 0),
         epochs=resolved.epochs,
-        return_mean=_number(with_return.get("return_mean")),
+        score=Score.of(resolved.measure, _number(with_score.get(column))),
         steps_per_second=_number(resources.get("steps_per_second")),
     )
 

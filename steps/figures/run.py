@@ -37,9 +37,6 @@ NOT_METRICS = (
     "step",
     "frame",
     "episodes",
-    "return_mean",
-    "return_min",
-    "return_max",
     "length_mean",
     "valid_rows",
 )
@@ -165,7 +162,8 @@ def metric_names(columns: Columns, measure: Measure) -> list[str]:
 
 def is_metric(name: str, measure: Measure) -> bool:
     """Whether the algorithm added a column: it is neither counted nor what a run is judged by."""
-    return name not in (*NOT_METRICS, measure.training_column)
+    spread = (f"{measure.column}_min", f"{measure.column}_max")
+    return name not in (*NOT_METRICS, measure.training_column, *spread)
 
 
 def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:

@@ -251,7 +251,7 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         training_score=training_score(train, measure),
         machine="" if train is None else _machine(train),
         films=_films(run.videos),
-        files=_files(run.root, pipeline.left_by("run")),
+        files=_files(run.root, dict.fromkeys((*pipeline.left_by("run"), measure.table))),
     )
 
 
@@ -265,7 +265,7 @@ def _progress(run: RunDirectory, resolved: Resolved) -> Progress:
             total_steps=resolved.total_steps,
             epoch=0,
             epochs=resolved.epochs,
-            return_mean=None,
+            score=None,
             steps_per_second=None,
         )
 

@@ -55,6 +55,8 @@ class Results:
         steps), `frame` (emulator frames), `episodes` (that ended since the row before), all int;
         `return_mean`, `return_min`, `return_max` (in the game's own reward) and `length_mean`
         (steps) of those episodes, NaN where none ended; then the algorithm's metrics, all float.
+        Here and below an algorithm that is judged by another measure has the name of its column in
+        place of `return`.
 
         Of an unfinished run the rows up to the last whole line: those after its newest checkpoint
         will be done again when it is resumed. Raises `BadInput` while there is no train.csv at all,
@@ -70,7 +72,8 @@ class Results:
         Columns: `run` (int), `usable` (bool), `episode`, `seed` (int), `return` (float, in the
         game's own reward), `length` (int, environment steps). Raises as `training` does.
         """
-        frames = [evaluation_frame(run.directory, run.usable) for run in self.runs]
+        measure = self.record.resolved.measure
+        frames = [evaluation_frame(run.directory, run.usable, measure) for run in self.runs]
         return self._joined("evaluate", frames)
 
     @cached_property
@@ -125,9 +128,10 @@ class Run:
 
     @property
     def evaluation(self) -> pd.DataFrame:
-        """The same of `Results.evaluation`; raises `BadInput` without an evaluation.csv."""
-        frame = evaluation_frame(self.directory, self.usable)
-        return _required(frame, self.directory.evaluation_csv, "evaluate")
+        """The same of `Results.evaluation`; raises `BadInput` without the table."""
+        measure = self._record.resolved.measure
+        frame = evaluation_frame(self.directory, self.usable, measure)
+        return _required(frame, self.directory.root / measure.table, "evaluate")
 
     def policy(self) -> TrainedAgent:
         """The policy that the training ended with; torch is imported, and computes on the CPU.

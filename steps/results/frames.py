@@ -4,6 +4,7 @@ float.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from config.errors import WrongDirectory, on_one_line
-from config.measures import RETURN
+from config.measures import Measure
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
@@ -21,18 +22,13 @@ from steps.directory.usable import (
     Usable,
     evaluation_episodes,
     read_episodes,
+    training_score,
 )
 from steps.statistics.scores import mean, standard_deviation
 
 COUNTED = ("epoch", "step", "frame", "episodes")
-MEASURED = (
-    "training_return",
-    "return_mean",
-    "return_sd",
-    "return_min",
-    "return_max",
-    "length_mean",
-)
+NOT_MEASURED = ("run", "state", "usable", "reason", *COUNTED)
+"""Of the columns of a summary."""
 Columns = dict[str, np.ndarray]
 
 
@@ -43,17 +39,18 @@ def training_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
     return _frame(run, usable, run.train_csv, _training_columns)
 
 
-def evaluation_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
-    """The whole lines of an evaluation.csv; None and errors as for `training_frame`."""
-    return _frame(run, usable, run.evaluation_csv, _evaluation_columns)
+def evaluation_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.DataFrame | None:
+    """The whole lines of the measure's table; None and errors as for `training_frame`."""
+    read = functools.partial(_evaluation_columns, measure=measure)
+    return _frame(run, usable, run.root / measure.table, read)
 
 
 def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:
     """The row of one planned run; a run that never started has reached step 0."""
-    status = read_status(run.status / "train.json")
+    status, measure = read_status(run.status / "train.json"), resolved.measure
     last = _last(run.train_csv)
-    episodes = evaluation_episodes(run, RETURN) if usable.state == "complete" else []
-    returns = [one.value for one in episodes]
+    episodes = evaluation_episodes(run, measure) if usable.state == "complete" else []
+    values, column = [one.value for one in episodes], measure.column
     return {
         "run": run.index,
         "state": usable.state,
@@ -62,12 +59,12 @@ def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[s
         "epoch": last["epoch"],
         "step": last["step"],
         "frame": last["step"] * resolved.game.frames_per_step,
-        "training_return": None if status is None else status.number("training_return"),
+        measure.training_detail: training_score(status, measure),
         "episodes": len(episodes),
-        "return_mean": mean(returns) if returns else None,
-        "return_sd": standard_deviation(returns) if len(returns) > 1 else None,
-        "return_min": min(returns, default=None),
-        "return_max": max(returns, default=None),
+        f"{column}_mean": mean(values) if values else None,
+        f"{column}_sd": standard_deviation(values) if len(values) > 1 else None,
+        f"{column}_min": min(values, default=None),
+        f"{column}_max": max(values, default=None),
         "length_mean": mean([one.length for one in episodes]) if episodes else None,
     }
 
@@ -77,9 +74,8 @@ def summary_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     frame = pd.DataFrame(list(rows))
     frame["state"] = pd.Categorical(frame["state"], ["complete", "skipped", "unfinished", "failed"])
     frame["reason"] = frame["reason"].astype("str")
-    for name in MEASURED:
-        frame[name] = frame[name].astype("float64")
-    return frame
+    measured = [name for name in frame if name not in NOT_MEASURED]
+    return frame.astype(dict.fromkeys(measured, "float64"))
 
 
 def _frame(
@@ -108,13 +104,13 @@ def _training_columns(path: Path) -> Columns:
     }
 
 
-def _evaluation_columns(path: Path) -> Columns:
+def _evaluation_columns(path: Path, measure: Measure) -> Columns:
     """Not by `read_columns`: a seed may have more digits than a float keeps."""
-    episodes = read_episodes(path, RETURN)
+    episodes = read_episodes(path, measure)
     return {
         "episode": np.array([one.episode for one in episodes], np.int64),
         "seed": np.array([one.seed for one in episodes], np.int64),
-        "return": np.array([one.value for one in episodes], np.float64),
+        measure.column: np.array([one.value for one in episodes], np.float64),
         "length": np.array([one.length for one in episodes], np.int64),
     }
 

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agents.interfaces import HasStreams
-from config.measures import RETURN
 from steps.directory import checkpoints
 from steps.directory import progress as directory_progress
 from steps.training.recorder import Recorder
@@ -77,12 +76,14 @@ class TrainingFiles:
     def end(self) -> dict[str, Any]:
         """What a training that came to its end says; waits until its last checkpoint is written."""
         self._saver.wait()
-        reached = self._recorder.training_return
+        reached, measure = self._recorder.training_score, self._resolved.measure
         threshold = self._resolved.experiment.evaluate_above
-        evaluate = threshold is None or (reached is not None and RETURN.reaches(reached, threshold))
+        evaluate = threshold is None or (
+            reached is not None and measure.reaches(reached, threshold)
+        )
         wall_s = self._sampler.wall_s
         return {
-            RETURN.training_detail: reached,
+            measure.training_detail: reached,
             "evaluate": evaluate,
             "step": self._attempt.step,
             "epoch": self._resolved.epochs,
@@ -142,7 +143,9 @@ class TrainingFiles:
             total_steps=self._resolved.total_steps,
             epoch=progress.epoch,
             epochs=self._resolved.epochs,
-            return_mean=self._recorder.training_return,
+            score=directory_progress.Score.of(
+                self._resolved.measure, self._recorder.training_score
+            ),
             steps_per_second=None
             if before is None
             else (progress.step - before[1]) / (now_s - before[0]),

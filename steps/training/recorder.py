@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from agents.interfaces import Progress
+from config.measures import Measure
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
@@ -39,8 +40,8 @@ class Interval:
             name: self.sums.get(name, 0.0) + value for name, value in progress.metrics.items()
         }
 
-    def row(self, progress: Progress) -> dict[str, Cell]:
-        """The row that ends with this epoch; returns and lengths are empty when no episode
+    def row(self, progress: Progress, measure: Measure) -> dict[str, Cell]:
+        """The row that ends with this epoch; what is measured of episodes is empty when none
         ended.
         """
         returns, lengths = self.returns, self.lengths
@@ -49,9 +50,9 @@ class Interval:
             "step": progress.step,
             "frame": progress.frame,
             "episodes": len(returns),
-            "return_mean": _mean(returns),
-            "return_min": min(returns, default=None),
-            "return_max": max(returns, default=None),
+            measure.training_column: _mean(returns),
+            f"{measure.column}_min": min(returns, default=None),
+            f"{measure.column}_max": max(returns, default=None),
             "length_mean": _mean(lengths),
             **{name: total / self.epochs for name, total in self.sums.items()},
         }
@@ -91,7 +92,7 @@ class Recorder:
             progress.epoch % self._resolved.experiment.log_interval == 0
             or progress.epoch == self._resolved.epochs
         ):
-            row = self._interval.row(progress)
+            row = self._interval.row(progress, self._resolved.measure)
             self.table.append(row)
             self._events.add(
                 progress.step,
@@ -104,8 +105,8 @@ class Recorder:
             self._interval = Interval()
 
     @property
-    def training_return(self) -> float | None:
-        """Mean return of the last 100 training episodes; None before the first one ended."""
+    def training_score(self) -> float | None:
+        """Mean of the last 100 training episodes; None before the first one ended."""
         return _mean(self._recent)
 
     def state(self) -> dict[str, Any]:

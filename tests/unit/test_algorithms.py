@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from config.described import parameters, section_title
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import NO_VERSION, package_versions
+from config.measures import RETURN
 from config.parameters import parameter
 from config.resolve import Resolved, resolve
 
@@ -132,6 +133,12 @@ class Nothing:
         ({"topology": "ring"}, "topology cannot be 'ring'; allowed: single"),
         ({"families": ()}, "families cannot be (); allowed: some of discrete, continuous"),
         ({"families": ("boards",)}, "families cannot be ('boards',)"),
+        ({"measure": "Elo"}, "measure cannot be 'Elo'; allowed: config.measures.Measure"),
+        ({"measure": replace(RETURN, name="wins, %")}, "measure.name cannot be 'wins, %'"),
+        ({"measure": replace(RETURN, unit=None)}, "measure.unit cannot be None"),
+        ({"measure": replace(RETURN, table="train.csv")}, "measure.table cannot be 'train.csv'"),
+        ({"measure": replace(RETURN, column="seed")}, "measure.column cannot be 'seed'"),
+        ({"measure": replace(RETURN, training_column="Elo")}, "training_column cannot be 'Elo'"),
         ({"trainer": "my_lab.ddqn"}, "trainer cannot be 'my_lab.ddqn'; allowed: an import path"),
         ({"policy": ""}, "policy cannot be ''; allowed: an import path"),
         ({"precision_probe": "x"}, "precision_probe cannot be 'x'"),

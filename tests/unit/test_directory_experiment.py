@@ -19,7 +19,7 @@ from steps.directory.experiment import (
     write_experiment,
 )
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import read_progress
+from steps.directory.progress import Score, read_progress
 from steps.directory.tables import Table
 
 
@@ -181,7 +181,7 @@ def test_progress_is_read_from_the_ends_of_the_files(directory: ExperimentDirect
     assert (
         nothing.step,
         nothing.epoch,
-        nothing.return_mean,
+        nothing.score,
         nothing.steps_per_second,
         nothing.fraction,
     ) == (0, 0, None, None, 0.0)
@@ -192,8 +192,8 @@ def test_progress_is_read_from_the_ends_of_the_files(directory: ExperimentDirect
     resources.append({"step": 1000, "steps_per_second": None})
     found = read_progress(run, resolved)
     assert (found.step, found.epoch, found.epochs, found.fraction) == (1250, 5, 10, 0.5)
-    assert (found.return_mean, found.steps_per_second, found.total_steps) == (
-        20.0,
+    assert (found.score, found.steps_per_second, found.total_steps) == (
+        Score("return", 20.0, ""),
         321.5,
         resolved.total_steps,
     )

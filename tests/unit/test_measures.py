@@ -11,11 +11,31 @@ from pathlib import Path
 import pytest
 
 from config.algorithms import ALGORITHMS
+from config.cluster import load_cluster
 from config.measures import RETURN, Measure
-from steps import average, plot_average, plot_evaluation, plot_training, report
+from steps import (
+    average,
+    evaluate,
+    plot_average,
+    plot_evaluation,
+    plot_training,
+    prepare,
+    report,
+    train,
+)
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.progress import Score, printed, read_printed, read_progress
+from steps.directory.status import read_status
+from steps.directory.tables import read_rows
 from steps.directory.usable import usability
+from steps.results import Results
 from tests import synthetic
+from workflows.dag.layout import Layout
+from workflows.dag.render import rendered
+from workflows.dag.tasks import read_tasks
+from workflows.progress.ending import end
+from workflows.progress.table import Table
+from workflows.progress.words import numbers
 
 WIN_RATE = Measure(
     name="win rate",
@@ -107,6 +127,76 @@ def test_a_value_without_sense_and_a_threshold_are_told_in_its_words(tmp_path: P
     assert (usability(run, resolved).reason or "").startswith(
         "not evaluated: training win rate 40,"
     )
+
+
+def test_the_live_view_speaks_of_the_measure(arena: ExperimentDirectory) -> None:
+    """While it runs, with its files or with what it prints only, and at its end."""
+    resolved = synthetic.resolved_of(arena)
+    progress = read_progress(arena.run(0), resolved)
+    assert progress.score is not None
+    shown = f"win rate {progress.score.value:,.1f} %"
+    assert shown in numbers(progress)
+    seen = read_printed(printed(progress))
+    assert seen is not None and seen.score == Score(
+        "win rate", pytest.approx(progress.score.value, rel=1e-4), "%"
+    )
+    names = {"train": "runs(0:0).train", "average": "average"}
+    nodes = {
+        key: {"name": f"wf.{name}", "type": "Pod", "phase": "Succeeded"}
+        for key, name in names.items()
+    }
+    layout = Layout.of(rendered("ppo", load_cluster()))
+    tasks = read_tasks({"phase": "Succeeded", "nodes": nodes}, "wf", layout, 2)
+    table = Table(lambda where: progress, lambda task: "", coloured=False)
+    row = table.lines(tasks, rows=9, columns=200, clock="")[1]
+    assert row.startswith(f"  run 0  ✔ train  {shown}") and "return" not in row
+
+
+def test_the_last_lines_speak_of_the_measure(
+    arena: ExperimentDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = {"name": "wf.average", "type": "Pod", "phase": "Succeeded"}
+    layout = Layout.of(rendered("ppo", load_cluster()))
+    tasks = read_tasks({"phase": "Succeeded", "nodes": {"a": node}}, "wf", layout, 2)
+    assert end(tasks, 9.0, lambda outdir: arena.root, "/storage/arena") == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "Succeeded in 9.0 s; evaluation: mean win rate 55.0 %, n = 2 of 2"
+
+
+def test_the_frames_carry_its_columns(arena: ExperimentDirectory) -> None:
+    results = Results(arena.root)
+    assert results.evaluation.groupby("run")["win_rate"].mean().tolist() == [50, 60]
+    assert results.runs[1].evaluation["win_rate"].tolist() == [100, 0, 50, 90]
+    summary = results.summary
+    assert summary["win_rate_mean"].tolist() == [50, 60] and summary["win_rate_sd"][0] > 0
+    assert "training_win_rate" in summary and results.training["win_rate_mean"].max() > 0
+    frames = (results.training, results.evaluation, summary)
+    assert [name for frame in frames for name in frame if "return" in name] == []
+
+
+def test_what_the_steps_write_is_by_the_measure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A real training and its evaluation, which a threshold in the measure lets through."""
+    given = ("game=cartpole", "epochs=2", "evaluation_episodes=3", "evaluate_above=1")
+    parameters = [f"-p{one}" for one in (*given, "device=cpu", f"outdir={tmp_path}")]
+    assert prepare.main(["--algorithm=ppo", *parameters]) == 0
+    for step in (train, evaluate):
+        assert step.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    run, said = ExperimentDirectory(tmp_path).run(0), capsys.readouterr().out
+    columns = read_rows(run.train_csv)[0]
+    assert list(columns)[4:7] == ["win_rate_mean", "win_rate_min", "win_rate_max"]
+    assert not run.evaluation_csv.exists()
+    rows = read_rows(run.root / "games.csv")
+    assert list(rows[0]) == ["episode", "seed", "win_rate", "length"] and len(rows) == 3
+    details = {task: read_status(run.status / f"{task}.json") for task in ("train", "evaluate")}
+    trained, evaluated = details["train"], details["evaluate"]
+    assert trained is not None and trained.number("training_win_rate") is not None
+    assert evaluated is not None and evaluated.number("win_rate_mean") == pytest.approx(
+        sum(float(row["win_rate"]) for row in rows) / 3
+    )
+    assert "episode 3 of 3: mean win rate " in said and ", win rate " in said
+    assert "return" not in said and " %" in said
 
 
 def test_the_direction_decides_what_reaches_a_threshold() -> None:

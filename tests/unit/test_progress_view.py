@@ -3,7 +3,6 @@ elsewhere."""
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import re
 from pathlib import Path
@@ -15,7 +14,7 @@ from config.cluster import load_cluster
 from config.numbers import clock, duration
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import Progress, printed, read_printed
+from steps.directory.progress import Progress, Score, printed, read_printed
 from workflows.dag.layout import Layout
 from workflows.dag.render import rendered
 from workflows.progress.view import ProgressView
@@ -318,22 +317,29 @@ def test_duration(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-@pytest.mark.parametrize("return_mean", [None, -1234567.0, 0.5])
+@pytest.mark.parametrize(
+    "score",
+    [
+        None,
+        Score("return", -1.2346e06, ""),
+        Score("return", 0.5, ""),
+        Score("return", 1e-05, ""),
+        Score("win rate", 55.0, "%"),
+        Score("mean of 3 trials", 8.25, "m/s"),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("steps_per_second", [None, 5120.5])
 def test_what_a_training_prints_can_be_read(
-    return_mean: float | None, steps_per_second: float | None
+    score: Score | None, steps_per_second: float | None
 ) -> None:
     progress = Progress(
         step=248,
         total_steps=25600,
         epoch=1,
         epochs=100,
-        return_mean=return_mean,
+        score=score,
         steps_per_second=steps_per_second,
     )
-    seen = read_printed(printed(progress))
-    assert seen is not None and dataclasses.replace(seen, return_mean=None) == dataclasses.replace(
-        progress, return_mean=None
-    )
-    assert (seen.return_mean or 0.0) == pytest.approx(return_mean or 0.0, rel=1e-4)
+    assert read_printed(printed(progress)) == progress
     assert read_printed(f"warning: {printed(progress)}") is read_printed("") is None

@@ -98,14 +98,14 @@ def test_a_resumed_recorder_writes_the_same_bytes(
 def test_rows_without_an_episode_are_empty(run: RunDirectory) -> None:
     resolved = resolve("ppo", {"epochs": "2", "outdir": "/x"})
     recorder = Recorder(run, resolved, step=0, saved=None)
-    assert recorder.training_return is None
+    assert recorder.training_score is None
     recorder.add(progress(2))
     assert read_rows(run.train_csv)[0]["return_mean"] == ""
-    assert recorder.training_return is None
+    assert recorder.training_score is None
     for _ in range(60):
         recorder.add(progress(1))
     recorder.add(progress(7))
-    assert recorder.training_return == pytest.approx((49 * 1 + 49 * 11 + 7 + 17) / 100)
+    assert recorder.training_score == pytest.approx((49 * 1 + 49 * 11 + 7 + 17) / 100)
     recorder.close()
 
 

@@ -6,8 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from config.errors import ExperimentError
 from config.numbers import duration
+from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.progress import Score
 from workflows.dag.tasks import Task, Tasks, Where
 from workflows.progress.reasons import name_of, place_of, reason
 from workflows.progress.words import Find
@@ -51,8 +54,8 @@ def outcome(tasks: Tasks, seconds: float) -> str:
 
 
 def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
-    """`; evaluation: mean return 496.6, n = 3 of 3`, when this workflow has averaged the runs of a
-    directory and the result can be read.
+    """`; evaluation: mean return 496.6, n = 3 of 3`, by the measure of its algorithm, when this
+    workflow has averaged the runs of a directory and the result can be read.
     """
     averaged = any(
         task.step == "average" and task.where == Where(outdir) and task.state == "succeeded"
@@ -61,14 +64,13 @@ def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
     if directory is None or not averaged:
         return ""
     try:
-        summary = json.loads((ExperimentDirectory(directory).average / "summary.json").read_bytes())
-        mean, n, planned = (
-            summary["evaluation"]["mean"],
-            summary["evaluation"]["n"],
-            summary["planned"],
-        )
-        return f"; evaluation: mean return {mean:,.1f}, n = {n} of {planned}"
-    except (OSError, ValueError, LookupError, TypeError):
+        experiment = ExperimentDirectory(directory)
+        summary = json.loads((experiment.average / "summary.json").read_bytes())
+        evaluation, planned = summary["evaluation"], summary["planned"]
+        measure = read_experiment(experiment).resolved.measure
+        mean = Score(measure.name, evaluation["mean"], measure.unit).written(",.1f")
+        return f"; evaluation: mean {mean}, n = {evaluation['n']} of {planned}"
+    except (OSError, ValueError, LookupError, TypeError, ExperimentError):
         return ""
 
 

@@ -140,11 +140,7 @@ class Table:
             members = self._members(training) if detail else ""
             stage = self._mark(training, members=False)
             return f"{stage}  {self._bar(progress.fraction)} {numbers(progress)}{members}"
-        learnt = (
-            f"return {progress.return_mean:,.1f}"
-            if progress and progress.return_mean is not None
-            else ""
-        )
+        learnt = progress.score.written(",.1f") if progress and progress.score else ""
         first, *rest = item.inside
         after = [
             self._mark(task, time=detail == 2)

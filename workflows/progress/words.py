@@ -32,8 +32,8 @@ def is_training(task: Task) -> bool:
 def numbers(progress: Progress) -> str:
     """` 43 %  return 123.4  8,950 steps/s  0:31 left`, as far as they are known."""
     parts = [f"{progress.fraction:4.0%}".replace("%", " %")]
-    if progress.return_mean is not None:
-        parts.append(f"return {progress.return_mean:,.1f}")
+    if progress.score is not None:
+        parts.append(progress.score.written(",.1f"))
     if progress.steps_per_second:
         parts.append(f"{progress.steps_per_second:,.0f} steps/s")
     if progress.steps_per_second and progress.fraction < 1.0:
