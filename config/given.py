@@ -15,6 +15,8 @@ from config.errors import BadInput, shown
 from config.parameters import to_text
 
 LARGEST_CHARACTERS = 256 * 1024
+REPLACING = "parameters"
+"""The input of the experiment's template that the parameters come in."""
 
 
 def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
@@ -36,27 +38,36 @@ def over_presets(presets: Mapping[str, Any], given: Mapping[str, str]) -> dict[s
     return texts | {name: text for name, text in given.items() if text or name not in texts}
 
 
-def from_argo(text: str) -> dict[str, str]:
+def refuse_replaced(text: str) -> None:
+    """Refuse a workflow's parameters, as Argo gives them, where one has the name of the input that
+    hands them on: it would silently take the place of all others. Raises `BadInput`.
+    """
+    if REPLACING in from_argo(text, "--workflow-parameters"):
+        raise BadInput(
+            f"a workflow cannot have the parameter {REPLACING!r}, which replaces all others; "
+            "allowed: each parameter of the experiment by its own name, -p name=value"
+        )
+
+
+def from_argo(text: str, option: str = "--parameters") -> dict[str, str]:
     """`[{"name": "game", "value": "pong"}, …]`, every parameter of the workflow, unknown ones
-    included; raises `BadInput`.
+    included; raises `BadInput`, which names the option.
 
     Argo writes numbers and booleans as texts, so every other type is refused; a parameter without a
     value is empty.
     """
     if len(text) > LARGEST_CHARACTERS:
-        raise BadInput(f"--parameters: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
+        raise BadInput(f"{option}: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
     try:
         entries = json.loads(text, object_pairs_hook=_once)
     except (
         ValueError,
         RecursionError,
     ) as error:  # among others an integer with more digits than Python reads
-        raise BadInput(f"--parameters is no JSON: {error}") from None
+        raise BadInput(f"{option} is no JSON: {error}") from None
     if not isinstance(entries, list):
-        raise BadInput(
-            f"--parameters cannot be {shown(entries)}; allowed: a list of names and values"
-        )
-    return _once([_pair(entry) for entry in entries])
+        raise BadInput(f"{option} cannot be {shown(entries)}; allowed: a list of names and values")
+    return _once([_pair(entry, option) for entry in entries])
 
 
 def together(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
@@ -68,13 +79,13 @@ def together(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]
     return given
 
 
-def _pair(entry: Any) -> tuple[str, str]:
+def _pair(entry: Any, option: str) -> tuple[str, str]:
     name, value = (
         (entry.get("name"), entry.get("value", "")) if isinstance(entry, dict) else (None, None)
     )
     if not isinstance(name, str) or not isinstance(value, str):
         raise BadInput(
-            f"--parameters: cannot read {shown(entry)}; allowed: a name and a value, both text"
+            f"{option}: cannot read {shown(entry)}; allowed: a name and a value, both text"
         )
     return name, value
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from config.algorithms import ALGORITHMS
-from config.given import from_argo, from_assignments, together
+from config.given import from_argo, from_assignments, refuse_replaced, together
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
@@ -67,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     """Everything that can be wrong is found before the first byte is written."""
     given = from_assignments(arguments.p)
+    if arguments.workflow_parameters is not None:
+        refuse_replaced(arguments.workflow_parameters)
     if arguments.parameters is not None:
         given = together(given, from_argo(arguments.parameters))
     resolved = resolve(arguments.algorithm, given)
@@ -263,6 +265,11 @@ def _parser() -> argparse.ArgumentParser:
         "--parameters",
         metavar="JSON",
         help='all parameters as Argo gives them: [{"name": …, "value": …}, …]',
+    )
+    parser.add_argument(
+        "--workflow-parameters",
+        metavar="JSON",
+        help="those of the whole workflow; one of them called 'parameters' is refused",
     )
     parser.add_argument(
         "-p",

@@ -23,6 +23,7 @@ from workflows.dag.render import rendered
 from workflows.local.status import WorkflowStatus
 
 ROOT = Path(__file__).parents[2]
+REPLACED = "a workflow cannot have the parameter 'parameters', which replaces all others"
 TINY = {"game": "cartpole", "epochs": "2", "evaluation_episodes": "1", "video_episodes": "0"}
 
 
@@ -108,7 +109,8 @@ def test_the_names_of_a_call_are_checked_where_it_is_prepared(
     [
         ("typo", "1", "unknown parameter 'typo'"),
         ("seed", "{{foo}}", "parameter 'seed' cannot be"),
-        ("parameters", "seed=1", "--parameters is no JSON"),
+        ("parameters", "seed=1", REPLACED),
+        ("parameters", '[{"name": "seed", "value": "1"}]', REPLACED),
     ],
 )
 def test_what_plain_argo_submit_appends_is_seen_and_refused(

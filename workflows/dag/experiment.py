@@ -14,7 +14,9 @@ is called `….onExit(0)` (seen with 4.1.2).
 `experiment` can be called by another DAG, any number of times in one workflow: its inputs are the
 directory (`outdir`) and the parameters of this experiment as JSON, `[{"name": …, "value": …}, …]`.
 As the entry it takes the workflow's parameter `outdir`, and `{{workflow.parameters.json}}`:
-`argo submit -p typo=1` adds a parameter, and only so is it seen and refused. What Argo itself reads
+`argo submit -p typo=1` adds a parameter, and only so is it seen and refused. A parameter of the
+workflow that has the name of an input of its entry replaces that input: one called `parameters`
+would take the place of all others, so `prepare` sees the workflow's, too, and refuses it. What Argo itself reads
 (`READ_BY_ARGO`) holds for a whole workflow and stays its parameter, which `prepare` is told, too.
 Who calls it knows the directories, and so its exit handler calls `report` for each of them, in a
 loop over the same list: a parameter of the workflow, or an output with a `globalName`, which is
@@ -122,7 +124,8 @@ def _args(step: Step, algorithm: str) -> list[str]:
         known += [(name, f"{{{{workflow.parameters.{name}}}}}") for name in READ_BY_ARGO]
         fixed = [word for name, value in known for word in ("-p", f"{name}={value}")]
         every = "--parameters={{inputs.parameters.parameters}}"
-        return [f"--algorithm={algorithm}", every, *fixed]
+        of_workflow = "--workflow-parameters={{workflow.parameters.json}}"
+        return [f"--algorithm={algorithm}", every, of_workflow, *fixed]
     more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
     return [OUTDIR, *more[step.scope]]
 
