@@ -79,7 +79,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     submitted = describe(resolved)
     _continued(directory, submitted)
     make_and_probe(directory.root)
-    me = owner.from_environment()
+    me = owner.from_environment(call=arguments.call)
     with claimed(directory, me, stop):
         record = _continued(
             directory, submitted
@@ -265,6 +265,12 @@ def _parser() -> argparse.ArgumentParser:
         "--parameters",
         metavar="JSON",
         help='all parameters as Argo gives them: [{"name": …, "value": …}, …]',
+    )
+    parser.add_argument(
+        "--call",
+        default="",
+        metavar="NODE",
+        help="which of a workflow's experiments this is: {{node.name}}",
     )
     parser.add_argument(
         "--workflow-parameters",

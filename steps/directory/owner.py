@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -29,19 +30,23 @@ LEASE_S = 60.0
 LONGEST_LEASE_S = 3600.0
 HEARTBEATS_PER_LEASE = 6
 OWNER_LIMIT_BYTES = 65536
+ATTEMPT = re.compile(r"\([0-9]+\)")
+"""In the name of a node: `wf.first(1).prepare`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
     """A workflow that may write.
 
-    uid: unique per workflow; workflow: its name; process: the local engine's
+    uid: unique per workflow; workflow: its name; call: which of its experiments, by the node that
+    prepares it, empty where nobody said; process: the local engine's
     (`processes.identity`), else None; lease_s: silence after which it may be displaced; released:
     it ended, and said so.
     """
 
     uid: str
     workflow: str = ""
+    call: str = ""
     host: str = ""
     process: str | None = None
     lease_s: float = LEASE_S
@@ -52,14 +57,19 @@ class Owner:
         return f"workflow {self.workflow or 'without a name'} (uid {self.uid}, {where})"
 
 
-def from_environment(environment: Mapping[str, str] = os.environ) -> Owner | None:
-    """The workflow that this pod belongs to; None by hand."""
+def from_environment(
+    environment: Mapping[str, str] = os.environ, *, call: str = ""
+) -> Owner | None:
+    """The workflow that this pod belongs to; None by hand. call: the name of the node, which may
+    be below one that was repeated.
+    """
     uid = environment.get("EXPERIMENT_OWNER")
     if not uid:
         return None
     return Owner(
         uid=uid,
         workflow=environment.get("EXPERIMENT_WORKFLOW", ""),
+        call=ATTEMPT.sub("", call),
         host=socket.gethostname(),
         process=environment.get("EXPERIMENT_OWNER_PROCESS") or None,
     )
@@ -88,6 +98,7 @@ def _checked(owner: Owner) -> Owner:
     kinds = {
         "uid": str,
         "workflow": str,
+        "call": str,
         "host": str,
         "process": str | None,
         "lease_s": int | float,
@@ -104,7 +115,8 @@ def _checked(owner: Owner) -> Owner:
 
 
 def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: None) -> None:
-    """Make `owner` the owner; raises `WrongDirectory` naming the present one if that lives.
+    """Make `owner` the owner; raises `WrongDirectory` naming the present one if that lives, or is
+    another call in the same workflow.
 
     May wait for the lease of the present one, calling `on_wait` again and again meanwhile.
     """
@@ -113,11 +125,21 @@ def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: Non
         if present == owner:
             return
         if present is None or present.uid == owner.uid:
+            _refuse_other_call(path, present, owner)
             write_atomically(path, _dump(owner))
         else:
             _refuse_if_alive(path, present, on_wait)
             _take_over(path, present, owner, on_wait)
     check(path, owner.uid)
+
+
+def _refuse_other_call(path: Path, present: Owner | None, owner: Owner) -> None:
+    """A workflow may call the experiment many times, each time with a directory of its own."""
+    if present is not None and present.call and owner.call and present.call != owner.call:
+        raise WrongDirectory(
+            f"{path.parent} belongs to another call of the experiment in this workflow, {present.call}; "
+            f"{owner.call} needs another outdir"
+        )
 
 
 def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], None]) -> None:

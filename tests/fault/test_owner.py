@@ -164,7 +164,7 @@ def test_a9_what_another_workflow_has_written_meanwhile_is_not_overwritten(
     monkeypatch.setattr(prepare, "make_and_probe", meanwhile)
     monkeypatch.setenv("EXPERIMENT_OWNER", "ours")
     monkeypatch.setattr(
-        owner, "from_environment", lambda: Owner(uid=os.environ["EXPERIMENT_OWNER"])
+        owner, "from_environment", lambda call: Owner(uid=os.environ["EXPERIMENT_OWNER"])
     )
     assert prepare.main(assignments(outdir, seed=1)) == 4
     assert "seed: 7 in the directory, 1 now" in capsys.readouterr().err

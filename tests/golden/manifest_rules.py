@@ -135,7 +135,9 @@ def every_tag_resolves(manifest: Manifest) -> Iterator[str]:
             )
         if not tasks:
             yield from (
-                f"{template['name']}: {{{{{tag}}}}}" for tag in tags(template) if tag not in known
+                f"{template['name']}: {{{{{tag}}}}}"
+                for tag in tags(template)
+                if tag not in known | {"node.name"}
             )
     rest = {key: value for key, value in spec.items() if key != "templates"}
     yield from (f"spec: {{{{{tag}}}}}" for tag in tags(rest) if tag not in everywhere)

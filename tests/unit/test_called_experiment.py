@@ -18,8 +18,10 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.processes import identity
 from tests.calling import calling
 from workflows import local
+from workflows.dag.layout import Layout, refuse_shared_directories
 from workflows.dag.pods import READ_BY_ARGO
 from workflows.dag.render import rendered
+from workflows.local import __main__ as command
 from workflows.local.status import WorkflowStatus
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +84,69 @@ def test_two_calls_in_one_workflow_make_two_complete_reports(
         assert (experiment.seed, experiment.outdir) == (int(given["seed"]), str(directory))
         summary = json.loads((directory / "average" / "summary.json").read_text())
         assert (summary["used"], summary["evaluation"]["n"]) == ([0], 1 - index)
+
+
+def both_with(manifest: dict[str, Any], outdir: str) -> dict[str, Any]:
+    """Two calls with this directory, of which nothing but `prepare` is left."""
+    study = calling(manifest, {"/storage/first": TINY, "/storage/second": TINY})
+    templates = {one["name"]: one for one in study["spec"]["templates"]}
+    called = templates["experiment"]["dag"]
+    called["tasks"] = [task for task in called["tasks"] if task["name"] == "prepare"]
+    for task in templates["study"]["dag"]["tasks"]:
+        task["arguments"]["parameters"][0]["value"] = outdir
+    del study["spec"]["onExit"]
+    return study
+
+
+def test_of_two_calls_with_one_directory_the_second_is_refused(
+    manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    """Where nobody has looked before, as with plain `argo submit`."""
+    status = run(both_with(manifest, "/storage/same"), tmp_path)
+    ends = {name: phase for name, phase in phases(status).items() if name.endswith(".prepare")}
+    assert sorted(ends.values()) == ["Failed", "Succeeded"]
+    first, second = sorted(ends, key=lambda name: ends[name], reverse=True)
+    refused = f"belongs to another call of the experiment in this workflow, wf.{first}; "
+    assert f"{refused}wf.{second} needs another outdir\n" in printed(tmp_path)
+    assert [node.exit_code for node in status.nodes.values() if node.failed and node.pod] == [4]
+
+
+@pytest.mark.parametrize("loop", ["", "withParam", "withItems"])
+@pytest.mark.parametrize("outdir", ["/storage/same", "/storage//same/"])
+def test_two_calls_with_one_directory_are_refused_before_anything_runs(
+    manifest: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    loop: str,
+    outdir: str,
+) -> None:
+    study = both_with(manifest, "{{item.outdir}}" if loop else "/storage/same")
+    first, second = next(
+        one["dag"]["tasks"] for one in study["spec"]["templates"] if one["name"] == "study"
+    )
+    items = [{"outdir": "/storage/same"}, {"outdir": outdir}]
+    if loop == "withParam":
+        study["spec"]["arguments"]["parameters"].append({"name": "list", "value": "[]"})
+    if loop:
+        first[loop] = "{{workflow.parameters.list}}" if loop == "withParam" else items
+        second["arguments"]["parameters"][0]["value"] = "/storage/other"
+    else:
+        second["arguments"]["parameters"][0]["value"] = outdir
+    file = tmp_path / "study.yaml"
+    file.write_text(json.dumps(study))
+    given = [f"-plist={json.dumps(items)}"] if loop == "withParam" else []
+    assert command.main([str(file), f"--storage={tmp_path}/storage", *given]) == 2
+    assert capsys.readouterr().err == (
+        "refused: two calls of the experiment have the directory '/storage/same'; "
+        "allowed: one of its own for each\n"
+    )
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_different_directories_are_not_refused(manifest: dict[str, Any]) -> None:
+    """Nor what only the run will tell."""
+    refuse_shared_directories(Layout.of(calling(manifest, {"/storage/a": {}, "/storage/b": {}})))
+    refuse_shared_directories(Layout.of(both_with(manifest, "{{workflow.parameters.unknown}}")))
 
 
 def test_the_names_of_a_call_are_checked_where_it_is_prepared(

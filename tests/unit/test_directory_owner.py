@@ -3,6 +3,7 @@ leaves."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import threading
@@ -139,6 +140,26 @@ def test_an_unreadable_owner_is_nobody_to_overwrite(path: Path, content: str) ->
         with pytest.raises(WrongDirectory, match="delete it if no workflow writes"):
             act()
     assert path.read_text() == content
+
+
+def test_another_call_in_the_same_workflow_is_refused(path: Path) -> None:
+    """Whether the first one has ended or not; a further attempt of the first goes on."""
+    workflow = {"EXPERIMENT_OWNER": "u", "EXPERIMENT_WORKFLOW": "wf"}
+    nodes = ("wf.first.prepare", "wf.second.prepare", "wf.first.prepare", "wf.first(1).prepare")
+    first, second, again, below_a_repeated_dag = (
+        owner.from_environment(workflow, call=node) for node in nodes
+    )
+    assert first and second and again and below_a_repeated_dag
+    owner.claim(path, first)
+    refused = r"belongs to another call .*, wf\.first\.prepare; wf\.second\.prepare needs another"
+    with pytest.raises(WrongDirectory, match=refused):
+        owner.claim(path, second)
+    owner.claim(path, again)
+    owner.claim(path, below_a_repeated_dag)
+    owner.release(path, "u")
+    with pytest.raises(WrongDirectory, match=refused):
+        owner.claim(path, second)
+    assert owner.read_owner(path) == dataclasses.replace(first, released=True)
 
 
 def test_the_owner_comes_from_the_environment() -> None:

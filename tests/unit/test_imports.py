@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workflows.cluster": ("config",),
     "workflows.progress": ("config", "steps.directory", "workflows.dag"),
     "workflows.local": ("config",),
+    "workflows.local.__main__": ("config", "workflows.dag", "workflows.local"),
     "workflows.local.errors": ("config",),
     "workflows.local.language": ("config", "workflows.local.errors"),
     "workflows.local.spec": ("config", "workflows.local.errors", "workflows.local.language"),

@@ -125,7 +125,8 @@ def _args(step: Step, algorithm: str) -> list[str]:
         fixed = [word for name, value in known for word in ("-p", f"{name}={value}")]
         every = "--parameters={{inputs.parameters.parameters}}"
         of_workflow = "--workflow-parameters={{workflow.parameters.json}}"
-        return [f"--algorithm={algorithm}", every, of_workflow, *fixed]
+        call = "--call={{node.name}}"  # the same in every attempt, another in every call
+        return [f"--algorithm={algorithm}", call, every, of_workflow, *fixed]
     more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
     return [OUTDIR, *more[step.scope]]
 

@@ -6,11 +6,16 @@ DAG of several roles; so nothing here counts levels.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import PurePosixPath
 from typing import Any, Literal
+
+from config import pipeline
+from config.errors import BadInput, shown
 
 LOOPS = ("withParam", "withItems", "withSequence")
 TAG = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
@@ -25,7 +30,7 @@ takes a row for each of its items; what has rows inside of it is a block."""
 class Layout:
     """A task of a DAG; the workflow itself is one without a name.
 
-    looped: called once per item; arguments: input -> text with tags; inside: the tasks of the DAG
+    looped: called once per item; items: of a loop, as a JSON list with tags; arguments: input -> text with tags; inside: the tasks of the DAG
     that it calls, none for a pod; step, told: of a pod, the module in `steps/` and the options that
     it is started with, `--run` -> text with tags. at_exit, parameters: of the workflow, the tasks of
     its exit handler and its parameters.
@@ -33,6 +38,7 @@ class Layout:
 
     name: str = ""
     looped: bool = False
+    items: str = ""
     arguments: Values = field(default_factory=dict)
     inside: tuple[Layout, ...] = ()
     step: str = ""
@@ -74,6 +80,57 @@ def substituted(text: str, values: Values) -> str | None:
     return TAG.sub(lambda tag: values[tag[1]], text)
 
 
+def refuse_shared_directories(layout: Layout) -> None:
+    """Refuse a workflow that calls the experiment twice with one directory, as far as it says so
+    before it runs (`prepare` sees the rest); raises `BadInput`.
+    """
+    values = {f"workflow.parameters.{name}": value for name, value in layout.parameters.items()}
+    seen = set[PurePosixPath]()
+    for outdir in map(PurePosixPath, _prepared(layout, values)):
+        if outdir in seen:
+            raise BadInput(
+                f"two calls of the experiment have the directory {shown(str(outdir))}; "
+                "allowed: one of its own for each"
+            )
+        seen.add(outdir)
+
+
+def _prepared(layout: Layout, values: Values) -> Iterator[str]:
+    """The directories of all calls of `prepare` inside that the tags' values tell."""
+    of_workflow = {tag: text for tag, text in values.items() if tag.startswith("workflow.")}
+    for task in layout.inside:
+        for item in _known_items(task, values):
+            said = {
+                name: substituted(text, {**values, **item}) for name, text in task.arguments.items()
+            }
+            inputs = {
+                f"inputs.parameters.{name}": text for name, text in said.items() if text is not None
+            }
+            outdir = inputs.get("inputs.parameters.outdir")
+            if task.step == pipeline.PREPARE and outdir is not None:
+                yield outdir
+            yield from _prepared(task, of_workflow | inputs)
+
+
+def _known_items(task: Layout, values: Values) -> list[Values]:
+    """What `{{item}}` and `{{item.key}}` are in each call; nothing for a list that only the run
+    makes.
+    """
+    if not task.looped:
+        return [{}]
+    try:
+        items = json.loads(substituted(task.items, values) or "[]")
+    except ValueError:
+        return []
+    return [_of_item(item) for item in items] if isinstance(items, list) else []
+
+
+def _of_item(item: Any) -> Values:
+    if isinstance(item, dict):
+        return {f"item.{key}": str(value) for key, value in item.items()}
+    return {"item": str(item)}
+
+
 def _listed(task: Layout, runs: int) -> str:
     if not task.inside:
         return task.name
@@ -97,6 +154,7 @@ def _task(task: Mapping[str, Any], templates: Mapping[str, Any], around: tuple[s
     return Layout(
         name=task["name"],
         looped=any(loop in task for loop in LOOPS),
+        items=str(task.get("withParam") or json.dumps(task.get("withItems") or "")),
         arguments=_parameters(template.get("inputs")) | _parameters(task.get("arguments")),
         inside=_tasks(called, templates, around),
         step=step[1].replace("_", "-") if step else task["name"],

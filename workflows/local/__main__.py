@@ -8,17 +8,22 @@ interrupted.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from config.errors import BadInput, ExperimentError
 from config.given import from_assignments
 from config.streams import prepare_streams
+from workflows.dag.layout import Layout, refuse_shared_directories
 from workflows.local.engine import run
-from workflows.local.spec.manifest import read
+from workflows.local.errors import InvalidSpecError
+from workflows.local.spec.manifest import Document, prepare, read
+from workflows.local.spec.validation import check
 from workflows.local.status import Node, WorkflowStatus
 
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
@@ -31,9 +36,10 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     printer = _Printer(options.status)
     try:
-        parameters = from_assignments(options.parameters)
+        document, parameters = read(options.file), from_assignments(options.parameters)
+        _refuse_shared_directories(document, parameters)
         status = run(
-            read(options.file), parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
+            document, parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,
             logs=options.logs, inherit=options.inherit, on_change=printer.changed, notice=printer.notice,
         )  # fmt: skip
         printer.write(status)
@@ -50,6 +56,15 @@ def main(argv: list[str] | None = None) -> int:
     if status.interrupted:
         return INTERRUPTED
     return SUCCEEDED if status.phase == "Succeeded" else FAILED
+
+
+def _refuse_shared_directories(document: Document, parameters: Mapping[str, str]) -> None:
+    """Where it calls our experiment; what is no valid workflow, the engine says."""
+    workflow = prepare(document, parameters=parameters)
+    with contextlib.suppress(InvalidSpecError):
+        check(workflow)
+        arguments = {"arguments": {"parameters": workflow.parameters}}
+        refuse_shared_directories(Layout.of({"spec": workflow.spec | arguments}))
 
 
 def _parser() -> argparse.ArgumentParser:
