@@ -57,11 +57,15 @@ Probe = Callable[[], Trials | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a training computes on and in, and why; trials: None where no probe was needed."""
+    """What a training computes on and in, and why; trials: None where no probe was needed;
+    vectorisation: how its environments step together, and why.
+    """
 
     device: str
     precision: str
     reason: str
+    vectorisation: str
+    vectorisation_reason: str
     trials: Trials | None = None
 
 

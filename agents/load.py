@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from agents.devices import Decision, Trials, choose_device, choose_precision
+from agents.environments.vectors import choose_vectorisation
 from agents.interfaces import LoadPolicy, MakeTrainer, Policy, State, Trainer
 from config.imports import imported
 
@@ -28,7 +29,8 @@ def load_policy(resolved: Resolved, state: State) -> Policy:
 
 
 def decide(resolved: Resolved) -> Decision:
-    """What the experiment whose first training starts here computes on and in.
+    """What the experiment whose first training starts here computes on and in, and how its
+    environments step together.
 
     Raises `BadInput` for a GPU that is asked for and not there.
     """
@@ -40,7 +42,15 @@ def decide(resolved: Resolved) -> Decision:
     probe = functools.partial(_measure, resolved, device)
     precision, because, trials = choose_precision(asked.precision, device, probe)
     reason = f"{reason}; {because}"
-    return Decision(device=device, precision=precision, reason=reason, trials=trials)
+    vectorisation, why = choose_vectorisation(resolved, resolved.environment.num_envs)
+    return Decision(
+        device=device,
+        precision=precision,
+        reason=reason,
+        vectorisation=vectorisation,
+        vectorisation_reason=why,
+        trials=trials,
+    )
 
 
 def _measure(resolved: Resolved, device: str) -> Trials | None:

@@ -132,19 +132,21 @@ def _signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def pays(make: MakeEnvironment, count: int) -> bool:
-    """Whether `count` environments are faster in processes: a fresh one is measured, and the global
-    generators, from which it may draw, are put back. It changes no result.
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def pays(step_s: float, count: int) -> bool:
+    """Whether `count` environments whose step takes so long are faster in processes."""
+    together = -(-count // min(count, cores()))  # of these one waits for the other
+    return count * step_s > 1.2 * (together * step_s + count * ASKING_S)
+
+
+def step_time_s(make: MakeEnvironment) -> float:
+    """Seconds of a step of a fresh environment, the median; 0 for one that refuses these actions.
+    The global generators, from which it may draw, are put back: it changes no result.
     """
-    cores = min(count, len(os.sched_getaffinity(0)))
-    if cores < 2:
-        return False
-    step_s = _step_s(make)
-    return count * step_s > 1.2 * (-(-count // cores) * step_s + count * ASKING_S)
-
-
-def _step_s(make: MakeEnvironment) -> float:
-    """Seconds of a step, the median; 0 for an environment that refuses these actions."""
     taken = list[float]()
     with global_generators_kept():
         environment = make()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -24,9 +24,9 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from agents.environments.atari import make_atari
 from agents.environments.games import make_environment, make_or_refuse, options_of
-from agents.environments.parallel import ParallelEnvironments, pays
+from agents.environments.parallel import ParallelEnvironments, cores, pays, step_time_s
 from config.environment import EnvironmentSettings
-from config.errors import ExperimentError
+from config.errors import ExperimentError, on_one_line
 from config.games import Game
 from config.resolve import Resolved
 from config.seeds import uniform
@@ -36,24 +36,53 @@ log = logging.getLogger(__name__)
 Vector = VectorEnv[Any, Any, Any]
 
 
+class Vectorisation(NamedTuple):
+    """How environments step together, and why: `native`, in a vector of the game's own; `sync`, one
+    after the other in one process; `async`, each in one of its own.
+    """
+
+    kind: str
+    reason: str
+
+
 def make_environments(resolved: Resolved, count: int) -> Vector:
     """`count` environments for training; raises `BadInput` when the game cannot be made."""
     game, settings = resolved.game, resolved.environment
     if game.is_atari:
         return make_atari(resolved, count)
-    if game.kind == "native" and _is_cartpole(game) and not settings.wrappers:
+    if _is_native(resolved):
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, settings, count))
         return cartpoles
     make = functools.partial(make_environment, game, settings)
-    chosen = settings.vectorisation if count > 1 else "sync"
-    if chosen == "async":
+    if choose_vectorisation(resolved, count).kind == "async":
         return ParallelEnvironments([make] * count)
-    if chosen == "auto" and pays(make, count):
-        try:
-            return ParallelEnvironments([make] * count)
-        except ExperimentError as error:  # one that may not be made in a process is still a game
-            log.warning("%s: they step in one process, one after the other", error)
     return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
+    """How `count` environments for training step together; `auto` measures one, and tries whether
+    they can be made in processes.
+    """
+    game, asked = resolved.game, resolved.environment.vectorisation
+    if game.is_atari or _is_native(resolved):
+        return Vectorisation("native", "the game brings it")
+    if count == 1:
+        return Vectorisation("sync", "there is one environment")
+    if asked != "auto":
+        return Vectorisation(asked, f"{asked} was asked for")
+    if cores() == 1:
+        return Vectorisation("sync", "there is one core")
+    make = functools.partial(make_environment, game, resolved.environment)
+    step_s = step_time_s(make)
+    measured = f"measured: a step takes {1000 * step_s:.3g} ms"
+    if not pays(step_s, count):
+        return Vectorisation("sync", measured)
+    try:
+        ParallelEnvironments([make] * count).close()
+    except ExperimentError as error:  # one that may not be made in a process is still a game
+        log.warning("%s: they step in one process, one after the other", error)
+        return Vectorisation("sync", on_one_line(error))
+    return Vectorisation("async", measured)
 
 
 def reset(
@@ -110,7 +139,11 @@ class _Unchecked(MultiDiscrete):
         return True
 
 
-def _is_cartpole(game: Game) -> bool:
+def _is_native(resolved: Resolved) -> bool:
+    """Whether the game's own vector, which only CartPole has, can be taken."""
+    game = resolved.game
+    if game.kind != "native" or resolved.environment.wrappers:
+        return False
     entry = getattr(gymnasium.registry.get(game.id), "vector_entry_point", None)
     return entry == f"{CartPoleVectorEnv.__module__}:{CartPoleVectorEnv.__name__}"
 

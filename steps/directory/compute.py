@@ -1,7 +1,9 @@
 """What all trainings of an experiment compute on and in: `compute.json`.
 
 Results depend on the device and the precision, so `auto` is decided once, by the first training
-that starts, and every run and every resume keeps to it. Of two that start at once both may measure;
+that starts, and every run and every resume keeps to it. So does how the environments step together,
+of which only the speed depends: a person sees in one place what was chosen, and nobody measures
+twice. Of two that start at once both may measure;
 one creates the file, and what stands there counts for both.
 """
 
@@ -17,16 +19,24 @@ from config.errors import BadInput, WrongDirectory, shown
 from steps.directory.files import create_once, read_bytes
 
 LIMIT_BYTES = 65536
-ALLOWED = {"device": ("cpu", "cuda"), "precision": ("fp32", "bf16")}
+ALLOWED: Mapping[str, tuple[str | None, ...]] = {
+    "device": ("cpu", "cuda"),
+    "precision": ("fp32", "bf16"),
+    "vectorisation": ("native", "sync", "async", None),  # files of an older version have none
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """What counts of the file; the figures beside it are for people."""
+    """What counts of the file; the figures beside it are for people. vectorisation: see
+    `agents.environments.vectors`, None in a file of an older version.
+    """
 
     device: str
     precision: str
     reason: str
+    vectorisation: str | None = None
+    vectorisation_reason: str = ""
 
     def __str__(self) -> str:
         return f"{self.device}, {self.precision} ({self.reason})"
@@ -55,8 +65,20 @@ def _parse(document: Any) -> Compute:
     for name, allowed in ALLOWED.items():
         if document.get(name) not in allowed:
             said = shown(document.get(name))
-            raise ValueError(f"{name} is {said}, allowed: {', '.join(allowed)}")
-    reason = document.get("reason")
-    if not isinstance(reason, str) or not reason.isprintable():
-        raise ValueError("reason is no line of text")
-    return Compute(device=document["device"], precision=document["precision"], reason=reason)
+            raise ValueError(f"{name} is {said}, allowed: {', '.join(filter(None, allowed))}")
+    return Compute(
+        device=document["device"],
+        precision=document["precision"],
+        reason=_line(document, "reason"),
+        vectorisation=document.get("vectorisation"),
+        vectorisation_reason=_line(
+            {"vectorisation_reason": "", **document}, "vectorisation_reason"
+        ),
+    )
+
+
+def _line(document: Mapping[str, Any], name: str) -> str:
+    line = document.get(name)
+    if not isinstance(line, str) or not line.isprintable():
+        raise ValueError(f"{name} is no line of text")
+    return line

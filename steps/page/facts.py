@@ -224,15 +224,21 @@ def derived(resolved: Resolved) -> dict[str, str]:
     }
 
 
-def computed(directory: ExperimentDirectory) -> dict[str, str]:
-    """What the trainings computed on and in, and why; nothing before the first of them has
-    started.
+def computed(directory: ExperimentDirectory, vectorisation: str = "auto") -> dict[str, str]:
+    """What the trainings computed on and in, how their environments stepped together, and why;
+    nothing before the first of them has started. vectorisation: what was asked for last.
     """
     try:
         compute = read_compute(directory.compute_json)
     except (OSError, WrongDirectory):
         return {"computed on": f"unknown: {directory.compute_json.name} cannot be read"}
-    return {} if compute is None else {"computed on": str(compute)}
+    if compute is None:
+        return {}
+    said = {"computed on": str(compute)}
+    stepped, reason = compute.vectorisation, compute.vectorisation_reason
+    if vectorisation != "auto" and stepped != "native":
+        stepped, reason = vectorisation, f"{vectorisation} was asked for"
+    return said | ({"environments stepped": f"{stepped} ({reason})"} if stepped else {})
 
 
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:

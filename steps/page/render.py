@@ -52,7 +52,8 @@ def render(facts: Facts, missing: list[str]) -> str:
         longest=_longest(facts),
         open_runs=OPEN_RUNS,
         sections=settings(facts.resolved),
-        derived=derived(facts.resolved) | computed(facts.directory),
+        derived=derived(facts.resolved)
+        | computed(facts.directory, facts.resolved.environment.vectorisation),
         run_tasks=pipeline.names("run"),
         shared_tasks=pipeline.names("experiment"),
         style=_trusted(style),

@@ -71,7 +71,7 @@ class TrainingAttempt:
 
     step: reached; saved_step: of the last checkpoint; record: what the files put into the checkpoint
     beside the trainer's state, empty without one; machine: what this training computes on and in,
-    known once it is `decided`.
+    resolved: its parameters, without what is still to be measured, both once it is `decided`.
     """
 
     def __init__(self, context: StepContext, checkpoint: Checkpoint | None) -> None:
@@ -79,6 +79,7 @@ class TrainingAttempt:
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
         self.machine: dict[str, Any] = {}
+        self.resolved = context.resolved
         self.guard = self._guard()
 
     def note(self, *, began: bool) -> None:
@@ -103,11 +104,12 @@ class TrainingAttempt:
         """What to compute on and in, with torch's threads set accordingly."""
         import torch
 
-        from steps.training.compute import chosen
+        from steps.training.compute import chosen, settled
 
         self.context.check_stop()
         torch.set_num_threads(self.context.resolved.experiment.threads)
         compute = chosen(self.context, self.record)
+        self.resolved = settled(self.context.resolved, compute)
         self.context.check_stop()
         self.machine = {
             "device": compute.device,

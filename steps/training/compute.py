@@ -1,4 +1,4 @@
-"""What this training computes on and in: as its checkpoint says, else as the first one decided."""
+"""What this training computes on and in, and how its environments step together: as its checkpoint says, else as the first one decided."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import Any
 import torch
 
 from agents.devices import choose_device, processor_name
+from agents.environments.vectors import choose_vectorisation
 from agents.load import decide
 from config.errors import BadInput, WrongDirectory
+from config.resolve import Resolved
 from steps.command.context import StepContext
 from steps.directory.compute import Compute, read_compute, settle
+
+ASKED = ("sync", "async")
+"""What a person can ask for, too."""
 
 
 def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
@@ -40,6 +45,14 @@ def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
     return compute
 
 
+def settled(resolved: Resolved, compute: Compute) -> Resolved:
+    """The parameters with `vectorisation=auto` as it was decided, so that nobody measures again."""
+    if resolved.environment.vectorisation != "auto" or compute.vectorisation not in ASKED:
+        return resolved
+    environment = dataclasses.replace(resolved.environment, vectorisation=compute.vectorisation)
+    return dataclasses.replace(resolved, environment=environment)
+
+
 def _refuse_other(decided: Compute, context: StepContext) -> None:
     """What was asked for is part of the identity: only a stranger's file can say otherwise."""
     for name in ("device", "precision"):
@@ -54,7 +67,10 @@ def _continued(kept: Mapping[str, str], context: StepContext) -> dict[str, Any] 
     if len(kept) < 2:
         return None
     reason = f"as run {context.run_index} began, before this was recorded"
-    return {**kept, "reason": reason, "probe": None}
+    environments = context.resolved.environment.num_envs
+    vectorisation, why = choose_vectorisation(context.resolved, environments)
+    found = {"vectorisation": vectorisation, "vectorisation_reason": why}
+    return {**kept, "reason": reason, **found, "probe": None}
 
 
 def _decided(context: StepContext) -> dict[str, Any]:
@@ -63,6 +79,8 @@ def _decided(context: StepContext) -> dict[str, Any]:
         "device": decision.device,
         "precision": decision.precision,
         "reason": decision.reason,
+        "vectorisation": decision.vectorisation,
+        "vectorisation_reason": decision.vectorisation_reason,
         "probe": decision.trials and decision.trials.as_dict(),
         "processor": processor_name(decision.device),
         "torch": str(torch.__version__),

@@ -16,7 +16,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
 
     compute = attempt.decided()
     trainer = make_trainer(
-        context.resolved,
+        attempt.resolved,
         run=context.run_index or 0,
         device=compute.device,
         precision=compute.precision,

@@ -4,11 +4,13 @@ that is killed, and nothing left running."""
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,15 @@ import pytest
 
 from agents.environments import parallel
 from agents.environments.games import make_environment
-from agents.environments.parallel import ParallelEnvironments, pays
+from agents.environments.parallel import ParallelEnvironments, pays, step_time_s
 from agents.environments.training import TrainingEnvironments, check_game
-from agents.environments.vectors import make_environments, reset
+from agents.environments.vectors import choose_vectorisation, make_environments, reset
 from agents.load import make_trainer
 from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
+from steps import prepare, train
+from steps.directory.compute import Compute
+from steps.training.compute import settled
 
 LAB = "tests.lab_environments"
 SHORT = {"num_envs": "2", "rollout_length": "40", "minibatches": "1", "epochs": "3"}
@@ -143,13 +148,21 @@ def test_an_environment_that_cannot_be_made_in_a_process_is_one_line() -> None:
         TrainingEnvironments(resolved_for(f"{LAB}:OnlyHere", "async"), 0)
 
 
+def it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On any machine."""
+    monkeypatch.setattr("agents.environments.vectors.cores", lambda: 2)
+    monkeypatch.setattr("agents.environments.vectors.pays", lambda step_s, count: True)
+
+
 def test_auto_falls_back_to_one_process(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("agents.environments.vectors.pays", lambda make, count: True)
-    vector = make_environments(resolved_for(f"{LAB}:OnlyHere", "auto"), 2)
-    assert isinstance(vector, gymnasium.vector.SyncVectorEnv)
+    it_pays(monkeypatch)
+    resolved = resolved_for(f"{LAB}:OnlyHere", "auto")
+    assert isinstance(make_environments(resolved, 2), gymnasium.vector.SyncVectorEnv)
     assert "ended with 1: they step in one process" in caplog.text
+    kind, reason = choose_vectorisation(resolved, 2)
+    assert kind == "sync" and reason.endswith("ended with 1")
 
 
 def test_what_an_environment_raises_is_what_is_raised() -> None:
@@ -191,7 +204,7 @@ def test_nothing_is_left_of_a_training_that_was_killed(tmp_path: Path) -> None:
 def test_auto_measures_what_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     slow, fast, locked = (
-        partial(make_environment, one.game, one.environment)
+        step_time_s(partial(make_environment, one.game, one.environment))
         for one in (resolved_for(f"{LAB}:{name}", "auto") for name in ("Slow", "Corridor", "Locks"))
     )
     assert pays(slow, 4) and not pays(fast, 4) and not pays(locked, 4)
@@ -200,10 +213,75 @@ def test_auto_measures_what_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not pays(slow, 4)
 
 
+@pytest.mark.parametrize(
+    ("game", "asked", "count", "pays", "expected"),
+    [
+        ("cartpole", "async", 2, True, "native, the game brings it"),
+        ("breakout", "auto", 2, True, "native, the game brings it"),
+        (f"{LAB}:Corridor", "auto", 1, True, "sync, there is one environment"),
+        (f"{LAB}:Corridor", "sync", 2, True, "sync, sync was asked for"),
+        (f"{LAB}:Corridor", "async", 2, False, "async, async was asked for"),
+        (f"{LAB}:Corridor", "auto", 2, True, "async, measured: a step takes 2.5 ms"),
+        (f"{LAB}:Corridor", "auto", 2, False, "sync, measured: a step takes 2.5 ms"),
+    ],
+)
+def test_what_is_chosen_and_why(
+    monkeypatch: pytest.MonkeyPatch, game: str, asked: str, count: int, pays: bool, expected: str
+) -> None:
+    it_pays(monkeypatch)
+    monkeypatch.setattr("agents.environments.vectors.step_time_s", lambda make: 0.0025)
+    monkeypatch.setattr("agents.environments.vectors.pays", lambda step_s, count: pays)
+    assert ", ".join(choose_vectorisation(resolved_for(game, asked), count)) == expected
+    monkeypatch.setattr("agents.environments.vectors.cores", lambda: 1)
+    one_core = choose_vectorisation(resolved_for(f"{LAB}:Corridor", "auto"), 2)
+    assert one_core == ("sync", "there is one core")
+
+
+def test_what_was_chosen_is_recorded_and_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first training measures; the next run, and a resume, take its answer, whatever they would
+    find."""
+    it_pays(monkeypatch)
+    made = list[int]()
+
+    class Counted(ParallelEnvironments):
+        def __init__(self, makers: Any) -> None:
+            made.append(len(makers))
+            super().__init__(makers)
+
+    monkeypatch.setattr("agents.environments.vectors.ParallelEnvironments", Counted)
+    short = {"game": f"{LAB}:Corridor", **SHORT, "runs": "2", "device": "cpu", "epochs": "1"}
+    given = [f"-p{name}={text}" for name, text in {**short, "outdir": str(tmp_path)}.items()]
+    assert prepare.main(["--algorithm=ppo", *given]) == 0
+    assert train.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    assert made == [2, 2], "a trial, and the training's own"
+    recorded = json.loads((tmp_path / "compute.json").read_text())
+    assert recorded["vectorisation"] == "async"
+    assert recorded["vectorisation_reason"].startswith("measured: a step takes ")
+    monkeypatch.setattr("agents.environments.vectors.pays", lambda step_s, count: False)
+    assert train.main([f"--outdir={tmp_path}", "--run=1"]) == 0
+    (tmp_path / "runs/0/status/train.json").unlink()  # as if killed after its last checkpoint
+    assert train.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    assert made == [2, 2, 2, 2]
+    assert json.loads((tmp_path / "compute.json").read_text()) == recorded
+
+
+def test_what_a_person_asks_for_counts() -> None:
+    """Also in a directory where `auto` chose before: no result depends on it."""
+    compute = Compute(device="cpu", precision="fp32", reason="x", vectorisation="async")
+    native, older = (replace(compute, vectorisation=kind) for kind in ("native", None))
+    asked = resolved_for(f"{LAB}:Corridor", "sync")
+    assert settled(asked, compute) is asked
+    auto = resolved_for(f"{LAB}:Corridor", "auto")
+    assert settled(auto, compute).environment.vectorisation == "async"
+    assert settled(auto, native) is settled(auto, older) is auto
+
+
 def test_auto_takes_what_pays_and_a_single_one_needs_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.environments.vectors.pays", lambda make, count: True)
+    it_pays(monkeypatch)
     resolved = resolved_for(f"{LAB}:Corridor", "auto")
     environments = make_environments(resolved, 2)
     assert isinstance(environments, ParallelEnvironments)
@@ -217,5 +295,5 @@ def test_auto_takes_what_pays_and_a_single_one_needs_no_process(
 def test_measuring_leaves_the_generators_where_they_are() -> None:
     resolved = resolved_for("tests.own_games:Global", "auto")
     before = np.random.get_state()[1].copy()  # type: ignore[index]
-    pays(partial(make_environment, resolved.game, resolved.environment), 4)
+    step_time_s(partial(make_environment, resolved.game, resolved.environment))
     assert np.array_equal(before, np.random.get_state()[1])  # type: ignore[index]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from pathlib import Path
@@ -209,6 +210,13 @@ def test_the_report_says_it_with_its_reason(tmp_path: Path) -> None:
     assert computed(directory) == {}
     settle(directory.compute_json, {"device": "cpu", "precision": "bf16", "reason": "measured"})
     assert computed(directory) == {"computed on": "cpu, bf16 (measured)"}
+    stepped = {"vectorisation": "async", "vectorisation_reason": "measured: a step takes 3 ms"}
+    document = json.loads(directory.compute_json.read_text()) | stepped
+    directory.compute_json.write_text(json.dumps(document))
+    said = {"environments stepped": "async (measured: a step takes 3 ms)"}
+    assert computed(directory) == {"computed on": "cpu, bf16 (measured)"} | said
+    said = {"environments stepped": "sync (sync was asked for)"}
+    assert computed(directory, "sync") == {"computed on": "cpu, bf16 (measured)"} | said
     directory.compute_json.write_text("{")
     assert computed(directory) == {"computed on": "unknown: compute.json cannot be read"}
     with pytest.raises(WrongDirectory, match=r"compute.json cannot be read .*; delete it"):
