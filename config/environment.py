@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from config.imports import is_import_path
 from config.parameters import INTEGER, NUMBER, parameter
 
-Option = bool | int | float | str
+Scalar = bool | int | float | str
+Option = Scalar | list[Scalar]
 OPTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def read_options(text: str) -> dict[str, Option]:
-    """`map=4,slippery=false` -> `{"map": 4, "slippery": False}`; raises `ValueError` with what is
-    wrong.
+    """`map=4,slippery=false,goals=[1;2]` -> `{"map": 4, "slippery": False, "goals": [1, 2]}`;
+    raises `ValueError` with what is wrong.
 
-    What reads as an integer, a number, true or false is one; everything else is text.
+    What reads as an integer, a number, true or false is one; everything else is text. A list has
+    semicolons, because commas stand between the options.
     """
     options: dict[str, Option] = {}
     for assignment in text.split(","):
@@ -32,11 +34,19 @@ def read_options(text: str) -> dict[str, Option]:
             raise ValueError(f"{name!r} is given twice")
         if name == "render_mode":
             raise ValueError("'render_mode' is chosen by those who film")
-        options[name] = _typed(value)
+        options[name] = _list(value) if value[0] == "[" or value[-1] == "]" else _typed(value)
     return options
 
 
-def _typed(value: str) -> Option:
+def _list(value: str) -> list[Scalar]:
+    inside = value[1:-1]
+    elements = inside.split(";") if inside else []
+    if value[0] + value[-1] != "[]" or not all(elements) or re.search(r"[\[\]]", inside):
+        raise ValueError(f"{value[:64]!r} is no list; a list is [1;2;3]")
+    return [_typed(element) for element in elements]
+
+
+def _typed(value: str) -> Scalar:
     if value in ("true", "false"):
         return value == "true"
     if INTEGER.fullmatch(value):
@@ -51,10 +61,13 @@ def _typed(value: str) -> Option:
 def _canonical_options(text: str) -> str:
     """In the order of the names, each value in its shortest form; a float stays a float."""
     options = sorted(read_options(text).items())
-    return ",".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
-        for name, value in options
-    )
+    return ",".join(f"{name}={_written(value)}" for name, value in options)
+
+
+def _written(value: Option) -> str:
+    if isinstance(value, list):
+        return f"[{';'.join(map(_written, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _import_paths(text: str) -> str:
@@ -74,7 +87,7 @@ class EnvironmentSettings:
         optional=True,
         canonical=_canonical_options,
         form="name=value with commas between",
-        help="keyword arguments of the environment; a value is an integer, a number, true, false, or text",
+        help="keyword arguments of the environment; a value is an integer, a number, true, false, text, or a list of them, [1;2;3]",
     )
     wrappers: str | None = parameter(
         None,

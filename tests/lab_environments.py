@@ -16,7 +16,7 @@ Answer = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
 class Corridor(gymnasium.Env[np.ndarray, np.int64]):
     """A walk along `length` cells, right or left; each step costs `cost`, the last cell ends it.
 
-    slippery: one step in five goes nowhere. What the options were is seen: in the observation, the
+    slippery: one step in five goes nowhere; rests: cells where a step costs nothing. What the options were is seen: in the observation, the
     return, and the picture.
     """
 
@@ -28,8 +28,11 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
         cost: float = 1.0,
         slippery: bool = False,
         colour: str = "red",
+        rests: list[int] | None = None,
         render_mode: str | None = None,
     ) -> None:
+        assert rests is None or (type(rests) is list and {type(cell) for cell in rests} <= {int})
+        self.rests = rests or []
         assert type(length) is int and type(cost) is float and type(slippery) is bool
         self.length, self.cost, self.slippery, self.colour = length, cost, slippery, colour
         self.render_mode = render_mode
@@ -50,7 +53,8 @@ class Corridor(gymnasium.Env[np.ndarray, np.int64]):
         if not slips:
             self.place = max(0, self.place + (1 if action == 1 else -1))
         ended = self.place >= self.length
-        return self._seen(), -self.cost, ended, self.steps >= 50 and not ended, {}
+        cost = 0.0 if self.place in self.rests else self.cost
+        return self._seen(), -cost, ended, self.steps >= 50 and not ended, {}
 
     def render(self) -> np.ndarray:  # type: ignore[override]
         picture = np.zeros((8, 8 * (self.length + 1), 3), np.uint8)

@@ -18,9 +18,15 @@ from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
-from steps import prepare
+from steps import check, prepare
+from steps.directory.experiment import read_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.tables import read_rows
+from workflows import local, submit
+from workflows.dag import manifest_yaml
 
 LAB = "tests.lab_environments"
+ROOT = Path(__file__).resolve().parents[2]
 CORRIDOR = f"{LAB}:Corridor"
 SMALL = {"num_envs": "2", "rollout_length": "32", "minibatches": "1", "epochs": "2"}
 
@@ -59,6 +65,12 @@ def test_options_are_typed_and_written_in_one_form() -> None:
         ("map=4,map=5", "'map' is given twice"),
         ("map=1e999", "1e999 is too large"),
         ("render_mode=human", "'render_mode' is chosen by those who film"),
+        ("map=[1,2]", "'[1' is no list; a list is [1;2;3]"),
+        ("map=1]", "'1]' is no list"),
+        ("map=[", "'[' is no list"),
+        ("map=[1;]", "'[1;]' is no list"),
+        ("map=[1;[2]]", "'[1;[2]]' is no list"),
+        ("map=[1e999]", "1e999 is too large"),
         ("map={4}", "braces are not allowed in a value"),
     ],
 )
@@ -66,6 +78,44 @@ def test_what_are_no_options(text: str, reason: str) -> None:
     message = refusal_of(CORRIDOR, env_options=text)
     assert message.startswith(f"parameter 'env_options' cannot be '{text}'")
     assert reason in message
+
+
+def test_a_list_is_an_option() -> None:
+    resolved = resolved_for(CORRIDOR, env_options="length=7,b=[],a=[1;2e0;true;red;-3]")
+    assert resolved.environment.env_options == "a=[1;2.0;true;red;-3],b=[],length=7"
+    assert resolved.environment.options == {"a": [1, 2.0, True, "red", -3], "b": [], "length": 7}
+    again = resolved_for(CORRIDOR, env_options=resolved.environment.env_options)
+    assert again.identity_hash == resolved.identity_hash
+    assert Resolved.from_dict(resolved.as_dict()) == resolved
+
+
+def test_a_list_comes_through_submission_manifest_and_pod_to_the_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And `steps.check` takes the same."""
+    options, wanted = "env_options=length=3,rests=[0;1;2]", {"prepare", "runs", "train", "evaluate"}
+    given = [f"game={CORRIDOR}", "evaluation_episodes=2", "video_episodes=0", options]
+    small = [f"{name}={value}" for name, value in SMALL.items()]
+    assert submit.main(["ppo", "--manifest", *(f"-p{one}" for one in [*given, *small])]) == 0
+    manifest = manifest_yaml.load(capsys.readouterr().out)
+    del manifest["spec"]["onExit"]
+    for dag in (one["dag"] for one in manifest["spec"]["templates"] if "dag" in one):
+        dag["tasks"] = [task for task in dag["tasks"] if task["name"] in wanted] or dag["tasks"]
+    ended = local.run(
+        manifest,
+        parameters={"outdir": "/storage/x", "runs": "1"},
+        storage=tmp_path,
+        logs=tmp_path / "logs",
+        environment={"PYTHONPATH": str(ROOT)},
+    )
+    assert ended.phase == "Succeeded", ended.message
+    directory = ExperimentDirectory(tmp_path / "x")
+    assert read_experiment(directory).resolved.environment.options["rests"] == [0, 1, 2]
+    for row in read_rows(directory.run(0).evaluation_csv):
+        assert float(row["return"]) >= -1 > -float(row["length"]), "only the last cell costs"
+    assert check.main([CORRIDOR, "-p", options]) == 0
+    assert check.main([CORRIDOR, "-p", "env_options=rests=[1"]) == 2
+    assert "'[1' is no list; a list is [1;2;3]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("game", [CORRIDOR, f"{LAB}:LabCorridor-v0"])
