@@ -88,8 +88,11 @@ def _wrong_words(algorithm: Algorithm) -> str:
         allowed = " or ".join(TOPOLOGIES)
         return f"topology cannot be {shown(algorithm.topology)}; allowed: {allowed}"
     families = algorithm.families
-    if not isinstance(families, tuple) or not families or not set(families) <= set(FAMILIES):
+    if not isinstance(families, tuple) or not families:
         return f"families cannot be {shown(families)}; allowed: some of {', '.join(FAMILIES)}"
+    for family in families:
+        if family not in FAMILIES:
+            return str(unknown("family", str(family), FAMILIES))
     return wrong_words(algorithm.measure)
 
 

@@ -38,19 +38,20 @@ class Algorithm:
     """One algorithm; torch-free, so that everything but the computing pods starts fast.
 
     name: in directories and on pages; hyperparameters: see `Hyperparameters`; trainer, policy:
-    import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; precision_probe:
-    import path of what times the algorithm in both precisions, without one `precision=auto` is
-    fp32; topology: one of TOPOLOGIES; families: those of FAMILIES that it plays; measure: what a run is judged by; presets: for any
-    game ("any") or one by name, the values of its hyperparameters and of the environment's settings
-    that differ from their dataclasses', and `steps`, the goal of a training.
+    import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; families: those of
+    FAMILIES that it plays, which only its author knows; precision_probe: import path of what times
+    the algorithm in both precisions, without one `precision=auto` is fp32; topology: one of
+    TOPOLOGIES; measure: what a run is judged by; presets: for any game ("any") or one by name, the
+    values of its hyperparameters and of the environment's settings that differ from their
+    dataclasses', and `steps`, the goal of a training.
     """
 
     name: str
     hyperparameters: type[Any]
     trainer: str
     policy: str
+    families: tuple[str, ...]
     precision_probe: str = ""
     topology: str = "single"
-    families: tuple[str, ...] = FAMILIES
     measure: Measure = RETURN
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.algorithms.descriptor import Algorithm
+from config.algorithms.descriptor import FAMILIES, Algorithm
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
@@ -101,5 +101,6 @@ ALGORITHM = Algorithm(
     hyperparameters=PPO,
     trainer="agents.algorithms.ppo:PPOTrainer",
     policy="agents.evaluation.policies:TrainedPolicy",
+    families=FAMILIES,
     precision_probe="agents.probe:measure",
 )

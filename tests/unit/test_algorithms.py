@@ -132,7 +132,12 @@ class Nothing:
         ({"name": "My Lab"}, "name cannot be 'My Lab'; allowed: 1 to 40 of a-z, 0-9 and -"),
         ({"topology": "ring"}, "topology cannot be 'ring'; allowed: single"),
         ({"families": ()}, "families cannot be (); allowed: some of discrete, continuous"),
-        ({"families": ("boards",)}, "families cannot be ('boards',)"),
+        ({"families": "discrete"}, "families cannot be 'discrete'; allowed: some of"),
+        (
+            {"families": ("continuous", "discret")},
+            "unknown family 'discret'; did you mean 'discrete'",
+        ),
+        ({"families": (["discrete"],)}, "unknown family \"['discrete']\""),
         ({"measure": "Elo"}, "measure cannot be 'Elo'; allowed: config.measures.Measure"),
         ({"measure": replace(RETURN, name="wins, %")}, "measure.name cannot be 'wins, %'"),
         ({"measure": replace(RETURN, unit=None)}, "measure.unit cannot be None"),
@@ -153,6 +158,14 @@ def test_a_descriptor_that_breaks_a_promise(changes: dict[str, Any], reason: str
     assert "algorithm 'lab:ALGORITHM'" in str(refusal.value)
     assert reason in str(refusal.value)
     assert str(refusal.value).isprintable()
+
+
+def test_an_algorithm_says_what_it_plays() -> None:
+    """To play everything is no default: a game that it cannot play would be found out in a pod."""
+    said = {one.name: getattr(GREEDY, one.name) for one in dataclasses.fields(Algorithm)}
+    del said["families"]
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'families'"):
+        Algorithm(**said)
 
 
 def test_a_method_that_the_hyperparameters_lack() -> None:

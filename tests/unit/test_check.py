@@ -262,6 +262,22 @@ def test_the_command_on_what_is_nothing(capsys: pytest.CaptureFixture[str]) -> N
     assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err
 
 
+def test_a_family_that_nobody_knows_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = replace(reinforce.ALGORITHM, families=("discret",))
+    monkeypatch.setattr(reinforce, "ALGORITHM", changed)
+    find_algorithm.cache_clear()
+    assert check.main(["my_lab.reinforce:ALGORITHM"]) == 2
+    refused = (
+        "check: algorithm 'my_lab.reinforce:ALGORITHM': unknown family 'discret'; did you mean"
+    )
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"{refused} 'discrete'? known: continuous, discrete, multi-")
+    assert captured.out == "" and captured.err.count("\n") == 1
+    find_algorithm.cache_clear()
+
+
 def test_an_algorithm_of_a_family_without_a_game_of_ours_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
