@@ -166,6 +166,19 @@ def outdir(request: pytest.FixtureRequest, namespace: str) -> Iterator[Path]:
     yield folder
 
 
+def submit(manifest: Path, name: str, folder: Path, images: Images, **given: str) -> None:
+    """Plain `argo submit` under a name that is free then; the results lie in the folder."""
+    k.delete(name)
+    words = parameters(folder, images, **given)
+    k.argo_without_server("submit", str(manifest), "--name", name, *words)
+
+
+def parameters(folder: Path, images: Images, **given: str) -> list[str]:
+    """What it is given, as the local command takes it, too."""
+    words = [word for key, value in given.items() for word in ("-p", f"{key}={value}")]
+    return [*words, "-p", f"outdir={in_pods(folder)}", *images.parameters]
+
+
 def in_pods(outdir: Path) -> str:
     """What pods call a directory of the shared storage."""
     return f"/storage/{outdir.relative_to(os.environ['RL_CLUSTER_STORAGE'])}"

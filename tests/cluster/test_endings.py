@@ -12,25 +12,10 @@ from typing import Any
 import pytest
 
 from tests.cluster import kubernetes as k
-from tests.cluster.conftest import Images, in_pods
+from tests.cluster.conftest import Images, submit
 
 SHORT = {"game": "cartpole", "runs": "1", "epochs": "40", "evaluation_episodes": "3"}
 LONG = SHORT | {"epochs": "20000"}
-
-
-def submit(manifest: Path, name: str, folder: Path, images: Images, **parameters: str) -> None:
-    k.delete(name)
-    given = [word for key, value in parameters.items() for word in ("-p", f"{key}={value}")]
-    k.argo_without_server(
-        "submit",
-        str(manifest),
-        "--name",
-        name,
-        *given,
-        "-p",
-        f"outdir={in_pods(folder)}",
-        *images.parameters,
-    )
 
 
 def finish(
@@ -189,6 +174,7 @@ def test_other_parameters_and_a_second_owner_are_refused(
         ("game", {"game": "cartpol"}, "cartpole"),
         ("braces", {"game": "{{workflow.name}}"}, "game"),
         ("runs", {"runs": "0"}, "runs"),
+        ("replaced", {"parameters": '[{"name": "seed", "value": "1"}]'}, "replaces all others"),
     ],
 )
 def test_bad_parameters_end_in_prepare(

@@ -10,9 +10,9 @@ import pytest
 from config import pipeline
 from tests.cluster import kubernetes as k
 from tests.cluster.comparison import differences, run_here, summary
-from tests.cluster.conftest import Images, in_pods
+from tests.cluster.conftest import Images, parameters, submit
 
-CARTPOLE = ["-p", "game=cartpole", "-p", "runs=3", "-p", "epochs=60"]
+CARTPOLE = {"game": "cartpole", "runs": "3", "epochs": "60"}
 COMPARED = ["runs/*/train.csv", "runs/*/evaluation.csv", "average/*.csv"]
 
 
@@ -22,16 +22,7 @@ def test_three_runs_share_two_gpus(
     name = "t-placement"
     k.delete(name)
     with k.watched_pods(name) as pods:
-        k.argo_without_server(
-            "submit",
-            str(manifest),
-            "--name",
-            name,
-            *CARTPOLE,
-            "-p",
-            f"outdir={in_pods(outdir)}",
-            *images.parameters,
-        )
+        submit(manifest, name, outdir, images, **CARTPOLE)
         status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
     assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in pipeline.names("run"))
@@ -55,11 +46,9 @@ def test_the_same_files_as_on_this_machine(
     images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
 ) -> None:
     name = "t-equal"
-    k.delete(name)
-    parameters = [*CARTPOLE, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
-    k.argo_without_server("submit", str(manifest), "--name", name, *parameters)
+    submit(manifest, name, outdir, images, **CARTPOLE)
     there = summary(k.ended(name))
-    here = run_here(name, manifest, parameters, tmp_path)
+    here = run_here(name, manifest, parameters(outdir, images, **CARTPOLE), tmp_path)
     assert differences(name, there, here) == []
     assert there["phase"] == here["phase"] == "Succeeded"
     local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
@@ -73,11 +62,8 @@ def test_the_manifest_as_it_stands(
     images: Images, restricted: str, outdir: Path, game: str
 ) -> None:
     name = f"t-{game}"
-    k.delete(name)
-    k.argo_without_server(
-        "submit", "workflows/manifests/ppo.yaml", "--name", name, "-p", f"game={game}", "-p", f"outdir={in_pods(outdir)}",
-        "-p", "epochs=4", "-p", "evaluation_episodes=2", *images.parameters,
-    )  # fmt: skip
+    short = {"game": game, "epochs": "4", "evaluation_episodes": "2"}
+    submit(Path("workflows/manifests/ppo.yaml"), name, outdir, images, **short)
     status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
     assert (outdir / "runs/0/videos/episode-0.mp4").stat().st_size > 10_000

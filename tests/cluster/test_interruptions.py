@@ -14,29 +14,10 @@ import pytest
 from steps.directory.status import read_status
 from tests.cluster import kubernetes as k
 from tests.cluster.comparison import run_here
-from tests.cluster.conftest import Images, in_pods
+from tests.cluster.conftest import Images, parameters, submit
 
-PARAMETERS = [
-    "-p",
-    "game=cartpole",
-    "-p",
-    "runs=1",
-    "-p",
-    "epochs=400",
-    "-p",
-    "evaluation_episodes=1000",
-]
-
-FOUR_RUNS = [
-    "-p",
-    "game=cartpole",
-    "-p",
-    "runs=4",
-    "-p",
-    "epochs=1500",
-    "-p",
-    "evaluation_episodes=50",
-]
+ONE_RUN = {"game": "cartpole", "runs": "1", "epochs": "400", "evaluation_episodes": "1000"}
+FOUR_RUNS = {"game": "cartpole", "runs": "4", "epochs": "1500", "evaluation_episodes": "50"}
 DELETIONS = 20
 
 
@@ -45,8 +26,7 @@ def undisturbed(images: Images, namespace: str, manifest: Path) -> Path:
     """The directory of the same experiment without any disturbance."""
     folder = Path(os.environ["RL_CLUSTER_STORAGE"]) / "tests" / "undisturbed"
     subprocess.run(["rm", "-rf", str(folder)], check=True)
-    k.delete("t-undisturbed")
-    _submit(manifest, "t-undisturbed", folder, images)
+    submit(manifest, "t-undisturbed", folder, images, **ONE_RUN)
     assert k.ended("t-undisturbed")["phase"] == "Succeeded"
     return folder
 
@@ -55,8 +35,7 @@ def test_deleted_pods_and_a_restarted_controller(
     images: Images, restricted: str, manifest: Path, outdir: Path, undisturbed: Path
 ) -> None:
     name = "t-disturbed"
-    k.delete(name)
-    _submit(manifest, name, outdir, images)
+    submit(manifest, name, outdir, images, **ONE_RUN)
     train = outdir / "runs/0/train.csv"
     k.wait_for(
         "a quarter of the training",
@@ -91,15 +70,14 @@ def test_twenty_pods_deleted_at_random(
     """Whatever pod it is, and whenever: the experiment completes, with the bytes of an undisturbed
     one on this machine."""
     name = "t-twenty"
-    k.delete(name)
-    _submit(manifest, name, outdir, images, FOUR_RUNS)
+    submit(manifest, name, outdir, images, **FOUR_RUNS)
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     deleted = _delete_at_random(name, random.Random(seed))
     status = k.ended(name, timeout_s=1500)
     assert status["phase"] == "Succeeded", f"{status.get('message')}; deleted: {deleted}"
-    parameters = [*FOUR_RUNS, "-p", f"outdir={in_pods(outdir)}", *images.parameters]
-    assert run_here(name, manifest, parameters, tmp_path)["phase"] == "Succeeded"
+    given = parameters(outdir, images, **FOUR_RUNS)
+    assert run_here(name, manifest, given, tmp_path)["phase"] == "Succeeded"
     local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
     files = [f"runs/{run}/{table}.csv" for run in range(4) for table in ("train", "evaluation")]
     for file in (*files, "average/train.csv", "average/evaluation.csv"):
@@ -122,14 +100,6 @@ def _delete_at_random(name: str, generator: random.Random) -> list[str]:
         )
         time.sleep(generator.uniform(1, 6))
     return deleted
-
-
-def _submit(
-    manifest: Path, name: str, folder: Path, images: Images, parameters: list[str] = PARAMETERS
-) -> None:
-    k.argo_without_server(
-        "submit", str(manifest), "--name", name, *parameters, "-p", f"outdir={in_pods(folder)}", *images.parameters
-    )  # fmt: skip
 
 
 def _state(outdir: Path, task: str) -> str | None:

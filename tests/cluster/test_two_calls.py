@@ -36,3 +36,25 @@ def test_two_calls_in_one_workflow_make_two_complete_reports(
         assert json.loads((outdir / folder / "owner.json").read_text())["released"]
         summary = json.loads((outdir / folder / "average/summary.json").read_text())
         assert (len(summary["used"]), summary["evaluation"]["n"]) == (runs, evaluated)
+
+
+def test_of_two_calls_with_one_directory_the_second_is_refused(
+    images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
+) -> None:
+    """Plain `argo submit` looks at nothing before: `prepare` tells the calls apart by their nodes."""
+    both = {in_pods(outdir / name): SHORT for name in ("first", "second")}
+    called = calling(manifest_yaml.load(manifest.read_text()), both)
+    del called["spec"]["onExit"]
+    study = tmp_path / "study.yaml"
+    first, second = both
+    study.write_text(manifest_yaml.dump(called).replace(second, first))
+    name = "t-called-alike"
+    k.delete(name)
+    k.argo_without_server("submit", str(study), "--name", name, *images.parameters)
+    status = k.ended(name)
+    assert status["phase"] == "Failed"
+    assert sorted(k.phases(status, pipeline.PREPARE)) == ["Failed", "Succeeded"]
+    assert k.phases(status, pipeline.TRAIN) == ["Succeeded"]
+    attempts = [one for one in status["nodes"].values() if one["displayName"] == "prepare(0)"]
+    codes = sorted(one["outputs"]["exitCode"] for one in attempts)
+    assert codes == ["0", "4"]

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from tests.cluster import kubernetes as k
-from tests.cluster.conftest import KUBERNETES, Images, image, in_pods
+from tests.cluster.conftest import KUBERNETES, Images, image, submit
 
 CORRIDOR = '''"""Ten cells in a row; the reward waits in the last one."""
 
@@ -49,10 +49,9 @@ def test_an_image_from_ours_with_an_environment_of_its_own(
         f"IMAGE={images.cpu}",
         context=tmp_path,
     )
-    k.delete("t-corridor")
-    k.argo_without_server(
-        "submit", str(manifest), "--name", "t-corridor", "-p", "game=corridor:Corridor", "-p", "epochs=20", "-p", "evaluation_episodes=3",
-        "-p", "evaluation_policy=sample", "-p", f"outdir={in_pods(outdir)}", "-p", f"gpu_image={own}", "-p", f"cpu_image={own}",
+    submit(
+        manifest, "t-corridor", outdir, Images(own, own), game="corridor:Corridor", epochs="20",
+        evaluation_episodes="3", evaluation_policy="sample",
     )  # fmt: skip
     status = k.ended("t-corridor")
     assert status["phase"] == "Succeeded", status.get("message")
@@ -77,13 +76,11 @@ def test_an_environment_wrappers_and_a_network_of_ones_own(
     images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
 ) -> None:
     name, own = "t-maze", lab_image(images, tmp_path)
-    k.delete(name)
-    k.argo_without_server(
-        "submit", str(manifest), "--name", name, "-p", "game=my_lab.envs:Maze", "-p", "epochs=4",
-        "-p", "env_options=size=5", "-p", "network=my_lab.nets:Residual", "-p", "rollout_length=32",
-        "-p", "minibatches=4", "-p", "evaluation_episodes=3", "-p", f"outdir={in_pods(outdir)}",
-        "-p", "wrappers=my_lab.wrappers:within_fifty_steps,my_lab.wrappers:Impatient",
-        "-p", f"gpu_image={own}", "-p", f"cpu_image={own}",
+    submit(
+        manifest, name, outdir, Images(own, own), game="my_lab.envs:Maze", epochs="4",
+        env_options="size=5", network="my_lab.nets:Residual", rollout_length="32", minibatches="4",
+        evaluation_episodes="3",
+        wrappers="my_lab.wrappers:within_fifty_steps,my_lab.wrappers:Impatient",
     )  # fmt: skip
     status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
@@ -97,16 +94,11 @@ def test_an_algorithm_of_ones_own_killed_in_between(
     """Its manifest comes from its descriptor; a deleted training pod changes no byte."""
     name, own = "t-reinforce", lab_image(images, tmp_path)
     algorithm, small = "my_lab.reinforce:ALGORITHM", Path(__file__).parent / "small.yaml"
-    submit = ["-m", "workflows.submit", algorithm]
-    rendered = k.python(*submit, "--manifest", "--cluster", str(small), PYTHONPATH=str(STRANGER))
+    ours = ["-m", "workflows.submit", algorithm]
+    rendered = k.python(*ours, "--manifest", "--cluster", str(small), PYTHONPATH=str(STRANGER))
     manifest = tmp_path / "reinforce.yaml"
     manifest.write_text(rendered.stdout)
-    given = [f"-p={key}={value}" for key, value in GIVEN.items()]
-    k.delete(name)
-    k.argo_without_server(
-        "submit", str(manifest), "--name", name, *given, f"-p=outdir={in_pods(outdir)}",
-        f"-p=gpu_image={own}", f"-p=cpu_image={own}",
-    )  # fmt: skip
+    submit(manifest, name, outdir, Images(own, own), **GIVEN)
     run = outdir / "runs/0"
     k.wait_for(
         "a checkpoint", lambda: list((run / "checkpoints").glob("0*")), timeout_s=300, poll_s=0.1
@@ -118,5 +110,6 @@ def test_an_algorithm_of_ones_own_killed_in_between(
     assert status["phase"] == "Succeeded", status.get("message")
     assert (outdir / "report.html").is_file()
     here = tmp_path / "here"
-    k.python(*submit, "--local", *given, f"-p=outdir={here}", PYTHONPATH=str(STRANGER))
+    given = [f"-p={key}={value}" for key, value in {**GIVEN, "outdir": str(here)}.items()]
+    k.python(*ours, "--local", *given, PYTHONPATH=str(STRANGER))
     assert (run / "train.csv").read_bytes() == (here / "runs/0/train.csv").read_bytes()
