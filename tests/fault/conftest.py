@@ -18,17 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.modes import respect_modes
+from tests.outside import OF_A_WORKFLOW, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-CLEAN = (
-    "STORAGE",
-    "OUTPUTS",
-    "EXPERIMENT_OWNER",
-    "EXPERIMENT_WORKFLOW",
-    "EXPERIMENT_OWNER_PROCESS",
-    "EXPERIMENT_IMAGE",
-    "EXPERIMENT_FAULT",
-)
 TINY = {
     "game": "cartpole",
     "epochs": "40",
@@ -55,7 +46,7 @@ def _child(
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
-    for name in CLEAN:
+    for name in OF_A_WORKFLOW:
         os.environ.pop(name, None)
     os.environ.update(environment)
     if file_size is not None:

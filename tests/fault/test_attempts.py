@@ -22,7 +22,8 @@ from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import read_rows
-from tests.fault.conftest import CLEAN, ROOT, Start, Step, assignments
+from tests.fault.conftest import Start, Step, assignments
+from tests.outside import ROOT, outside
 
 pytestmark = pytest.mark.timeout(900)
 EPOCHS = 400
@@ -158,11 +159,10 @@ def test_a1_an_attempt_that_stood_still_while_it_started(
     expected = expect(start, tmp_path, undisturbed)
     run = prepare(start, tmp_path / "x", OWNER)
     arguments = ["--outdir", str(tmp_path / "x"), "--run", "0"]
-    kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     first = subprocess.Popen(
         [sys.executable, "-c", ASLEEP, *arguments],
         cwd=ROOT,
-        env=kept | OWNER,
+        env=outside(**OWNER),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )

@@ -16,14 +16,15 @@ from steps import prepare as step
 from steps.directory import storage
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
-from tests.fault.conftest import CLEAN, ROOT, Start, assignments, snapshot
+from tests.fault.conftest import Start, assignments, snapshot
+from tests.outside import OF_A_WORKFLOW, ROOT, outside
 
 Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in CLEAN:
+    for name in OF_A_WORKFLOW:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -158,11 +159,10 @@ def test_parameters_outside_of_the_identity_are_taken_over(start: Start, tmp_pat
 
 
 def test_versions_and_source_are_recorded_without_importing_torch(tmp_path: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in CLEAN}
     process = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "steps.prepare", *assignments(tmp_path / "x")],
         cwd=ROOT,
-        env=environment,
+        env=outside(),
         capture_output=True,
         text=True,
         check=False,

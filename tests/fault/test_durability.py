@@ -6,14 +6,14 @@ A kill never shows this (the kernel keeps what was written), so the order of the
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.fault.conftest import CLEAN, ROOT, Start, assignments
+from tests.fault.conftest import Start, assignments
+from tests.outside import ROOT, outside
 
 RECORDING = """
 import os, sys
@@ -45,11 +45,10 @@ def calls(start: Start, tmp_path: Path) -> list[tuple[str, str]]:
     step = start("steps.prepare", assignments(tmp_path / "x", epochs=6))
     assert step.end() == 0, step.text
     arguments = [str(tmp_path / "calls"), "--outdir", str(tmp_path / "x"), "--run", "0"]
-    kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     subprocess.run(
         [sys.executable, "-c", RECORDING, *arguments],
         cwd=ROOT,
-        env=kept,
+        env=outside(),
         check=True,
         capture_output=True,
     )

@@ -22,7 +22,8 @@ from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status, write_status
 from steps.directory.tables import read_rows
 from steps.training.guard import KILLS
-from tests.fault.conftest import CLEAN, ROOT, Start, assignments, snapshot
+from tests.fault.conftest import Start, assignments, snapshot
+from tests.outside import ROOT, outside
 
 pytestmark = pytest.mark.timeout(600)
 Oracle = tuple[bytes, bytes, str]
@@ -351,11 +352,10 @@ def python(
     module: str, *arguments: str, options: tuple[str, ...] = (), **environment: str
 ) -> subprocess.Popen[str]:
     """A step as a pod starts it."""
-    kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     return subprocess.Popen(
         [sys.executable, *options, "-m", module, *arguments],
         cwd=ROOT,
-        env=kept | environment,
+        env=outside(**environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

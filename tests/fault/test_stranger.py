@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.conftest import CLEAN, ROOT
+from tests.outside import ROOT, outside
 
 STRANGER = ROOT / "tests" / "stranger"
 SMALL = {"game": "cartpole", "runs": "2", "epochs": "60", "rollout_length": "128"}
@@ -24,11 +24,10 @@ REINFORCE = "my_lab.reinforce:ALGORITHM"
 def submit(outdir: Path, algorithm: str = REINFORCE, **changed: str) -> subprocess.Popen[str]:
     """Where the stranger stands: beside the package."""
     given = (SMALL if algorithm == REINFORCE else {}) | changed | {"outdir": str(outdir)}
-    environment = {name: value for name, value in os.environ.items() if name not in CLEAN}
     command = [sys.executable, "-m", "workflows.submit", algorithm, "--local"]
     return subprocess.Popen(
         [*command, *(f"-p={name}={value}" for name, value in given.items())],
-        cwd=STRANGER, env=environment, text=True, start_new_session=True,
+        cwd=STRANGER, env=outside(), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 

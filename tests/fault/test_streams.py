@@ -3,7 +3,6 @@ Nothing else may suffer."""
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,8 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.outside import ROOT, outside
+from tests.unit.command_step import PRINTED
 from tests.unit.local_workflows import pod, task, workflow
-from tests.unit.test_command_main import ROOT, begin, log, status, wait_for_log
+from tests.unit.test_command_main import begin, log, status, wait_for_log
 from tests.unit.test_submit_local import TINY
 
 CLOSED = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
@@ -22,24 +23,15 @@ PATIENCE_S = 240
 
 def closed(folder: Path, *arguments: str) -> int:
     """The exit code of a module that is started without standard streams."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ARGO_")}
     command = [*CLOSED, sys.executable, "-m", *arguments]
-    ended = subprocess.run(
-        command, cwd=folder, env=kept | {"PYTHONPATH": str(ROOT)}, timeout=PATIENCE_S
-    )
+    ended = subprocess.run(command, cwd=folder, env=outside(), timeout=PATIENCE_S)
     return ended.returncode
 
 
 def test_c15_a_step_without_streams_keeps_its_log_and_does_not_copy_it(tmp_path: Path) -> None:
     assert closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0
     said = log(tmp_path)
-    for line in (
-        "doing print",
-        "from a descriptor",
-        "from C",
-        "from a child",
-        "average: succeeded in",
-    ):
+    for line in PRINTED:
         assert said.count(line) == 1
     assert (
         closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0

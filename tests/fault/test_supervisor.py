@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from config.errors import ExperimentError
-from tests.fault.conftest import ROOT
 from tests.fault.test_local_interruptions import (
     SLEEPING,
     eventually,
@@ -27,6 +26,7 @@ from tests.fault.test_local_interruptions import (
     start,
     status,
 )
+from tests.outside import ROOT
 from tests.unit.local_workflows import pod, task, workflow
 from workflows.local import run
 from workflows.local.errors import LostPod

@@ -59,19 +59,16 @@ def ancestors(tasks: list[dict[str, Any]], name: str) -> set[str]:
     return found
 
 
+OTHER_KINDS = frozenset(
+    ("script", "steps", "containerSet", "data", "http", "plugin", "resource", "suspend")
+)
+"""Of templates: neither a container nor a DAG."""
+
+
 def runs_a_step_without_a_shell(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         container = leaf.get("container")
-        if container is None or set(leaf) & {
-            "script",
-            "steps",
-            "containerSet",
-            "data",
-            "http",
-            "plugin",
-            "resource",
-            "suspend",
-        }:
+        if container is None or set(leaf) & OTHER_KINDS:
             yield f"{leaf['name']}: is no plain container"
             continue
         command = container.get("command", [])

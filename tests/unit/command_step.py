@@ -15,6 +15,15 @@ from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.status import Status
 
+PRINTED = (
+    "doing print",
+    "from a descriptor",
+    "from C",
+    "from a child",
+    "average: succeeded in",
+)
+"""What `--do print` leaves in its log."""
+
 
 def step(context: StepContext) -> dict[str, Any] | Skipped | None:
     """Do one of several things."""

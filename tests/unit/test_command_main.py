@@ -15,23 +15,14 @@ import pytest
 
 from config import errors
 from steps.directory.status import Status, read_status
-
-ROOT = Path(__file__).resolve().parents[2]
-CLEAN = (
-    "STORAGE",
-    "OUTPUTS",
-    "EXPERIMENT_OWNER",
-    "EXPERIMENT_WORKFLOW",
-    "EXPERIMENT_OWNER_PROCESS",
-    "EXPERIMENT_FAULT",
-)
+from tests.outside import ROOT, outside
+from tests.unit.command_step import PRINTED
 
 
 def begin(
     outdir: Path, what: str, *arguments: str, interrupt: Any = signal.SIG_DFL, **environment: str
 ) -> subprocess.Popen[str]:
     """interrupt: how the step finds SIGINT, whatever the shell did that started the tests."""
-    kept = {name: value for name, value in os.environ.items() if name not in CLEAN}
     return subprocess.Popen(
         [
             sys.executable,
@@ -44,7 +35,7 @@ def begin(
             *arguments,
         ],
         cwd=ROOT,
-        env=kept | environment,
+        env=outside(**environment),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -106,13 +97,7 @@ def test_a_bug_is_1_with_its_traceback_in_the_log_and_one_line_in_the_status(
 def test_the_log_holds_everything_and_the_pod_shows_it(tmp_path: Path) -> None:
     code, out, _ = run(tmp_path, "print")
     assert code == 0
-    for line in (
-        "doing print",
-        "from a descriptor",
-        "from C",
-        "from a child",
-        "average: succeeded in",
-    ):
+    for line in PRINTED:
         assert line in log(tmp_path)
         assert line in out
 

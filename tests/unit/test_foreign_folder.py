@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import synthetic
-
-ROOT = Path(__file__).parents[2]
+from tests.outside import ROOT, outside
 
 
 def modules(folder: Path) -> None:
@@ -38,13 +36,10 @@ def folders_without_code(folder: Path) -> None:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("ARGO_")
-    } | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=folder,
-        env=environment,
+        env=outside(),
         capture_output=True,
         text=True,
         timeout=120,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.golden.manifest_rules import OTHER_KINDS
 from workflows.local import Refused, run
 from workflows.local.spec.fields import (
     CONTAINER,
@@ -145,14 +146,7 @@ def test_every_other_field_of_argo_is_refused_by_name(where: str, field: str) ->
 @pytest.mark.parametrize(
     "field",
     [
-        "script",
-        "steps",
-        "containerSet",
-        "data",
-        "http",
-        "plugin",
-        "resource",
-        "suspend",
+        *sorted(OTHER_KINDS),
         "daemon",
         "sidecars",
         "initContainers",

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from config.resolve import resolve
+from tests.outside import outside
 from tests.unit.local_workflows import pod, task, workflow
 from workflows import on_this_machine
 from workflows.request.preflight import Place
 from workflows.request.submission import Submission
 
-ROOT = Path(__file__).parents[2]
 TINY = (
     "ppo",
     "--local",
@@ -36,14 +36,11 @@ LONG = ("ppo", "--local", "-p", "game=cartpole", "-p", "epochs=4000")
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("ARGO_")
-    } | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-u", "-m", "workflows.submit", *arguments]
     return subprocess.Popen(
         command,
         cwd=folder,
-        env=environment,
+        env=outside(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -165,7 +162,7 @@ def test_in_a_folder_that_was_removed(tmp_path: Path) -> None:
     ended = subprocess.run(
         ["bash", "-c", command],
         cwd=gone,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=outside(),
         capture_output=True,
         text=True,
     )
