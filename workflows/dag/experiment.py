@@ -11,13 +11,14 @@ task because the controller knows the nodes of an exit handler by the name `….
 boundary: after a deadline it fails the pending pod of a bare template that is retried, whose node
 is called `….onExit(0)` (seen with 4.1.2).
 
-`experiment` can be called by another DAG, any number of times in one workflow: its inputs are the
-directory (`outdir`) and the parameters of this experiment as JSON, `[{"name": …, "value": …}, …]`.
-As the entry it takes the workflow's parameter `outdir`, and `{{workflow.parameters.json}}`:
-`argo submit -p typo=1` adds a parameter, and only so is it seen and refused. A parameter of the
-workflow that has the name of an input of its entry replaces that input: one called `parameters`
-would take the place of all others, so `prepare` sees the workflow's, too, and refuses it. What Argo itself reads
-(`READ_BY_ARGO`) holds for a whole workflow and stays its parameter, which `prepare` is told, too.
+`experiment` can be called by another DAG, any number of times in one workflow, each time with a
+directory of its own: its inputs are that (`outdir`) and the parameters of this experiment as JSON,
+`[{"name": …, "value": …}, …]`. As the entry it takes the workflow's parameter `outdir`, and
+`{{workflow.parameters.json}}`: `argo submit -p typo=1` adds a parameter, and only so is it seen and
+refused. A parameter of the workflow that has the name of an input of its entry replaces that input:
+one called `parameters` would take the place of all others, so `prepare` sees the workflow's, too,
+and refuses it. What Argo itself reads (`READ_BY_ARGO`) holds for a whole workflow and stays its
+parameter, which `prepare` is told, too.
 Who calls it knows the directories, and so its exit handler calls `report` for each of them, in a
 loop over the same list: a parameter of the workflow, or an output with a `globalName`, which is
 still there after a stop.
