@@ -16,8 +16,8 @@ Answer = tuple[np.ndarray, float, bool, bool, dict[str, Any]]
 class Corridor(gymnasium.Env[np.ndarray, np.int64]):
     """A walk along `length` cells, right or left; each step costs `cost`, the last cell ends it.
 
-    slippery: one step in five goes nowhere; rests: cells where a step costs nothing. What the options were is seen: in the observation, the
-    return, and the picture.
+    slippery: one step in five goes nowhere; rests: cells where a step costs nothing. What the
+    options were is seen: in the observation, the return, and the picture.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}

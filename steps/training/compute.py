@@ -1,4 +1,6 @@
-"""What this training computes on and in, and how its environments step together: as its checkpoint says, else as the first one decided."""
+"""What this training computes on and in, and how its environments step together: as its checkpoint
+says, else as the first one decided.
+"""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ takes a row for each of its items; what has rows inside of it is a block."""
 class Layout:
     """A task of a DAG; the workflow itself is one without a name.
 
-    looped: called once per item; items: of a loop, as a JSON list with tags; arguments: input -> text with tags; inside: the tasks of the DAG
-    that it calls, none for a pod; step, told: of a pod, the module in `steps/` and the options that
-    it is started with, `--run` -> text with tags. at_exit, parameters: of the workflow, the tasks of
-    its exit handler and its parameters.
+    looped: called once per item; items: of a loop, as a JSON list with tags; arguments: input ->
+    text with tags; inside: the tasks of the DAG that it calls, none for a pod; step, told: of a pod,
+    the module in `steps/` and the options that it is started with, `--run` -> text with tags.
+    at_exit, parameters: of the workflow, the tasks of its exit handler and its parameters.
     """
 
     name: str = ""
