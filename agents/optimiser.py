@@ -16,9 +16,8 @@ DECAY_1, DECAY_2 = 0.9, 0.999
 class Adam:
     """Kingma & Ba 2015 (arXiv:1412.6980), algorithm 1.
 
-    Measured on CartPole's network (256 rows, one thread), where an update takes 0.7 ms: clearing,
-    clipping and stepping take 0.36 ms with `torch.optim.Adam(fused=True)` and
-    `nn.utils.clip_grad_norm_`, and 0.10 with this.
+    Measured on CartPole's network, one thread: to clip and to step takes 0.31 ms with
+    `nn.utils.clip_grad_norm_` and `torch.optim.Adam(fused=True)`, 0.10 with this.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, epsilon: float) -> None:
@@ -27,11 +26,6 @@ class Adam:
         self._moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._updates = torch.zeros((), device=self.parameters[0].device)
-
-    def clear_gradients(self) -> None:
-        """Before a backward pass, which adds to them."""
-        for parameter in self.parameters:
-            parameter.grad = None
 
     def clip_gradients(self, largest_norm: float) -> float:
         """Scale all gradients down to this norm; returns their norm before, which may be infinite

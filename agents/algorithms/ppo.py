@@ -37,6 +37,7 @@ from agents.networks import make_actor_critic
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
 from agents.optimiser import Adam
 from agents.states import to_arrays, to_tensors
+from agents.tape import GradientTape
 from config.errors import Diverged, NoUsableState
 from config.resolve import Resolved
 from config.seeds import integer_seed
@@ -76,10 +77,11 @@ class Batch(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one step of Adam saw, without a graph: log ρ [B], the policy [B, P], eq. 7 and the mean
-    squared error of the values, both [].
+    """What one step of Adam saw, without a graph: the loss, log ρ [B], the policy [B, P], eq. 7 and
+    the mean squared error of the values, and the gradient's norm.
     """
 
+    loss: Tensor
     log_ratio: Tensor
     policy: Tensor
     objective: Tensor
@@ -87,7 +89,7 @@ class Update(NamedTuple):
     gradient_norm: float
 
 
-def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
+def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
     """Eq. 7: mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)); log_ratio (log ρ), advantages [B]."""
     ratio = log_ratio.exp()
     free = ratio * advantages
@@ -97,7 +99,7 @@ def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: float) -> Ten
 
 
 def squared_value_error(
-    values: Tensor, returns: Tensor, old_values: Tensor, clip: float | None
+    values: Tensor, returns: Tensor, old_values: Tensor, clip: Tensor | None
 ) -> Tensor:
     """mean((V − R)²), all [B]; with `clip`, of the larger square of this and of V moved at most
     `clip` from its old value, as in openai/baselines.
@@ -129,6 +131,9 @@ class PPOTrainer:
         ).to(self.device)  # fmt: skip
         self.actions = make_actions(spaces)
         self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
+        self.gradients = GradientTape(
+            self._loss, self.network.parameters(), recorded=self.network.is_small
+        )
         normalise = self.settings.normalise_observations and not spaces.image
         self.observation_normaliser = self.reward_normaliser = None
         if normalise:
@@ -229,15 +234,15 @@ class PPOTrainer:
         """
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
-        clip = hyper.clip * (remaining if hyper.anneal_clip else 1)
+        clip = torch.tensor(hyper.clip * (remaining if hyper.anneal_clip else 1)).to(self.device)
         updates = list[Update]()
         for minibatches in self._passes(batch):
-            last_pass = len(updates)
-            updates.extend(self._update(one, learning_rate, clip) for one in minibatches)
+            last = [self._update(minibatch, learning_rate, clip) for minibatch in minibatches]
+            updates += last
         objective = torch.stack([update.objective for update in updates]).mean()
         squared_error = torch.stack([update.squared_error for update in updates]).mean()
         policies = torch.cat([update.policy for update in updates])
-        log_ratio = torch.cat([update.log_ratio for update in updates[last_pass:]])
+        log_ratio = torch.cat([update.log_ratio for update in last])
         return {
             "learning_rate": learning_rate,
             "policy_loss": -float(objective),
@@ -263,9 +268,11 @@ class PPOTrainer:
             parts = order.to(self.device).tensor_split(self.hyper.minibatches)
             yield (batch.take(rows).normalised() for rows in parts if len(rows))
 
-    def _update(self, batch: Batch, learning_rate: float, clip: float) -> Update:
-        """One step of Adam on one minibatch, towards eq. 9."""
-        hyper = self.hyper
+    def _loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Eq. 9 of a minibatch, negated, and what else an `Update` has; the last input is the
+        clip, [].
+        """
+        batch, clip, hyper = Batch(*inputs[:-1]), inputs[-1], self.hyper
         policy, values = self.network(batch.encoded)
         policy = masked(policy, batch.masks)
         log_ratio = self.actions.log_probability(policy, batch.actions) - batch.log_probabilities
@@ -276,13 +283,14 @@ class PPOTrainer:
         loss = 0.5 * hyper.value_coefficient * squared_error - objective
         if hyper.entropy_coefficient > 0:
             loss = loss - hyper.entropy_coefficient * self.actions.entropy(policy).mean()
-        self.optimiser.clear_gradients()
-        loss.backward()
-        norm = self.optimiser.clip_gradients(hyper.max_gradient_norm)
-        update = Update(
-            log_ratio.detach(), policy.detach(), objective.detach(), squared_error.detach(), norm
-        )
-        if not math.isfinite(norm + float(loss.detach())):
+        return loss, log_ratio, policy, objective, squared_error
+
+    def _update(self, batch: Batch, learning_rate: float, clip: Tensor) -> Update:
+        """One step of Adam on one minibatch."""
+        loss, log_ratio, policy, objective, error = self.gradients(*batch, clip)
+        norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
+        update = Update(loss, log_ratio, policy, objective, error, norm)
+        if not math.isfinite(norm + float(update.loss)):
             raise self._diverged(batch, update)
         self.optimiser.step(learning_rate)
         return update

@@ -42,6 +42,11 @@ class ActorCritic(nn.Module):
             nn.Parameter(torch.full((spaces.actions,), log_std_init)) if spaces.continuous else None
         )
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it is one of our own, on the CPU, whose calls cost more than the arithmetic."""
+        return self.torso.small and not self.policy_weight.is_cuda
+
     def encode(self, observations: Tensor) -> Tensor:
         """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store
         them.

@@ -18,11 +18,13 @@ class FeedForward(nn.Module):
     """A torso whose rows are independent of each other, in batches as in time.
 
     features: F. precision: "bf16" changes how a network for images computes, never what it keeps;
-    the others are always in fp32.
+    the others are always in fp32. small: to call its operations costs more than their arithmetic,
+    and they are the same for all numbers.
     """
 
     features: int
     precision = "fp32"
+    small = False
 
     def __init__(self, spaces: Interface) -> None:
         super().__init__()

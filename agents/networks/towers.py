@@ -21,6 +21,8 @@ class Towers(FeedForward):
     weight1, weight2, … [2, in, out]; bias1, … [2, 1, out]; the policy's tower comes first.
     """
 
+    small = True
+
     def __init__(
         self, spaces: Interface, hidden_sizes: Sequence[int], generator: torch.Generator
     ) -> None:

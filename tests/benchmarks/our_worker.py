@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from agents.algorithms.ppo import PPOTrainer
+from agents.tape import GradientTape
 from config.resolve import resolve
 
 
@@ -65,13 +66,18 @@ def learning(trainer: PPOTrainer) -> Callable[[], int]:
     next(trainer.train())
     encoded = trainer.rollout.encoded[:-1].flatten(0, 1)
     parts = torch.split(encoded, len(encoded) // trainer.hyper.minibatches)
+    network = trainer.network
+
+    def loss(rows: torch.Tensor) -> tuple[torch.Tensor]:
+        policy, values = network(rows)
+        return (policy.mean() + values.mean(),)
+
+    gradients = GradientTape(loss, network.parameters(), recorded=network.is_small)
 
     def learn() -> int:
         for _ in range(trainer.hyper.update_epochs):
             for part in parts:
-                policy, values = trainer.network(part)
-                trainer.optimiser.clear_gradients()
-                (policy.mean() + values.mean()).backward()
+                gradients(part)
                 trainer.optimiser.step(1e-8)
         return len(encoded)
 

@@ -151,7 +151,7 @@ def test_a_non_finite_number_never_reaches_the_optimiser(
         Diverged,
         match=r"not finite in epoch 2, after step 128: losses: policy .*gradient norm .*returns .* inf|nan",
     ):
-        trainer._update(bad, 1e-3, 0.2)
+        trainer._update(bad, 1e-3, torch.tensor(0.2))
     assert torch.equal(weights, weights_of(trainer))
     after = trainer.optimiser.state_dict()
     assert state["updates"] == after["updates"]

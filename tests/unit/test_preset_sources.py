@@ -86,7 +86,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "mountaincar": {"rollout_length": 256, "minibatches": 64, "anneal_learning_rate": True},
     "pendulum": {
         "steps": 200_000, "num_envs": 16, "rollout_length": 128, "minibatches": 8,
-        "normalise_observations": True, "normalise_rewards": True,
+        "normalise_observations": True, "normalise_rewards": True, "anneal_learning_rate": True,
     },
     "fallback": {"num_envs": 8, "rollout_length": 256, "clip_value_loss": False},
 }  # fmt: skip
@@ -213,7 +213,7 @@ def test_the_loss_has_the_gradient_of_the_source_s(name: str) -> None:
     parameters = list(trainer.network.parameters())
     loss = source_s_loss(rows, distribution_of(trainer, policy), values)
     expected = torch.autograd.grad(loss, parameters)
-    trainer._update(rows, learning_rate=0.0, clip=trainer.hyper.clip)
+    trainer._update(rows, learning_rate=0.0, clip=torch.tensor(trainer.hyper.clip))
     for one, gradient in zip(parameters, expected, strict=True):
         assert one.grad is not None
         assert float((one.grad - gradient).abs().max()) < 1e-3 * float(gradient.abs().max())

@@ -1,0 +1,155 @@
+"""What a tape repeats is what autograd finds, to the last bit; what it cannot repeat it leaves to
+autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from agents.algorithms.ppo import PPOTrainer
+from agents.tape import GradientTape
+from config.resolve import resolve
+
+COPY = "tests.lab_environments:Copy"
+SHORT = {"epochs": "3", "num_envs": "4", "rollout_length": "16", "update_epochs": "3"}
+
+
+class Small:
+    """A network and a loss; `calls` counts how often its Python runs."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.network = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+        self.calls = 0
+
+    def tape(self, *, recorded: bool = True) -> GradientTape:
+        return GradientTape(self.loss, self.network.parameters(), recorded=recorded)
+
+    def loss(self, rows: Tensor, scale: Tensor, weights: Tensor | None) -> tuple[Tensor, ...]:
+        self.calls += 1
+        outputs = self.network(rows) * scale
+        errors = outputs if weights is None else outputs * weights
+        return errors.square().mean(), outputs
+
+
+def gradients(network: nn.Module) -> list[Tensor]:
+    return [one.grad.clone() for one in network.parameters() if one.grad is not None]
+
+
+def inputs(count: int, seed: int) -> tuple[Tensor, Tensor, None]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, 3, generator=generator), torch.tensor(1.5 + seed), None
+
+
+def test_other_numbers_and_other_weights_give_what_autograd_gives() -> None:
+    small = Small()
+    tape, reference = small.tape(), small.tape(recorded=False)
+    for seed in range(4):
+        found, now = tape(*inputs(6, seed)), gradients(small.network)
+        expected = reference(*inputs(6, seed))
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert not any(one.requires_grad for one in found)
+        assert len(now) == 4
+        assert all(torch.equal(a, b) for a, b in zip(now, gradients(small.network), strict=True))
+        with torch.no_grad():
+            for parameter in small.network.parameters():
+                parameter.add_(0.1)
+    assert small.calls == 1 + 4, "recorded once"
+
+
+def test_every_shape_is_recorded_once() -> None:
+    small = Small()
+    tape = small.tape()
+    for count in (6, 5, 6, 5):
+        assert tape(*inputs(count, 0))[1].shape == (count, 2)
+    assert small.calls == 2
+    weights = torch.rand(6, 2)
+    tape(*inputs(6, 1)[:2], weights)
+    (loss, _), now = tape(*inputs(6, 0)[:2], weights), gradients(small.network)
+    assert small.calls == 3
+    expected, _ = small.tape(recorded=False)(*inputs(6, 0)[:2], weights)
+    assert torch.equal(loss, expected)
+    assert all(torch.equal(a, b) for a, b in zip(now, gradients(small.network), strict=True))
+
+
+def test_gradients_of_before_are_not_added_to_nor_changed() -> None:
+    small = Small()
+    tape = small.tape()
+    for recorded in (tape, tape, small.tape(recorded=False)):
+        recorded(*inputs(6, 0))
+        first = gradients(small.network)
+        for one in small.network.parameters():
+            assert one.grad is not None
+            one.grad.mul_(7)  # as clipping does
+        recorded(*inputs(6, 0))
+        again = gradients(small.network)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_what_does_not_repeat_itself_is_left_to_autograd() -> None:
+    small, drawn = Small(), list[Tensor]()
+
+    def with_noise(rows: Tensor) -> tuple[Tensor, ...]:
+        drawn.append(torch.rand(1))
+        return (small.network(rows).sum() * (drawn[-1] + torch.rand(1)).sum(),)
+
+    tape = GradientTape(with_noise, small.network.parameters(), recorded=True)
+    rows = inputs(6, 0)[0]
+    losses = {float(tape(rows)[0]) for _ in range(4)}
+    assert len(losses) == len(drawn) == 4
+
+
+def test_a_weight_that_the_loss_does_not_know_is_left_to_autograd() -> None:
+    small, unused = Small(), nn.Parameter(torch.ones(2))
+    tape = GradientTape(small.loss, [*small.network.parameters(), unused], recorded=True)
+    for _ in range(2):
+        tape(*inputs(6, 0))
+        assert unused.grad is None and len(gradients(small.network)) == 4
+    assert small.calls == 2
+
+
+KINDS: dict[str, dict[str, str]] = {
+    "discrete": {"game": "cartpole"},
+    "continuous, clipped values, entropy": {
+        "game": "pendulum", "clip_value_loss": "true", "entropy_coefficient": "0.02",
+    },
+    "annealed clip, one minibatch": {
+        "game": "cartpole", "minibatches": "1", "anneal_clip": "true",
+    },
+    "several actions": {"game": COPY, "env_options": "seen=bool,acts=multi-discrete"},
+    "masks": {"game": "tests.lab_environments:Locks", "env_options": "where=info,acts=one"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_with_it_is_the_training_without_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert rows(KINDS[kind], True, monkeypatch) == rows(KINDS[kind], False, monkeypatch)
+
+
+def rows(given: dict[str, str], recorded: bool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a training says of every epoch, and its weights."""
+    trainer = PPOTrainer(resolve("ppo", SHORT | given), run=0, device="cpu", precision="fp32")
+    trainer.gradients = GradientTape(trainer._loss, trainer.network.parameters(), recorded=recorded)
+    said = [repr(progress) for progress in trainer.train()]
+    replays: list[Any] = list(trainer.gradients._replays.values())
+    assert bool(replays) == recorded and all(replays), "each was recorded and used"
+    trainer.close()
+    weights = nn.utils.parameters_to_vector(trainer.network.parameters())
+    return [*said, str(weights.tolist())]
+
+
+def test_small_networks_of_ours_are_recorded_and_no_others() -> None:
+    found = {}
+    for game in ("cartpole", "breakout"):
+        trainer = PPOTrainer(
+            resolve("ppo", {"game": game, "num_envs": "1", "rollout_length": "8"}),
+            run=0, device="cpu", precision="fp32",
+        )  # fmt: skip
+        found[game] = trainer.network.is_small
+        trainer.close()
+    assert found == {"cartpole": True, "breakout": False}
