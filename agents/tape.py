@@ -73,14 +73,16 @@ class GradientTape:
         self, inputs: tuple[Tensor | None, ...]
     ) -> tuple[tuple[Tensor, ...], Function | None]:
         """The outputs, and what gives gradients and outputs from now on; None where that does not
-        give the same.
+        give the same, or where the loss does not depend on all parameters.
         """
         with _Recorder() as recorder:
-            outputs = self._by_autograd(inputs)
-        gradients = [one.grad for one in self._parameters if one.grad is not None]
-        if len(gradients) < len(self._parameters):
-            return outputs, None
-        found = (*gradients, *outputs)
+            outputs = self._function(*inputs)
+            gradients = torch.autograd.grad(outputs[0], self._parameters, allow_unused=True)
+            found = tuple(output.detach() for output in outputs)
+            if all(gradient is not None for gradient in gradients):
+                found = (*map(_laid_out_like, gradients, self._parameters), *found)
+        if len(found) == len(outputs):
+            return self._by_autograd(inputs), None
         replay = written(recorder.calls, inputs, found)
         with torch.no_grad():
             again = replay(*inputs)
@@ -88,7 +90,14 @@ class GradientTape:
             one.stride() == other.stride() and torch.equal(one, other)
             for one, other in zip(found, again, strict=True)
         )
-        return outputs, replay if same else None
+        return self._given(found), replay if same else None
+
+
+def _laid_out_like(gradient: Tensor, parameter: nn.Parameter) -> Tensor:
+    """With the strides of the parameter, which an optimiser's kernel takes for granted."""
+    if gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
 
 
 @dataclass(frozen=True)
