@@ -176,9 +176,7 @@ class PPOTrainer:
         return episodes
 
     def _collect(self) -> tuple[list[float], list[int]]:
-        """One rollout of the current policy, its steps counted; returns and lengths of the episodes
-        that ended in it.
-        """
+        """One rollout, its steps counted; returns and lengths of the episodes that ended in it."""
         with threads_for(self.environments.groups[0].stop):
             collect(
                 self.rollout, self.environments, self.network, self.actions,
@@ -195,9 +193,7 @@ class PPOTrainer:
             self.observation_normaliser.update(rollout.observations[rollout.valid])
 
     def _learnt_rewards(self) -> np.ndarray:
-        """Rewards of the rollout, [T, N], as they are learnt; their scale's statistics learn
-        first.
-        """
+        """Rewards as they are learnt, [T, N]; the statistics of their scale learn first."""
         rollout = self.rollout
         rewards = np.clip(rollout.rewards, -1, 1) if self.settings.clip_rewards else rollout.rewards
         if self.reward_normaliser is None:
@@ -229,9 +225,7 @@ class PPOTrainer:
         return batch.take(torch.from_numpy(np.flatnonzero(rollout.valid)).to(self.device))
 
     def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
-        """K passes over the batch; remaining: 1 at the start of the training, 0 at its end. Returns
-        the epoch's metrics.
-        """
+        """K passes over the batch; remaining falls from 1 to 0. Returns the epoch's metrics."""
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         clip = torch.tensor(hyper.clip * (remaining if hyper.anneal_clip else 1)).to(self.device)
@@ -257,9 +251,7 @@ class PPOTrainer:
         }
 
     def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
-        """K times all rows in nearly equal minibatches, each time in a new order; nothing is to be
-        shuffled when there is one.
-        """
+        """K times all rows, in nearly equal minibatches and a new order; one is not shuffled."""
         if self.hyper.minibatches == 1:
             yield from [[batch.normalised()]] * self.hyper.update_epochs
             return
@@ -269,9 +261,7 @@ class PPOTrainer:
             yield (batch.take(rows).normalised() for rows in parts if len(rows))
 
     def _loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Eq. 9 of a minibatch, negated, and what else an `Update` has; the last input is the
-        clip, [].
-        """
+        """Batch and clip [] -> eq. 9, negated, and what else an `Update` has."""
         batch, clip, hyper = Batch(*inputs[:-1]), inputs[-1], self.hyper
         policy, values = self.network(batch.encoded)
         policy = masked(policy, batch.masks)
