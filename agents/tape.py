@@ -84,13 +84,24 @@ class GradientTape:
         if len(found) == len(outputs):
             return self._by_autograd(inputs), None
         replay = written(recorder.calls, inputs, found)
+        return self._given(found), replay if _repeats(replay, inputs, found) else None
+
+
+def _repeats(
+    replay: Function, inputs: tuple[Tensor | None, ...], found: tuple[Tensor, ...]
+) -> bool:
+    """Whether it finds the same, to the last bit; not where another version of torch does not take
+    what is written.
+    """
+    try:
         with torch.no_grad():
             again = replay(*inputs)
-        same = all(
-            one.stride() == other.stride() and torch.equal(one, other)
-            for one, other in zip(found, again, strict=True)
-        )
-        return self._given(found), replay if same else None
+    except (TypeError, RuntimeError):
+        return False
+    return all(
+        one.stride() == other.stride() and torch.equal(one, other)
+        for one, other in zip(found, again, strict=True)
+    )
 
 
 def _laid_out_like(gradient: Tensor, parameter: nn.Parameter) -> Tensor:

@@ -102,6 +102,18 @@ def test_what_does_not_repeat_itself_is_left_to_autograd() -> None:
     assert len(losses) == len(drawn) == 4
 
 
+def test_what_another_torch_does_not_take_is_left_to_autograd(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agents.tape.METHODS", {"tanh": lambda: None, "t": lambda: None})
+    monkeypatch.delattr(torch, "t")
+    small = Small()
+    tape = small.tape()
+    for _ in range(3):
+        tape(*inputs(6, 0))
+    assert small.calls == 3
+
+
 def test_a_weight_that_the_loss_does_not_know_is_left_to_autograd() -> None:
     small, unused = Small(), nn.Parameter(torch.ones(2))
     tape = GradientTape(small.loss, [*small.network.parameters(), unused], recorded=True)
