@@ -73,7 +73,17 @@ class Attempt:
         self._details |= details
         self._status = replace(self._status, details=dict(self._details))
         self._context.require_ours()
-        status.write_status(self._context.status_path, self._status)
+        self._write(self._status)
+
+    def _write(self, written: Status) -> None:
+        """Replace the status file. An older attempt that has not noticed this one yet may sweep the
+        temporary away, once, as it begins.
+        """
+        try:
+            status.write_status(self._context.status_path, written)
+        except FileNotFoundError:
+            self._context.require_ours()
+            status.write_status(self._context.status_path, written)
 
     def run(self, work: Callable[[], Answer]) -> Status:
         """Do the work; never raises an `Exception`: the status says what happened. Raises
@@ -165,7 +175,7 @@ class Attempt:
         )
         try:
             if displaced is None:
-                status.write_status(context.status_path, ended)
+                self._write(ended)
         except (OSError, ExperimentError) as error:
             reason = f"cannot write {context.status_path}: {one_line(error)}"
             ended = replace(

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from config import errors
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
+from steps.directory import files
 from steps.directory.status import Status
 
 PRINTED = (
@@ -46,6 +48,10 @@ def step(context: StepContext) -> dict[str, Any] | Skipped | None:
         time.sleep(600)
     if what == "crash":
         os.abort()
+    if what == "swept":
+        sweep_next_temporary()
+        context.note(noted=1)
+        sweep_next_temporary()  # that of the last status
     if what == "bug":
         raise ZeroDivisionError("two\nlines")
     if what == "skip":
@@ -53,6 +59,18 @@ def step(context: StepContext) -> dict[str, Any] | Skipped | None:
     if hasattr(errors, what):
         raise getattr(errors, what)(f"message of {what}")
     return {"product": context.arguments.input}
+
+
+def sweep_next_temporary() -> None:
+    """As an attempt does that began before and has not noticed this one."""
+    write = files.write_and_sync
+
+    def swept(path: Path, content: bytes) -> None:
+        files.write_and_sync = write
+        write(path, content)
+        path.unlink()
+
+    files.write_and_sync = swept
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -259,6 +259,12 @@ def test_a1_whatever_ends_an_attempt_that_was_shut_out_it_ends_with_4(
     assert not outputs.exists()
 
 
+def test_a2_an_older_attempt_may_sweep_a_temporary_away(tmp_path: Path) -> None:
+    code, _, err = run(tmp_path, "swept")
+    assert code == 0, err
+    assert status(tmp_path).state == "succeeded" and status(tmp_path).details["noted"] == 1
+
+
 def test_a_terminal_that_has_gone_does_not_stop_the_work(tmp_path: Path) -> None:
     process = begin(tmp_path, "nothing")
     assert process.stdout is not None
