@@ -28,8 +28,14 @@ class Fence:
         self._name = secrets.token_hex(16).encode()
 
     def claim(self) -> None:
-        """Become the newest attempt: from now on all older ones are shut out. To be called once."""
-        write_atomically(self._path, self._name)
+        """Become the newest attempt: from now on all older ones are shut out. To be called once.
+
+        One of those may just be beginning, and sweep the temporary away.
+        """
+        try:
+            write_atomically(self._path, self._name)
+        except FileNotFoundError:
+            write_atomically(self._path, self._name)
 
     def check(self) -> None:
         """Raise `WrongDirectory` if a newer attempt has started, and the usual `OSError`s."""

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import Preempted, WrongDirectory
-from steps.directory import owner, processes
+from steps.directory import files, owner, processes
+from steps.directory.fence import Fence
 from steps.directory.owner import Owner
 
 FIRST = Owner(uid="first", workflow="ppo-first", host="node-1", lease_s=0.3)
@@ -169,3 +170,22 @@ def test_the_owner_comes_from_the_environment() -> None:
     )
     assert found is not None
     assert (found.uid, found.workflow, found.process) == ("u", "w", "h:1:2")
+
+
+def test_an_attempt_becomes_the_newest_though_an_older_one_sweeps_its_temporary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = (Fence(tmp_path / ".train.attempt") for _ in range(2))
+    older.claim()
+    write = files.write_and_sync
+
+    def swept(path: Path, content: bytes) -> None:
+        monkeypatch.setattr(files, "write_and_sync", write)
+        write(path, content)
+        files.remove_temporaries(tmp_path)
+
+    monkeypatch.setattr(files, "write_and_sync", swept)
+    newer.claim()
+    newer.check()
+    with pytest.raises(WrongDirectory, match="another attempt"):
+        older.check()
