@@ -8,6 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from config.errors import NoUsableState
+
+FORMAT = 3
+"""Of the states of our own algorithms."""
+
+
+def check_format(state: Mapping[str, Any]) -> None:
+    """Raise `NoUsableState` for the state of a training by another version of this program."""
+    if state["format"] != FORMAT:
+        raise NoUsableState(
+            f"the state of this training has format {state['format']}, this program reads {FORMAT}"
+        )
+
 
 def to_arrays(state: Any) -> Any:
     """The `state_dict()` of a module or an optimiser, its tensors copied to the CPU as arrays."""

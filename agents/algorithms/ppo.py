@@ -36,14 +36,14 @@ from agents.interfaces import Progress, State
 from agents.networks import make_actor_critic
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
 from agents.optimiser import Adam
-from agents.states import to_arrays, to_tensors
+from agents.states import FORMAT, check_format, to_arrays, to_tensors
 from agents.tape import GradientTape
-from config.errors import Diverged, NoUsableState
+from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed
 
-FORMAT = 3
-"""Of the state; a checkpoint of another format is refused by `load_state_dict`."""
+LARGEST_LOG_RATIO = 80.0
+"""Its exponential is finite: infinity times a gradient of 0 is none."""
 
 
 class Batch(NamedTuple):
@@ -77,21 +77,19 @@ class Batch(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one step of Adam saw, without a graph: the loss, log ρ [B], the policy [B, P], eq. 7 and
-    the mean squared error of the values, and the gradient's norm.
+    """What one step of Adam saw: the loss, log ρ [B], its parts [3] (eq. 7, the mean squared error
+    of the values, the entropy), and the gradient's norm.
     """
 
     loss: Tensor
     log_ratio: Tensor
-    policy: Tensor
-    objective: Tensor
-    squared_error: Tensor
+    parts: Tensor
     gradient_norm: float
 
 
 def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
     """Eq. 7: mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)); log_ratio (log ρ), advantages [B]."""
-    ratio = log_ratio.exp()
+    ratio = log_ratio.clamp(max=LARGEST_LOG_RATIO).exp()
     free = ratio * advantages
     with torch.no_grad():  # where the clipped term is the smaller one, it is constant
         clipped = ratio.clamp(1 - clip, 1 + clip) * advantages
@@ -229,22 +227,21 @@ class PPOTrainer:
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         clip = torch.tensor(hyper.clip * (remaining if hyper.anneal_clip else 1)).to(self.device)
-        updates = list[Update]()
+        parts, norms = list[Tensor](), list[float]()
         for minibatches in self._passes(batch):
             last = [self._update(minibatch, learning_rate, clip) for minibatch in minibatches]
-            updates += last
-        objective = torch.stack([update.objective for update in updates]).mean()
-        squared_error = torch.stack([update.squared_error for update in updates]).mean()
-        policies = torch.cat([update.policy for update in updates])
+            parts += [update.parts for update in last]
+            norms += [update.gradient_norm for update in last]
+        objective, squared_error, entropy = torch.stack(parts).mean(dim=0).tolist()
         log_ratio = torch.cat([update.log_ratio for update in last])
         return {
             "learning_rate": learning_rate,
-            "policy_loss": -float(objective),
-            "value_loss": 0.5 * float(squared_error),
-            "entropy": float(self.actions.entropy(policies).mean()),
+            "policy_loss": -objective,
+            "value_loss": 0.5 * squared_error,
+            "entropy": entropy,
             "approximate_kl": approximate_divergence(log_ratio),
             "clip_fraction": float((log_ratio.expm1().abs() > clip).float().mean()),
-            "gradient_norm": math.fsum(update.gradient_norm for update in updates) / len(updates),
+            "gradient_norm": math.fsum(norms) / len(norms),
             "explained_variance": explained_variance(
                 batch.values.numpy(force=True), batch.returns.numpy(force=True)
             ),
@@ -270,17 +267,19 @@ class PPOTrainer:
         squared_error = squared_value_error(
             values, batch.returns, batch.values, clip if hyper.clip_value_loss else None
         )
+        with torch.set_grad_enabled(hyper.entropy_coefficient > 0):
+            entropy = self.actions.entropy(policy).mean()
         loss = 0.5 * hyper.value_coefficient * squared_error - objective
         if hyper.entropy_coefficient > 0:
-            loss = loss - hyper.entropy_coefficient * self.actions.entropy(policy).mean()
-        return loss, log_ratio, policy, objective, squared_error
+            loss = loss - hyper.entropy_coefficient * entropy
+        return loss, log_ratio, torch.stack((objective, squared_error, entropy))
 
     def _update(self, batch: Batch, learning_rate: float, clip: Tensor) -> Update:
         """One step of Adam on one minibatch."""
-        loss, log_ratio, policy, objective, error = self.gradients(*batch, clip)
+        loss, log_ratio, parts = self.gradients(*batch, clip)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
-        update = Update(loss, log_ratio, policy, objective, error, norm)
-        if not math.isfinite(norm + float(update.loss)):
+        update = Update(loss, log_ratio, parts, norm)
+        if not math.isfinite(norm + float(loss)):
             raise self._diverged(batch, update)
         self.optimiser.step(learning_rate)
         return update
@@ -292,11 +291,12 @@ class PPOTrainer:
             f"{name} {column.min():.4g} … {column.max():.4g}"
             for name, column in zip(("advantages", "returns", "log ratio"), columns, strict=True)
         )
+        objective, squared_error, entropy = update.parts.tolist()
         return Diverged(
             f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: "
-            f"losses: policy {-update.objective:.4g}, value {0.5 * update.squared_error:.4g}, "
-            f"entropy {self.actions.entropy(update.policy).mean():.4g}; gradient norm "
-            f"{update.gradient_norm:.4g}; minibatch of {len(columns[0])} rows: {ranges}"
+            f"losses: policy {-objective:.4g}, value {0.5 * squared_error:.4g}, "
+            f"entropy {entropy:.4g}; gradient norm {update.gradient_norm:.4g}; "
+            f"minibatch of {len(columns[0])} rows: {ranges}"
         )
 
     def _parts(self) -> dict[str, Any]:
@@ -327,11 +327,7 @@ class PPOTrainer:
         between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of
         another format.
         """
-        if state["format"] != FORMAT:
-            raise NoUsableState(
-                f"the state of this training has format {state['format']}, "
-                f"this program reads {FORMAT}"
-            )
+        check_format(state)
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
         self.network.load_state_dict(to_tensors(state["network"]))
         self.action_noise.set_state(to_tensors(state["generators"]["actions"]))

@@ -130,8 +130,8 @@ class CartPoles(CartPoleVectorEnv):
 
 
 class _Unchecked(MultiDiscrete):
-    """Actions of a policy, which are none but its own: to look at them took a quarter of every
-    step.
+    """The policy samples from this very space, and to look at every action again took a quarter of
+    a step.
     """
 
     def contains(self, x: Any) -> bool:

@@ -12,14 +12,17 @@ from agents.environments.spaces import Interface
 from agents.interfaces import State
 from agents.networks import make_actor_critic
 from agents.normalisation import ObservationNormaliser
-from agents.states import to_tensors
+from agents.states import check_format, to_tensors
 from config.resolve import Resolved
 
 
 class TrainedPolicy:
-    """`agents.interfaces.Policy`: the network of a checkpoint."""
+    """`agents.interfaces.Policy`: the network of a checkpoint. Raises `NoUsableState` for one of
+    another version of this program.
+    """
 
     def __init__(self, resolved: Resolved, state: State) -> None:
+        check_format(state)
         torch.set_num_threads(resolved.experiment.threads)
         hyper = resolved.hyperparameters
         self.spaces = Interface.from_dict(state["interface"])

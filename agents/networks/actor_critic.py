@@ -45,7 +45,7 @@ class ActorCritic(nn.Module):
     @property
     def is_small(self) -> bool:
         """Whether it is one of our own, on the CPU, whose calls cost more than the arithmetic."""
-        return self.torso.small and not self.policy_weight.is_cuda
+        return self.torso.small and self.policy_weight.device.type == "cpu"
 
     def encode(self, observations: Tensor) -> Tensor:
         """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store
@@ -58,8 +58,9 @@ class ActorCritic(nn.Module):
         return self._heads(self.torso.rows(encoded))
 
     def frozen(self) -> Forward:
-        """`forward` with the weights of now, for a rollout's many small batches: on the CPU by
-        numpy, whose calls take a fifth of torch's time on a few rows.
+        """`forward` for a rollout's many small batches: to be called in `torch.inference_mode`, and
+        before the next update. On the CPU by numpy, whose calls take a fifth of torch's time on a
+        few rows.
         """
         features_of = self.torso.frozen()
         if self.policy_weight.is_cuda:

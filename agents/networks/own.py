@@ -1,4 +1,4 @@
-"""A network of a person's own: a torso by import path, with the heads that the algorithm puts on it.
+"""A network of a person's own: a torso by import path, under the heads of the algorithm.
 
 The contract. The constructor takes the shape of one encoded observation: (n,) for vectors, whatever
 their own shape; (C, H, W) for images, whose pixels are divided by 255, and for small grids, whose
@@ -71,6 +71,11 @@ def make_torso(path: str, shape: tuple[int, ...]) -> tuple[nn.Module, int]:
         if parameter.dtype != torch.float32:
             raise BadInput(
                 f"network {path!r} has {name} of {parameter.dtype}; allowed: torch.float32"
+            )
+        if torch.empty_like(parameter).stride() != parameter.stride():
+            raise BadInput(
+                f"network {path!r} has {name}, which is a part of another tensor; "
+                "allowed: parameters with a memory of their own"
             )
     return torso, _features(path, torso, shape)
 

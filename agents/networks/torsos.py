@@ -17,8 +17,8 @@ FeaturesOf = Callable[[Tensor], Features]
 class FeedForward(nn.Module):
     """A torso whose rows are independent of each other, in batches as in time.
 
-    features: F. precision: "bf16" changes how a network for images computes, never what it keeps;
-    the others are always in fp32. small: to call its operations costs more than their arithmetic,
+    features: F. precision: with "bf16" a network for images computes in that, while its weights
+    stay in fp32; the others know fp32 only. small: to call its operations costs more than their arithmetic,
     and they are the same for all numbers.
     """
 
@@ -41,7 +41,9 @@ class FeedForward(nn.Module):
         raise NotImplementedError
 
     def frozen(self) -> FeaturesOf:
-        """`rows` with the weights of now, for a rollout's many small batches."""
+        """`rows` for a rollout's many small batches: in `torch.inference_mode`, and before the next
+        update.
+        """
         return self.rows
 
 

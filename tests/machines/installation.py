@@ -3,7 +3,6 @@ they can be."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import shutil
@@ -11,8 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from importlib.metadata import Distribution
+from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
 
 from tests.machines.machine import ROOT, Interpreter
@@ -32,17 +30,19 @@ def install(python: Interpreter) -> None:
     """Make its environment, unless it is there and up to date.
 
     Raises `NoSpace` before it begins, and `RuntimeError` with the end of the output where the
-    command fails; what is half installed is removed then.
+    command fails; an environment that was begun here is removed then.
     """
     if python.environment.resolve() == Path(sys.prefix).resolve():
         return  # `make` has seen to the one that runs this
     with ONE_AT_A_TIME:  # all of them write the same *.egg-info
-        if not python.packages.is_dir():
+        begun = not python.environment.exists()
+        if begun:
             check_space()
             share_packages(python)
         output, code = _make(python)
     if code:
-        shutil.rmtree(python.environment, ignore_errors=True)
+        if begun:
+            shutil.rmtree(python.environment, ignore_errors=True)
         raise RuntimeError(f"installing for {python.name} ended with {code}: {output[-500:]}")
 
 
@@ -56,36 +56,32 @@ def check_space() -> None:
 
 
 def share_packages(python: Interpreter) -> None:
-    """Begin its environment with hard links to the packages of the one that runs this, as far as
-    they fit every Python 3: CUDA's libraries, half of it all, are on the disk once.
+    """Begin its environment with hard links to CUDA's libraries in the one that runs this: half of
+    all packages, and the same for every Python 3.
 
-    `pip` finds them installed then. Where no links can be made it installs all of them.
+    `pip` finds them installed then. Where no links can be made it installs them itself.
     """
     subprocess.run([python.program, "-m", "venv", python.environment], check=True)
-    with contextlib.suppress(OSError):
-        for distribution in importlib.metadata.distributions():
-            for source in shareable_files(distribution):
-                target = python.packages / source.relative_to(_packages(distribution))
+    for distribution in importlib.metadata.distributions():
+        files = shareable_files(distribution)
+        try:
+            for file in files:
+                target = python.packages / file
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if not target.exists():
-                    target.hardlink_to(source)
+                target.hardlink_to(str(distribution.locate_file(file)))
+        except OSError:
+            for file in files:  # half of a package would count as installed
+                (python.packages / file).unlink(missing_ok=True)
+            return
 
 
-def shareable_files(distribution: Distribution) -> Iterator[Path]:
-    """The files of a package that is the same for every Python 3 and installs nothing outside of
-    the folder of packages; none of any other."""
+def shareable_files(distribution: Distribution) -> list[PackagePath]:
+    """The files of one of CUDA's libraries, below the folder of packages; none of any other."""
     tags = (distribution.read_text("WHEEL") or "").split()
-    files = distribution.files or []
-    outside = any(".." in file.parts for file in files)
-    if outside or not any(tag.startswith("py3-none-") for tag in tags):
-        return
-    for file in files:
-        if "__pycache__" not in file.parts:
-            yield Path(str(distribution.locate_file(file)))
-
-
-def _packages(distribution: Distribution) -> Path:
-    return Path(str(distribution.locate_file("")))
+    files = [file for file in distribution.files or [] if "__pycache__" not in file.parts]
+    if not distribution.name.startswith("nvidia-") or any(".." in file.parts for file in files):
+        return []
+    return files if any(tag.startswith("py3-none-") for tag in tags) else []
 
 
 def _make(python: Interpreter) -> tuple[str, int]:
@@ -103,7 +99,7 @@ def _make(python: Interpreter) -> tuple[str, int]:
 
 
 def stop_installing() -> None:
-    """End what `install` runs; `make` begins again where it was not finished."""
+    """End what `install` runs; what was begun is removed."""
     for process in INSTALLING:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,9 @@ import re
 import subprocess
 import sys
 import time
+from importlib.metadata import Distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,16 +137,52 @@ def test_a_full_disk_skips_another_python(tmp_path: Path, monkeypatch: pytest.Mo
     assert not elsewhere.environment.exists()
 
 
-def test_packages_for_every_python_are_shared(
+class Library(Distribution):
+    """An installed package with one file."""
+
+    def __init__(self, folder: Path, name: str, tag: str) -> None:
+        self.folder, self.tag = folder, tag
+        self.metadata_text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
+        self.file = f"nvidia/{name}.so"
+        (folder / "nvidia").mkdir(parents=True, exist_ok=True)
+        (folder / self.file).write_text(name)
+
+    def read_text(self, filename: str) -> str | None:
+        texts = {
+            "WHEEL": f"Tag: {self.tag}",
+            "RECORD": f"{self.file},,\n",
+            "METADATA": self.metadata_text,
+        }
+        return texts.get(filename)
+
+    def locate_file(self, path: Any) -> Any:
+        return self.folder / path
+
+
+def test_only_libraries_for_every_python_are_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found = [
+        Library(tmp_path / "from", "nvidia-cublas", "py3-none-manylinux_2_27_x86_64"),
+        Library(tmp_path / "from", "nvidia-other", "cp311-cp311-manylinux_2_27_x86_64"),
+        Library(tmp_path / "from", "networkx", "py3-none-any"),
+    ]
     monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: found)
     python = Interpreter(Path(sys.executable), Path(sys.prefix), sys.version_info[:3])
-    shared = importlib.metadata.distribution("imageio-ffmpeg")
-    monkeypatch.setattr(importlib.metadata, "distributions", lambda: [shared])
     installation.share_packages(python)
-    for file in installation.shareable_files(shared):
-        copy = python.packages / file.relative_to(str(shared.locate_file("")))
-        assert copy.samefile(file)
-    assert (python.packages / "imageio_ffmpeg/__init__.py").exists()
-    assert not list(installation.shareable_files(importlib.metadata.distribution("numpy")))
+    shared = python.packages / "nvidia/nvidia-cublas.so"
+    assert shared.samefile(tmp_path / "from/nvidia/nvidia-cublas.so")
+    assert [path.name for path in shared.parent.iterdir()] == ["nvidia-cublas.so"]
+
+
+def test_a_library_that_cannot_be_linked_is_left_to_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Library(tmp_path / "from", "nvidia-cublas", "py3-none-any")
+    (tmp_path / "from" / library.file).unlink()
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(importlib.metadata, "distributions", lambda: [library])
+    python = Interpreter(Path(sys.executable), Path(sys.prefix), sys.version_info[:3])
+    installation.share_packages(python)
+    assert not list((python.packages / "nvidia").iterdir())

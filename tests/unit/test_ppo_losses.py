@@ -41,6 +41,15 @@ def test_a_row_has_a_gradient_unless_its_clipped_term_is_the_smaller_one() -> No
     assert log_ratio.grad is not None and torch.allclose(log_ratio.grad, expected, atol=1e-15)
 
 
+def test_a_ratio_beyond_all_numbers_has_no_gradient_where_it_is_clipped() -> None:
+    log_ratio = torch.tensor([100.0, 0.1]).requires_grad_()
+    objective = clipped_objective(log_ratio, torch.ones(2), torch.tensor(0.2))
+    objective.backward()
+    assert float(objective.detach()) == pytest.approx((1.2 + math.exp(0.1)) / 2)
+    assert log_ratio.grad is not None
+    assert log_ratio.grad.tolist() == [0, pytest.approx(math.exp(0.1) / 2)]
+
+
 def test_rounding_takes_no_row_its_value_gradient() -> None:
     """Seen in a training: moved by less than the clip, and old + (value − old) is not quite
     value."""

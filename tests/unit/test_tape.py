@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.algorithms.ppo import PPOTrainer
-from agents.tape import GradientTape
+from agents.tape import FORGOTTEN, GradientTape, _Recorder
 from config.resolve import resolve
 
 COPY = "tests.lab_environments:Copy"
@@ -57,19 +57,20 @@ def test_other_numbers_and_other_weights_give_what_autograd_gives() -> None:
         with torch.no_grad():
             for parameter in small.network.parameters():
                 parameter.add_(0.1)
-    assert small.calls == 1 + 4, "recorded once"
+    assert small.calls == 2 + 1 + 4, "recorded, checked, and by the reference"
 
 
 def test_every_shape_is_recorded_once() -> None:
     small = Small()
     tape = small.tape()
-    for count in (6, 5, 6, 5):
-        assert tape(*inputs(count, 0))[1].shape == (count, 2)
-    assert small.calls == 2
+    for seed, count in enumerate((6, 5, 6, 5, 6, 5)):
+        assert tape(*inputs(count, seed))[1].shape == (count, 2)
+    assert small.calls == 2 * 3
     weights = torch.rand(6, 2)
-    tape(*inputs(6, 1)[:2], weights)
+    for seed in (1, 2):
+        tape(*inputs(6, seed)[:2], weights)
     (loss, _), now = tape(*inputs(6, 0)[:2], weights), gradients(small.network)
-    assert small.calls == 3
+    assert small.calls == 3 * 3
     expected, _ = small.tape(recorded=False)(*inputs(6, 0)[:2], weights)
     assert torch.equal(loss, expected)
     assert all(torch.equal(a, b) for a, b in zip(now, gradients(small.network), strict=True))
@@ -78,7 +79,7 @@ def test_every_shape_is_recorded_once() -> None:
 def test_gradients_of_before_are_not_added_to_nor_changed() -> None:
     small = Small()
     tape = small.tape()
-    for recorded in (tape, tape, small.tape(recorded=False)):
+    for recorded in (tape, tape, tape, small.tape(recorded=False)):
         recorded(*inputs(6, 0))
         first = gradients(small.network)
         for one in small.network.parameters():
@@ -89,17 +90,67 @@ def test_gradients_of_before_are_not_added_to_nor_changed() -> None:
         assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
 
 
-def test_what_does_not_repeat_itself_is_left_to_autograd() -> None:
-    small, drawn = Small(), list[Tensor]()
+def with_noise(network: nn.Module, rows: Tensor) -> tuple[Tensor, ...]:
+    return (network(rows).sum() * torch.rand(()),)
 
-    def with_noise(rows: Tensor) -> tuple[Tensor, ...]:
-        drawn.append(torch.rand(1))
-        return (small.network(rows).sum() * (drawn[-1] + torch.rand(1)).sum(),)
 
-    tape = GradientTape(with_noise, small.network.parameters(), recorded=True)
-    rows = inputs(6, 0)[0]
-    losses = {float(tape(rows)[0]) for _ in range(4)}
-    assert len(losses) == len(drawn) == 4
+def through_numpy(network: nn.Module, rows: Tensor) -> tuple[Tensor, ...]:
+    return (network(rows).sum() * torch.from_numpy(rows.numpy() * 2).sum(),)
+
+
+def with_an_if(network: nn.Module, rows: Tensor) -> tuple[Tensor, ...]:
+    return (network(rows).sum() * (2 if float(rows.sum()) > 0 else 3),)
+
+
+@pytest.mark.parametrize("loss", [with_noise, through_numpy, with_an_if])
+def test_what_cannot_be_repeated_is_left_to_autograd(loss: Any) -> None:
+    small, called = Small(), list[Tensor]()
+
+    def counted(rows: Tensor) -> tuple[Tensor, ...]:
+        called.append(rows)
+        found: tuple[Tensor, ...] = loss(small.network, rows)
+        return found
+
+    tape = GradientTape(counted, small.network.parameters(), recorded=True)
+    for seed in range(4):
+        called.clear()
+        tape(inputs(6, seed)[0])
+        assert called, "the function itself was asked"
+
+
+def test_what_the_recorder_does_not_see_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a torch would that hides how autograd keeps its tensors: they were taken for constants."""
+    see = _Recorder.__torch_dispatch__
+
+    def half_blind(
+        recorder: Any, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        seen = len(recorder.calls)
+        result = see(recorder, operation, types, args, kwargs)
+        if operation._schema.name in FORGOTTEN:
+            del recorder.calls[seen:]
+        return result
+
+    monkeypatch.setattr(_Recorder, "__torch_dispatch__", half_blind)
+    small = Small()
+    tape, reference = small.tape(), small.tape(recorded=False)
+    for seed in range(4):
+        tape(*inputs(6, seed))
+        now = gradients(small.network)
+        reference(*inputs(6, seed))
+        assert all(torch.equal(a, b) for a, b in zip(now, gradients(small.network), strict=True))
+
+
+def test_one_tensor_as_two_inputs() -> None:
+    small = Small()
+
+    def loss(one: Tensor, other: Tensor) -> tuple[Tensor, ...]:
+        return ((small.network(one) * small.network(other).exp()).sum(),)
+
+    tape = GradientTape(loss, small.network.parameters(), recorded=True)
+    a, b = inputs(6, 0)[0], inputs(6, 1)[0]
+    for pair in ((a, a), (a, b), (b, a)):
+        assert torch.equal(tape(*pair)[0], loss(*pair)[0].detach())
 
 
 def test_what_another_torch_does_not_take_is_left_to_autograd(
@@ -109,9 +160,9 @@ def test_what_another_torch_does_not_take_is_left_to_autograd(
     monkeypatch.delattr(torch, "t")
     small = Small()
     tape = small.tape()
-    for _ in range(3):
-        tape(*inputs(6, 0))
-    assert small.calls == 3
+    for seed in range(3):
+        tape(*inputs(6, seed))
+    assert small.calls == 2 + 2
 
 
 def test_a_weight_that_the_loss_does_not_know_is_left_to_autograd() -> None:
@@ -148,7 +199,8 @@ def rows(given: dict[str, str], recorded: bool, monkeypatch: pytest.MonkeyPatch)
     trainer.gradients = GradientTape(trainer._loss, trainer.network.parameters(), recorded=recorded)
     said = [repr(progress) for progress in trainer.train()]
     replays: list[Any] = list(trainer.gradients._replays.values())
-    assert bool(replays) == recorded and all(replays), "each was recorded and used"
+    assert bool(replays) == recorded
+    assert all(replay.checked for replay in replays), "each was recorded and used"
     trainer.close()
     weights = nn.utils.parameters_to_vector(trainer.network.parameters())
     return [*said, str(weights.tolist())]

@@ -102,6 +102,12 @@ class Double(Torso):
         self.double()
 
 
+class PartOfAnother(Torso):
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__(shape)
+        self.layer.weight = nn.Parameter(torch.zeros(8, 8)[:, : shape[0]])
+
+
 class OfImages(Torso):
     def __init__(self, shape: tuple[int, ...]) -> None:
         channels, _, _ = shape
@@ -118,6 +124,7 @@ BROKEN = [
     (Recurrent, "keeps a state between steps; allowed here: the empty one, ()"),
     (Flat, "returns features of torch.float32 [2, 24] for 2 steps of 3 rows"),
     (Double, "has layer.weight of torch.float64; allowed: torch.float32"),
+    (PartOfAnother, "has layer.weight, which is a part of another tensor"),
     (OfImages, "cannot be made for observations (4,): ValueError"),
     (a_function, "is a str; allowed: torch.nn.Module"),
 ]

@@ -17,6 +17,7 @@ from agents.algorithms.ppo import PPOTrainer
 from agents.environments.action_log import ActionLog
 from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import CartPoles, make_environments, reset
+from agents.load import load_policy
 from config.errors import NoUsableState, Preempted
 from config.resolve import Resolved, resolve
 from config.seeds import RUNS, environment_seeds, uniform
@@ -252,8 +253,11 @@ def test_only_what_did_not_arrive_starts_over(caplog: pytest.LogCaptureFixture) 
 
 def test_a_state_of_another_format_is_refused() -> None:
     trainer = made(resolved_for("tests.own_games:Bandit"))
+    older = trainer.state_dict() | {"format": 1}
     with pytest.raises(NoUsableState, match="format 1, this program reads 3"):
-        trainer.load_state_dict(trainer.state_dict() | {"format": 1})
+        trainer.load_state_dict(older)
+    with pytest.raises(NoUsableState, match="format 1, this program reads 3"):
+        load_policy(trainer.resolved, older)
 
 
 def lives_played(*, fire: bool) -> tuple[int, int]:
