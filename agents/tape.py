@@ -4,8 +4,8 @@ On a few hundred rows of a small network most of the time goes into building a g
 through it, not into arithmetic. So the operations that autograd performs are written down while it
 performs them, as lines of Python that call the same kernels, and these lines are run from then on.
 The numbers are the same to the last bit, which is checked with others than those of the recording:
-where they are not, autograd goes on. Measured on CartPole's network (256 rows, one thread): 0.55 ms by autograd, 0.33
-by its tape.
+where they are not, autograd goes on. Measured on CartPole's network (256 rows, one thread, loss and
+gradients): 0.61 ms by autograd, 0.36 by its tape.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class GradientTape:
     def _check(
         self, replay: _Replay, inputs: tuple[Tensor | None, ...]
     ) -> tuple[bool, tuple[Tensor, ...]]:
-        """Whether it finds what autograd finds, to the last bit and in the same layout; and that."""
+        """Whether it finds what autograd finds, to the last bit, in the same layout; and that."""
         outputs = self._by_autograd(inputs)
         expected = (*(parameter.grad for parameter in self._parameters), *outputs)
         try:
@@ -180,7 +180,7 @@ def written(
 
 @dataclass
 class _Line:
-    """`name = text`, or `text` alone where that changes a tensor in place; used: the names in it."""
+    """`name = text`, or `text` alone where it changes a tensor in place; used: the names in it."""
 
     name: str
     text: str
@@ -240,7 +240,7 @@ class _Lines:
             needed |= line.used
         head = f"def replay({', '.join(self._arguments)}):"
         body = "\n".join([head, *reversed(source), f"    return {answer},"])
-        exec(compile(body, "<tape>", "exec"), self._objects)  # noqa: S102 - all of it is written here
+        exec(compile(body, "<tape>", "exec"), self._objects)  # noqa: S102 - written here
         replay: LossFunction = self._objects["replay"]
         return replay
 
