@@ -179,8 +179,13 @@ def test_only_libraries_for_every_python_are_shared(
 def test_a_library_that_cannot_be_linked_is_left_to_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    library = Library(tmp_path / "from", "nvidia-cublas", "py3-none-any")
-    (tmp_path / "from" / library.file).unlink()
+    library, link = Library(tmp_path / "from", "nvidia-cublas", "py3-none-any"), Path.hardlink_to
+
+    def half(path: Path, target: Any) -> None:
+        link(path, target)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "hardlink_to", half)
     monkeypatch.setattr(machine, "ROOT", tmp_path)
     monkeypatch.setattr(importlib.metadata, "distributions", lambda: [library])
     python = Interpreter(Path(sys.executable), Path(sys.prefix), sys.version_info[:3])
