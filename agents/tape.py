@@ -29,6 +29,7 @@ FORGOTTEN = ("aten::alias", "aten::detach")
 CONSTANT = ("aten::ones_like", "aten::scalar_tensor")
 """With these autograd begins: what follows from them alone is the same for all inputs."""
 METHODS = {"expand": Tensor.expand, "view": Tensor.view}
+"""What torch offers as methods of a tensor only."""
 
 
 @dataclass
@@ -208,7 +209,8 @@ class _Lines:
         inputs = call.inputs()
         if call.name in FORGOTTEN:
             self._names[id(call.result)] = self._text(inputs[0])
-            self._constants |= {id(call.result)} if id(inputs[0]) in self._constants else set()
+            if id(inputs[0]) in self._constants:
+                self._constants.add(id(call.result))
             return
         known = call.name in CONSTANT or (inputs and {*map(id, inputs)} <= self._constants)
         if known and not call.changes_something and isinstance(call.result, Tensor):

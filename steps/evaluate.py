@@ -2,9 +2,8 @@
 
 Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes
 evaluation.csv, or the table that the algorithm's measure names, one row each, and before it the
-actions of those that are filmed. The final policy,
-and no other: the best of several checkpoints would be chosen by the very numbers that are to judge
-it.
+actions of those that are filmed. The final policy, and no other: the best of several checkpoints
+would be chosen by the very numbers that are to judge it.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def evaluate(context: StepContext) -> dict[str, Any]:
             print(f"episode {len(rows)} of {planned}: mean {mean}")
     if filmed:
         write_actions(context.run.evaluation_actions, filmed)
-    write_atomically(context.run.root / measure.table, format_table(columns, rows))
+    write_atomically(context.run.evaluated(measure), format_table(columns, rows))
     return {
         f"{measure.column}_mean": _mean(rows, measure),
         "episodes": len(rows),
@@ -84,7 +83,7 @@ def _is_written(context: StepContext) -> bool:
             read_actions(context.run.evaluation_actions, filmed)
     except (OSError, BadInput):
         return False
-    return (context.run.root / context.resolved.measure.table).is_file()
+    return context.run.evaluated(context.resolved.measure).is_file()
 
 
 def _mean(rows: Sequence[Mapping[str, Cell]], measure: Measure) -> float:

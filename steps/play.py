@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """The episodes that were played, and whether they can be filmed."""
-    table = context.run.root / context.resolved.measure.table
+    table = context.run.evaluated(context.resolved.measure)
     evaluated = [table, context.run.evaluation_actions]
     return {
         "identity": context.record.identity_hash,
@@ -70,7 +70,7 @@ def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]
 
     run, count = context.run, context.resolved.experiment.video_episodes
     measure = context.resolved.measure
-    table = context.require(run.root / measure.table, "evaluate")
+    table = context.require(run.evaluated(measure), "evaluate")
     actions = read_actions(context.require(run.evaluation_actions, "evaluate"), count)
     rows = evaluation_episodes(run, measure)[:count]
     seeds = [episode_seed(context.resolved, run.index, number) for number in range(count)]

@@ -52,7 +52,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     tables = [
         path
         for run in _runs(context)
-        for path in (run.train_csv, run.root / context.resolved.measure.table, run.resources_csv)
+        for path in (run.train_csv, run.evaluated(context.resolved.measure), run.resources_csv)
     ]
     return {
         "identity": context.record.identity_hash,

@@ -32,7 +32,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     return {
         "identity": context.record.identity_hash,
         "files": fingerprint(
-            context.directory.root, [context.run.root / context.resolved.measure.table]
+            context.directory.root, [context.run.evaluated(context.resolved.measure)]
         ),
     }
 
@@ -40,7 +40,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 def plot_evaluation(context: StepContext) -> dict[str, Any]:
     """Draw how one run's evaluation episodes are spread."""
     resolved, measure = context.resolved, context.resolved.measure
-    path = context.require(context.run.root / measure.table, EVALUATE)
+    path = context.require(context.run.evaluated(measure), EVALUATE)
     episodes = evaluation_episodes(context.run, measure)
     if fault := faulty_value(episodes, measure) if episodes else "there is no episode":
         raise BadInput(f"{path}: {fault}: {EVALUATE} makes it")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from config import pipeline
+from config.measures import RETURN
 from config.resolve import Resolved, resolve
 from steps.directory.experiment import ExperimentRecord, write_experiment
 from steps.directory.files import write_atomically
@@ -108,7 +109,7 @@ def evaluated(directory: RunDirectory, returns: Sequence[float]) -> None:
         for i, value in enumerate(returns)
     ]
     write_atomically(
-        directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows)
+        directory.evaluated(RETURN), format_table(("episode", "seed", "return", "length"), rows)
     )
     status(
         directory.status / "evaluate.json",
@@ -155,7 +156,7 @@ def played(directory: RunDirectory, resolved: Resolved) -> list[Any]:
         [one.actions for one in episodes[: resolved.experiment.video_episodes]],
     )
     write_atomically(
-        directory.evaluation_csv, format_table(("episode", "seed", "return", "length"), rows)
+        directory.evaluated(RETURN), format_table(("episode", "seed", "return", "length"), rows)
     )
     status(
         directory.status / "evaluate.json",
@@ -241,7 +242,7 @@ def finish(directory: ExperimentDirectory, *, draw: bool = True, films: bool = F
         if train is None or train.state != "succeeded":
             continue
         _draw(draw, one.status / "plot-training.json", plot_training.main, outdir, f"--run={index}")
-        if one.evaluation_csv.is_file():
+        if one.evaluated(RETURN).is_file():
             _draw(
                 draw,
                 one.status / "plot-evaluation.json",

@@ -1,10 +1,10 @@
 """What all trainings of an experiment compute on and in: `compute.json`.
 
 Results depend on the device and the precision, so `auto` is decided once, by the first training
-that starts, and every run and every resume keeps to it. So does how the environments step together,
-of which only the speed depends: a person sees in one place what was chosen, and nobody measures
-twice. Of two that start at once both may measure;
-one creates the file, and what stands there counts for both.
+that starts, and every run and every resume keeps to it. So is how the environments step together,
+on which only the speed depends: a person sees in one place what was chosen, and nobody measures
+twice. Of two that start at once both may measure; one creates the file, and what stands there
+counts for both.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from config.measures import Measure
+
 STEP_DIGITS = 12
 """Checkpoint names have a fixed width, so that the order of the text is the order of the steps."""
 
@@ -40,10 +42,9 @@ class RunDirectory:
         """Event files, one per attempt."""
         return self.root / "tensorboard"
 
-    @property
-    def evaluation_csv(self) -> Path:
-        """One row per evaluation episode."""
-        return self.root / "evaluation.csv"
+    def evaluated(self, measure: Measure) -> Path:
+        """One row per evaluation episode, in the table that the measure names."""
+        return self.root / measure.table
 
     @property
     def evaluation_actions(self) -> Path:

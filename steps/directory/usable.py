@@ -98,7 +98,7 @@ def evaluation_episodes(run: RunDirectory, measure: Measure) -> list[Episode]:
     absurd, see `faulty_value`.
     """
     try:
-        return read_episodes(run.root / measure.table, measure)
+        return read_episodes(run.evaluated(measure), measure)
     except (*NO_FILE, *NO_TABLE):
         return []
 

@@ -37,7 +37,7 @@ def damaged_files(directory: ExperimentDirectory, runs: int, measure: Measure) -
         run = directory.run(index)
         tables += [
             (run.train_csv, _ends_in_numbers),
-            (run.root / measure.table, partial(read_episodes, measure=measure)),
+            (run.evaluated(measure), partial(read_episodes, measure=measure)),
             (run.resources_csv, _ends_in_numbers),
         ]
     runs_there = [directory.run(index) for index in range(runs)]

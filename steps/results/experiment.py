@@ -131,7 +131,7 @@ class Run:
         """The same of `Results.evaluation`; raises `BadInput` without the table."""
         measure = self._record.resolved.measure
         frame = evaluation_frame(self.directory, self.usable, measure)
-        return _required(frame, self.directory.root / measure.table, "evaluate")
+        return _required(frame, self.directory.evaluated(measure), "evaluate")
 
     def policy(self) -> TrainedAgent:
         """The policy that the training ended with; torch is imported, and computes on the CPU.

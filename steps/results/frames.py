@@ -42,7 +42,7 @@ def training_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
 def evaluation_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.DataFrame | None:
     """The whole lines of the measure's table; None and errors as for `training_frame`."""
     read = functools.partial(_evaluation_columns, measure=measure)
-    return _frame(run, usable, run.root / measure.table, read)
+    return _frame(run, usable, run.evaluated(measure), read)
 
 
 def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:

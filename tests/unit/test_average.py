@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from config.measures import RETURN
 from steps import average, plot_average
 from steps.directory.files import write_atomically
 from steps.directory.status import read_status
@@ -179,7 +180,7 @@ def test_runs_below_the_threshold_are_named_as_a_selection(tmp_path):
 
 def test_a_half_written_evaluation_is_not_usable(tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete",))
-    path = directory.run(0).evaluation_csv
+    path = directory.run(0).evaluated(RETURN)
     path.write_bytes(path.read_bytes()[:-3])
     usable = usability(directory.run(0), synthetic.resolved_of(directory))
     assert (usable.state, usable.reason) == (

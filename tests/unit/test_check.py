@@ -3,7 +3,7 @@ that break one, each named by one line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -262,12 +262,24 @@ def test_the_command_on_what_is_nothing(capsys: pytest.CaptureFixture[str]) -> N
     assert "cannot be imported: ModuleNotFoundError" in capsys.readouterr().err
 
 
-def test_a_family_that_nobody_knows_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    changed = replace(reinforce.ALGORITHM, families=("discret",))
-    monkeypatch.setattr(reinforce, "ALGORITHM", changed)
+@pytest.fixture
+def that_plays(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """The stranger's algorithm, said to play games of one family."""
+
+    def changed(family: str) -> None:
+        monkeypatch.setattr(
+            reinforce, "ALGORITHM", replace(reinforce.ALGORITHM, families=(family,))
+        )
+        find_algorithm.cache_clear()
+
+    yield changed
     find_algorithm.cache_clear()
+
+
+def test_a_family_that_nobody_knows_is_one_line(
+    that_plays: Callable[[str], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    that_plays("discret")
     assert check.main(["my_lab.reinforce:ALGORITHM"]) == 2
     refused = (
         "check: algorithm 'my_lab.reinforce:ALGORITHM': unknown family 'discret'; did you mean"
@@ -275,16 +287,12 @@ def test_a_family_that_nobody_knows_is_one_line(
     captured = capsys.readouterr()
     assert captured.err.startswith(f"{refused} 'discrete'? known: continuous, discrete, multi-")
     assert captured.out == "" and captured.err.count("\n") == 1
-    find_algorithm.cache_clear()
 
 
 def test_an_algorithm_of_a_family_without_a_game_of_ours_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    that_plays: Callable[[str], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It was a KeyError; `-p game=…` names one that it plays."""
-    changed = replace(reinforce.ALGORITHM, families=("multi-discrete",))
-    monkeypatch.setattr(reinforce, "ALGORITHM", changed)
-    find_algorithm.cache_clear()
+    that_plays("multi-discrete")
     assert check.main(["my_lab.reinforce:ALGORITHM"]) == 2
-    find_algorithm.cache_clear()
     assert "plays games whose actions are multi-discrete" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from config import pipeline
 from config.errors import Diverged, WrongDirectory
+from config.measures import RETURN
 from steps import average, evaluate, plot_average, plot_evaluation, plot_training, report
 from steps.directory import owner
 from steps.directory.layout import ExperimentDirectory
@@ -250,7 +251,7 @@ def test_a5_a_non_finite_number_ends_an_evaluation_with_its_name(
     from tests import own_games
 
     directory = synthetic.experiment(tmp_path, ("complete",))
-    directory.run(0).evaluation_csv.unlink()
+    directory.run(0).evaluated(RETURN).unlink()
     (directory.run(0).status / "evaluate.json").unlink()
     monkeypatch.setattr(evaluation, "make_environment", lambda *_: own_games.Broken(**options))
     monkeypatch.setattr(evaluate, "final_policy", lambda context: (Alternating(), 50176))
@@ -261,7 +262,7 @@ def test_a5_a_non_finite_number_ends_an_evaluation_with_its_name(
     )
     status = read_status(directory.run(0).status / "evaluate.json")
     assert status is not None and status.exit_code == Diverged.exit_code
-    assert not directory.run(0).evaluation_csv.exists()
+    assert not directory.run(0).evaluated(RETURN).exists()
 
 
 def test_c18_the_last_line_groups_what_is_missing(

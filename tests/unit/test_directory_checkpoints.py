@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
+from config.measures import RETURN
 from config.resolve import Resolved, resolve
 from steps.directory import checkpoints
 from steps.directory.checkpoints import MANIFEST, STATE, TENSORS
@@ -388,7 +389,7 @@ def test_case_32_a_rename_never_leaves_its_directory(
     )
     save(run, 10)
     Table(run.train_csv).append({"step": 1})
-    write_atomically(run.evaluation_csv, "x")
+    write_atomically(run.evaluated(RETURN), "x")
     assert {to.name for _, to in renamed} == {
         run.checkpoint(10).name,
         "train.csv",

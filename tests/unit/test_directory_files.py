@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirectory
+from config.measures import RETURN
 from config.resolve import resolve
 from steps import play
 from steps.command.context import StepContext
@@ -452,7 +453,7 @@ def test_a_file_of_a_step_that_has_succeeded_is_waited_for(tmp_path: Path) -> No
         argparse.Namespace(),
         StopRequest(),
     )
-    path = context.run.evaluation_csv
+    path = context.run.evaluated(RETURN)
     with pytest.raises(BadInput, match=r"no file .*evaluation\.csv: evaluate makes it"):
         context.require(path, "evaluate")
     write_status(

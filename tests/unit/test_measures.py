@@ -61,7 +61,7 @@ def trained(root: Path) -> ExperimentDirectory:
     directory = synthetic.experiment(root, ("complete",) * 2, evaluation_episodes=4)
     for index in (0, 1):
         run = directory.run(index)
-        run.evaluation_csv.unlink()
+        run.evaluated(RETURN).unlink()
         (run.root / "games.csv").write_text(GAMES.format(last=50 + 40 * index))
         run.train_csv.write_text(run.train_csv.read_text().replace("return", "win_rate"))
     return directory
@@ -186,7 +186,7 @@ def test_what_the_steps_write_is_by_the_measure(
     run, said = ExperimentDirectory(tmp_path).run(0), capsys.readouterr().out
     columns = read_rows(run.train_csv)[0]
     assert list(columns)[4:7] == ["win_rate_mean", "win_rate_min", "win_rate_max"]
-    assert not run.evaluation_csv.exists()
+    assert not run.evaluated(RETURN).exists()
     rows = read_rows(run.root / "games.csv")
     assert list(rows[0]) == ["episode", "seed", "win_rate", "length"] and len(rows) == 3
     details = {task: read_status(run.status / f"{task}.json") for task in ("train", "evaluate")}

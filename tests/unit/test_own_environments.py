@@ -17,6 +17,7 @@ from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
+from config.measures import RETURN
 from config.resolve import Resolved, resolve
 from steps import check, prepare
 from steps.directory.experiment import read_experiment
@@ -111,7 +112,7 @@ def test_a_list_comes_through_submission_manifest_and_pod_to_the_environment(
     assert ended.phase == "Succeeded", ended.message
     directory = ExperimentDirectory(tmp_path / "x")
     assert read_experiment(directory).resolved.environment.options["rests"] == [0, 1, 2]
-    for row in read_rows(directory.run(0).evaluation_csv):
+    for row in read_rows(directory.run(0).evaluated(RETURN)):
         assert float(row["return"]) >= -1 > -float(row["length"]), "only the last cell costs"
     assert check.main([CORRIDOR, "-p", options]) == 0
     assert check.main([CORRIDOR, "-p", "env_options=rests=[1"]) == 2

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from config.errors import BadInput, ExperimentError
+from config.measures import RETURN
 from steps import play
 from steps.command import context
 from steps.directory.actions import write_actions
@@ -147,10 +148,10 @@ def test_the_films_are_the_first_rows_of_the_evaluation(tmp_path):
 
 def test_a_film_of_another_episode_is_never_passed_off_as_the_evaluated_one(tmp_path, capfd):
     run, episodes = evaluated(tmp_path)
-    rows = run.evaluation_csv.read_text().splitlines()
+    rows = run.evaluated(RETURN).read_text().splitlines()
     cells = rows[1].split(",")
     rows[1] = ",".join([*cells[:2], "77.0", cells[3]])
-    run.evaluation_csv.write_text("\n".join(rows) + "\n")
+    run.evaluated(RETURN).write_text("\n".join(rows) + "\n")
     (video,) = ended(run, 0).details["videos"]
     length = episodes[0].length
     said = f"return {length}.0 after {length} steps; evaluated: return 77.0 after {length} steps: "
@@ -173,10 +174,10 @@ def read_facts(run, name):
 )
 def test_a_table_of_another_evaluation_is_bad_input(column, value, tmp_path):
     run, _ = evaluated(tmp_path)
-    rows = run.evaluation_csv.read_text().splitlines()
+    rows = run.evaluated(RETURN).read_text().splitlines()
     cells = rows[1].split(",")
     cells[column] = value
-    run.evaluation_csv.write_text("\n".join([rows[0], ",".join(cells), *rows[2:]]) + "\n")
+    run.evaluated(RETURN).write_text("\n".join([rows[0], ",".join(cells), *rows[2:]]) + "\n")
     assert (
         "does not begin with the 1 episodes of evaluation-actions.safetensors: evaluate makes both"
         in ended(run, 2).reason

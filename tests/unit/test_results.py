@@ -18,6 +18,7 @@ import pytest
 from agents.interfaces import Policy
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput, ExperimentError, WrongDirectory
+from config.measures import RETURN
 from config.resolve import resolve
 from steps import export
 from steps.directory import checkpoints
@@ -117,7 +118,7 @@ def test_evaluation_is_what_the_files_say(directory: ExperimentDirectory) -> Non
         "float64",
         "int64",
     ]
-    written = rows(directory.run(0).evaluation_csv)
+    written = rows(directory.run(0).evaluated(RETURN))
     for name in ("episode", "seed", "return", "length"):
         assert frame[name].tolist() == [float(row[name]) for row in written]
 
@@ -125,7 +126,7 @@ def test_evaluation_is_what_the_files_say(directory: ExperimentDirectory) -> Non
 def test_a_large_seed_is_exact(tmp_path: Path) -> None:
     made = synthetic.experiment(tmp_path, ("complete",), epochs=5)
     seed = 2**53 + 1
-    made.run(0).evaluation_csv.write_text(f"episode,seed,return,length\n0,{seed},1.0,1\n")
+    made.run(0).evaluated(RETURN).write_text(f"episode,seed,return,length\n0,{seed},1.0,1\n")
     assert Results(tmp_path).evaluation["seed"].tolist() == [seed]
     assert int(float(seed)) != seed, "a column of floats would have lost it"
 
@@ -149,7 +150,7 @@ def test_summary_has_a_row_for_every_planned_run(directory: ExperimentDirectory)
         6,
         20,
     ]
-    returns = [float(row["return"]) for row in rows(directory.run(0).evaluation_csv)]
+    returns = [float(row["return"]) for row in rows(directory.run(0).evaluated(RETURN))]
     assert frame["return_mean"][0] == pytest.approx(np.mean(returns)) and frame["return_sd"][
         0
     ] == pytest.approx(np.std(returns, ddof=1))
@@ -230,8 +231,8 @@ def not_whole(directory: ExperimentDirectory) -> Any:
 
 
 def folder_instead(directory: ExperimentDirectory) -> Any:
-    directory.run(0).evaluation_csv.unlink()
-    directory.run(0).evaluation_csv.mkdir()
+    directory.run(0).evaluated(RETURN).unlink()
+    directory.run(0).evaluated(RETURN).mkdir()
     return Results(directory.root).runs[0].evaluation
 
 
