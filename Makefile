@@ -12,9 +12,10 @@ TARGETS ?= gpu cpu
 BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
 CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
+WORKERS ?= 2
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-machines test-cluster mutants lint manifests images benchmark learning clean
+.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark learning learning-long clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -28,11 +29,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this machine; ends with where to look
 	@$(BIN)/python -m workflows.submit ppo --local -p game=cartpole -p runs=3 -p epochs=196 -p outdir=$(RESULTS)/cartpole
 
-test: $(INSTALLED) lint ## the quick tests and the static checks: under 10 minutes
-	$(BIN)/python -m pytest -m 'not slow and not cluster'
+test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks: about 10 minutes
+	$(BIN)/python -m pytest -m 'not slow and not cluster' --numprocesses $(WORKERS) --dist worksteal
 
-test-long: $(INSTALLED) ## the long tests: kill soaks, coverage simulations
-	$(BIN)/python -m pytest -m 'slow and not cluster' --timeout 1800
+test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kill soaks, coverage simulations
+	$(BIN)/python -m pytest -m 'slow and not cluster' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
 test-machines: $(INSTALLED) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)
@@ -49,9 +50,14 @@ manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the tables of t
 	$(BIN)/python -m workflows.dag.render $(MANIFESTS)
 	$(BIN)/python -m config.tables README.md
 
+messages: $(INSTALLED) ## make agents/transport/learner_pb2.py of learner.proto again
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt grpcio-tools
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. agents/transport/learner.proto
+	@sha256sum agents/transport/learner.proto | sed 's/^/# sha256 /' >> agents/transport/learner_pb2.py
+
 $(BENCHMARK): pyproject.toml
 	$(PYTHON) -m venv .venv-benchmark
-	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check 'stable-baselines3[extra]' ale-py
+	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check 'stable-baselines3[extra]' sb3-contrib ale-py
 	@touch $@
 
 benchmark: $(INSTALLED) $(BENCHMARK) ## training speed against Stable-Baselines3 and against this machine's limits
@@ -76,8 +82,11 @@ test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this m
 	esac; \
 	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
 
-learning: $(INSTALLED) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (GAMES: only these)
-	$(BIN)/python -m tests.benchmarks.learning $(addprefix --game ,$(GAMES))
+learning: $(INSTALLED) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
+	$(BIN)/python -m tests.benchmarks.learning $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))
+
+learning-long: $(INSTALLED) ## SAC's LunarLanderContinuous for the 500k steps of its preset: hours of one core
+	$(BIN)/python -m tests.benchmarks.learning --long
 
 clean: ## remove the environments and caches (results stay)
 	rm -rf $(VENV) .venv-3.* .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -18,11 +18,8 @@ from torch.nn import functional
 from agents.environments.spaces import Interface
 
 
-class Actions(Protocol):
-    """One kind of actions."""
-
-    parameters: int
-    """P: numbers in the policy head's output for one observation."""
+class Choice(Protocol):
+    """How actions of one kind are chosen."""
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """[*shape, A] of standard noise on the CPU."""
@@ -32,6 +29,13 @@ class Actions(Protocol):
 
     def mode(self, policy: Tensor) -> Tensor:
         """Policy [N, P] -> the most probable actions, [N] or [N, A]."""
+
+
+class Actions(Choice, Protocol):
+    """And how probable they are."""
+
+    parameters: int
+    """P: numbers in the policy head's output for one observation."""
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
         """Policy [B, P], actions [B] or [B, A] -> log π(a), [B]."""

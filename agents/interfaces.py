@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 if TYPE_CHECKING:
+    from agents.distributed.interfaces import Link, Receiver
     from agents.environments.spaces import Interface
     from config.resolve import Resolved
 
@@ -27,8 +28,8 @@ class Progress:
 
     returns, lengths: the episodes that ended in this epoch, by what the algorithm's descriptor
     measures, that is, if it says nothing, in the game's own (unclipped) reward, and in environment
-    steps; metrics: losses and the like, the same keys in the same order in every
-    epoch.
+    steps; metrics: losses and the like, the same keys in the same order in every epoch, None where
+    there is nothing to measure yet.
     """
 
     epoch: int
@@ -36,7 +37,7 @@ class Progress:
     frame: int
     returns: list[float]
     lengths: list[int]
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class Resumable(Protocol):
@@ -70,7 +71,7 @@ class Trainer(Resumable, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What has been added to a stream since it was last asked for.
+    """What an epoch has added to a stream.
 
     rows: column -> array [rows, ...], the same columns with the same types and shapes every time;
     keep: how many of the stream's last rows a training that goes on needs, all if None.
@@ -88,7 +89,8 @@ class HasStreams(Protocol):
 
     def grown(self) -> dict[str, Growth]:
         """By the streams' names, what has been added since this was last called, or since
-        `load_streams`; called just before `state_dict`, and copied before the training goes on.
+        `load_streams`; called after every epoch, before any `state_dict`, and copied before the
+        training goes on, so that the arrays may be views of what is written over later.
         """
 
     def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
@@ -102,6 +104,58 @@ class MakeTrainer(Protocol):
 
     def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
         """The training of one run, at its start; device and precision are decided."""
+
+
+class Learner(Resumable, Protocol):
+    """A training whose experience comes from actors, in other processes."""
+
+    def receiver(self, generation: int) -> Receiver:
+        """Where what they send arrives, of this start of the learner; called once, before `train`
+        and after `load_state_dict`. generation: higher than at any start before.
+        """
+
+    def train(self) -> Iterator[Progress | None]:
+        """One `Progress` an epoch until `epochs` are done, and None about once a second while there
+        is nothing to learn from; raises `config.errors.Diverged` before a non-finite update.
+        """
+
+    def close(self) -> None:
+        """Release what it holds, and let nobody wait in the receiver any more; may come again."""
+
+
+class MakeLearner(Protocol):
+    """What a descriptor's `trainer` names, of an algorithm with actors."""
+
+    def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Learner:
+        """The training of one run, at its start; device and precision are decided."""
+
+
+class Actor(Protocol):
+    """Steps environments for a learner, which it finds at the other end of a link."""
+
+    def act(self) -> Iterator[int]:
+        """Yields environment steps, all that have been done since it was made, at the latest after
+        each message to the learner; ends when the learner says so. Raises what its link does.
+        """
+
+    def close(self) -> None:
+        """Release the environments."""
+
+
+class MakeActor(Protocol):
+    """What a descriptor's `actor` names."""
+
+    def __call__(self, resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+        """One of a run's actors, by its number from 0; not joined yet."""
+
+
+class ReplayBytes(Protocol):
+    """What a descriptor's `replay_bytes` names."""
+
+    def __call__(self, resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
+        """How many bytes the full replay of a training holds in memory; dtype: of the environment's
+        observations, whose shape is `spaces.environment_shape`.
+        """
 
 
 class Policy(Protocol):
@@ -129,8 +183,41 @@ class Policy(Protocol):
         """
 
 
+PolicyState = tuple[np.ndarray, ...]
+"""What a policy remembers of N episodes, [N, ...] each."""
+
+
+@runtime_checkable
+class RecurrentPolicy(Protocol):
+    """A trained policy that remembers what it saw of an episode: instead of `Policy`."""
+
+    spaces: Interface
+
+    def seed(self, seeds: Sequence[int]) -> None:
+        """As of a `Policy`."""
+
+    def first_state(self, count: int) -> PolicyState:
+        """What is remembered of `count` episodes before their first observation."""
+
+    def act(
+        self,
+        observations: np.ndarray,
+        state: PolicyState,
+        reset: np.ndarray,
+        *,
+        sample: bool,
+        masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, PolicyState]:
+        """As of a `Policy`; state: what is remembered before these observations, and, beside the
+        actions, after them; reset bool [N]: whether an episode begins, which clears the state.
+        """
+
+
+AnyPolicy = Policy | RecurrentPolicy
+
+
 class LoadPolicy(Protocol):
     """What a descriptor's `policy` names."""
 
-    def __call__(self, resolved: Resolved, state: State) -> Policy:
+    def __call__(self, resolved: Resolved, state: State) -> AnyPolicy:
         """The policy of a checkpoint, on the CPU, with its observation statistics frozen."""

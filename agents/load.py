@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING
 
 from agents.devices import Decision, Trials, choose_device, choose_precision
 from agents.environments.vectors import choose_vectorisation
-from agents.interfaces import LoadPolicy, MakeTrainer, Policy, State, Trainer
+from agents.interfaces import (
+    Actor,
+    AnyPolicy,
+    Learner,
+    LoadPolicy,
+    MakeActor,
+    MakeLearner,
+    MakeTrainer,
+    State,
+    Trainer,
+)
 from config.imports import imported
 
 if TYPE_CHECKING:
+    from agents.distributed.interfaces import Link
     from config.resolve import Resolved
 
 
@@ -22,7 +33,21 @@ def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -
     return make(resolved, run=run, device=device, precision=precision)
 
 
-def load_policy(resolved: Resolved, state: State) -> Policy:
+def make_learner(resolved: Resolved, *, run: int, device: str, precision: str) -> Learner:
+    """As `make_trainer`, of an algorithm with actors."""
+    make: MakeLearner = imported(
+        resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}"
+    )
+    return make(resolved, run=run, device=device, precision=precision)
+
+
+def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+    """One of a run's actors, by its number from 0; not joined yet."""
+    make: MakeActor = imported(resolved.descriptor.actor, f"the actor of {resolved.algorithm!r}")
+    return make(resolved, run=run, member=member, link=link)
+
+
+def load_policy(resolved: Resolved, state: State) -> AnyPolicy:
     """The policy of a checkpoint, on the CPU, with its observation statistics frozen."""
     load: LoadPolicy = imported(resolved.descriptor.policy, f"the policy of {resolved.algorithm!r}")
     return load(resolved, state)

@@ -1,4 +1,4 @@
-"""The probe behind `precision: auto`: the experiment's own network, timed in both precisions here.
+"""The probe behind `precision: auto`: the experiment's convolutions, timed in both precisions here.
 
 It leaves no trace: the network is a throw-away with a generator of its own, the global generators,
 from which an environment may draw when it is made, are put back, and the threads are those that
@@ -17,8 +17,7 @@ from torch import Tensor
 from agents.devices import Trials
 from agents.environments.games import global_generators_kept
 from agents.environments.training import check_game
-from agents.networks import make_actor_critic
-from agents.networks.actor_critic import ActorCritic
+from agents.networks.images import NatureCNN
 from config.resolve import Resolved
 
 TRIALS = 3
@@ -38,48 +37,50 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
         spaces = check_game(resolved)
         if not spaces.image or hyper.network is not None:
             return None
-        network = make_actor_critic(
-            spaces,
-            hidden_sizes=hyper.hidden_sizes,
-            log_std_init=hyper.log_std_init,
-            precision="fp32",
-            generator=torch.Generator().manual_seed(0),
-        ).to(device)
-    encoded = _observations(network, resolved.steps_per_epoch // hyper.minibatches).to(device)
-    passes = _warm_up(network, encoded)
+        torso = NatureCNN(spaces, "fp32", torch.Generator().manual_seed(0)).to(device)
+    encoded = _observations(torso, _minibatch(resolved)).to(device)
+    passes = _warm_up(torso, encoded)
     fp32_s, bf16_s = list[float](), list[float]()
     for _ in range(TRIALS):
-        fp32_s.append(_pass_s(network, encoded, "fp32", passes))
-        bf16_s.append(_pass_s(network, encoded, "bf16", passes))
+        fp32_s.append(_pass_s(torso, encoded, "fp32", passes))
+        bf16_s.append(_pass_s(torso, encoded, "bf16", passes))
     rows, threads = len(encoded), torch.get_num_threads()
     return Trials(rows=rows, threads=threads, fp32_s=tuple(fp32_s), bf16_s=tuple(bf16_s))
 
 
-def _observations(network: ActorCritic, minibatch: int) -> Tensor:
+def _minibatch(resolved: Resolved) -> int:
+    """The rows of one update: a part of a rollout, what is drawn from a replay, or unrolls."""
+    hyper = resolved.hyperparameters
+    size: int | None = getattr(hyper, "batch_size", None)
+    if size is None:
+        return resolved.steps_per_epoch // int(hyper.minibatches)
+    return size * int(getattr(hyper, "unroll_length", 1))
+
+
+def _observations(torso: NatureCNN, minibatch: int) -> Tensor:
     """A minibatch as the rollout stores it; its pixels are anything but equal."""
-    spaces = network.spaces
+    spaces = torso.spaces
     rows = max(1, min(minibatch, LARGEST_BYTES // spaces.observation_size))
     channels, height, width = spaces.observation_shape
     shape = (height, width, channels) if spaces.channels_last else (channels, height, width)
     pixels = np.resize(np.arange(251, dtype=np.uint8), (rows, *shape))
-    return network.encode(torch.from_numpy(pixels))
+    return torso.encode(torch.from_numpy(pixels))
 
 
-def _warm_up(network: ActorCritic, encoded: Tensor) -> int:
+def _warm_up(torso: NatureCNN, encoded: Tensor) -> int:
     """Both precisions once, since first passes compile; then how many passes make a trial."""
-    _pass_s(network, encoded, "bf16", 1)
-    _pass_s(network, encoded, "fp32", 1)
-    return max(1, min(100, math.ceil(TRIAL_S / _pass_s(network, encoded, "fp32", 1))))
+    _pass_s(torso, encoded, "bf16", 1)
+    _pass_s(torso, encoded, "fp32", 1)
+    return max(1, min(100, math.ceil(TRIAL_S / _pass_s(torso, encoded, "fp32", 1))))
 
 
-def _pass_s(network: ActorCritic, encoded: Tensor, precision: str, passes: int) -> float:
+def _pass_s(torso: NatureCNN, encoded: Tensor, precision: str, passes: int) -> float:
     """Seconds of one forward and backward pass, averaged."""
-    network.torso.precision = precision
+    torso.precision = precision
     started = time.perf_counter()
     for _ in range(passes):
-        network.zero_grad()
-        policy, value = network(encoded)
-        (policy.mean() + value.mean()).backward()
+        torso.zero_grad()
+        torso.rows(encoded).mean().backward()  # type: ignore[no-untyped-call]
     if encoded.is_cuda:
         torch.cuda.synchronize()
     return (time.perf_counter() - started) / passes

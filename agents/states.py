@@ -43,3 +43,10 @@ def to_tensors(arrays: Any) -> Any:
     if isinstance(arrays, np.ndarray):
         return torch.from_numpy(arrays.copy())
     return [to_tensors(value) for value in arrays] if isinstance(arrays, list | tuple) else arrays
+
+
+def ranges(columns: Mapping[str, torch.Tensor]) -> str:
+    """`returns -1 … 2, values 0 … 1`: least and largest of each, for the report of a divergence."""
+    return ", ".join(
+        f"{name} {column.min():.4g} … {column.max():.4g}" for name, column in columns.items()
+    )

@@ -10,8 +10,10 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
+from config.algorithms.descriptor import Algorithm
 from config.errors import BadInput, shown, unknown
 from config.experiment import IMAGE, KUBERNETES_NAME
+from config.memory import MEMORY, larger
 from config.parameters import of_field, parameter, refuse_hostile
 from config.strict_yaml import load_mapping
 
@@ -24,11 +26,6 @@ CPU: dict[str, Any] = {
     "form": "a quantity such as 2 or 500m",
     "help": "processors",
 }
-MEMORY: dict[str, Any] = {
-    "pattern": r"[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?",
-    "form": "a quantity such as 4Gi",
-    "help": "memory",
-}
 RESOURCE: dict[str, Any] = {
     "pattern": r"[a-z0-9.-]{1,253}/[A-Za-z0-9._-]{1,63}",
     "form": "a resource such as nvidia.com/gpu",
@@ -37,10 +34,12 @@ RESOURCE: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """What a pod is sure to get: Kubernetes quantities."""
+    """What a pod is sure to get: Kubernetes quantities; no memory for training pods, whose parameter
+    `training_memory` is both their request and their limit.
+    """
 
     cpu: str = parameter(MISSING, **CPU)
-    memory: str = parameter(MISSING, **MEMORY)
+    memory: str | None = parameter(None, optional=True, help="memory", **MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ class Limits:
     """
 
     cpu: str | None = parameter(None, optional=True, **CPU)
-    memory: str = parameter(MISSING, **MEMORY)
+    memory: str | None = parameter(None, optional=True, help="memory", **MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +94,18 @@ class Cluster:
     gpu_image: str = parameter(MISSING, help="image of training pods", **IMAGE_REFERENCE)
     cpu_image: str = parameter(MISSING, help="image of all other pods", **IMAGE_REFERENCE)
     gpu_resource: str = parameter(MISSING, help="what a GPU is called", **RESOURCE)
+    training_memory: str = parameter(
+        MISSING, help="of a training pod whose algorithm does not need more", **MEMORY
+    )
     grace_period_s: int = parameter(
         MISSING, low=1, high=86_400, help="from SIGTERM to SIGKILL", unit="s"
     )
     parallelism: int = parameter(MISSING, low=1, high=256, help="runs that are active at once")
+    parallelism_with_actors: int = parameter(
+        MISSING, low=1, high=256, help="runs that are active at once where runs have actors"
+    )
     gpu: Pool
+    actor: Pool
     cpu: Pool
 
 
@@ -109,9 +115,33 @@ def load_cluster(path: Path | None = None) -> Cluster:
     if path is not None:
         document = _overlaid(document, load_mapping(path))
     try:
-        return typing.cast(Cluster, _section(Cluster, document, ""))
+        cluster = typing.cast(Cluster, _section(Cluster, document, ""))
+        _check_memory(cluster)
+        return cluster
     except BadInput as error:
         raise BadInput(f"{path or DEFAULT}: {error}") from None
+
+
+def defaults(cluster: Cluster, algorithm: Algorithm) -> dict[str, str]:
+    """Of the parameters that are settings of the cluster, too, by name."""
+    return {
+        "training_memory": larger(cluster.training_memory, algorithm.training_memory),
+        "gpu_image": cluster.gpu_image,
+        "cpu_image": cluster.cpu_image,
+        "claim": cluster.claim,
+    }
+
+
+def _check_memory(cluster: Cluster) -> None:
+    for name in ("requests", "limits"):
+        of_training = getattr(cluster.gpu, name).memory
+        if of_training is not None:
+            raise BadInput(
+                f"'gpu.{name}.memory' cannot be {shown(of_training)}; allowed: empty, and 'training_memory' for both"
+            )
+        for pool in ("actor", "cpu"):
+            if getattr(getattr(cluster, pool), name).memory is None:
+                raise BadInput(f"empty value for '{pool}.{name}.memory'; allowed: {MEMORY['form']}")
 
 
 def _overlaid(below: Any, above: Any) -> Any:

@@ -4,16 +4,23 @@ report show it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from config.actors import ActorSettings
 from config.algorithms import find_algorithm
+from config.algorithms.descriptor import Algorithm
 from config.environment import EnvironmentSettings
 from config.experiment import Experiment
+from config.games import default_game
+from config.memory import larger
 from config.outdir import default_outdir
 from config.parameters import Parameter, declared, to_text
 
-SECTIONS = ("experiment", "environment", "hyperparameters")
-"""The attributes of a resolved experiment that hold parameters."""
+SECTIONS = ("experiment", "actor_settings", "environment", "hyperparameters")
+"""The attributes of a resolved experiment that hold parameters; the second only with actors."""
+WITHOUT_PRESETS = ("experiment", "actor_settings")
+"""Those whose defaults hold for every game, because Argo itself reads some of them."""
 
 
 @dataclass(frozen=True)
@@ -37,30 +44,78 @@ class ParameterInfo:
 
 
 def parameters(algorithm: str) -> list[ParameterInfo]:
-    """Every parameter of an algorithm's experiments: first those of every experiment, then the
-    environment's settings and the hyperparameters, whose default is the preset's.
+    """Every parameter of an algorithm's experiments: first those of every experiment, and of its
+    actors if it has any, then the environment's settings and the hyperparameters, whose default is
+    the preset's.
     """
-    own = find_algorithm(algorithm).hyperparameters
-    owners: tuple[type, ...] = (Experiment, EnvironmentSettings, own)
-    infos = [
-        _info(parameter, section)
-        for section, owner in zip(SECTIONS, owners, strict=True)
-        for parameter in declared(owner).values()
+    descriptor = find_algorithm(algorithm)
+    infos = _infos("experiment", Experiment)
+    if descriptor.has_actors:
+        infos += actor_parameters()
+    infos += _infos("environment", EnvironmentSettings)
+    infos += _infos("hyperparameters", descriptor.hyperparameters)
+    own = own_defaults(descriptor)
+    return [
+        replace(info, default=own[info.name], otherwise=own[info.name])
+        if info.name in own
+        else info
+        for info in infos
     ]
-    outdir = default_outdir(find_algorithm(algorithm))
-    return [replace(info, default=outdir) if info.name == "outdir" else info for info in infos]
+
+
+def shared_parameters(algorithms: Sequence[str]) -> list[ParameterInfo]:
+    """Those that the experiments of all these algorithms have: their own settings and the
+    environment's. A default that depends on the algorithm is that of one or the other.
+    """
+    listed = [
+        [info for info in parameters(algorithm) if info.section in ("experiment", "environment")]
+        for algorithm in algorithms
+    ]
+    return [
+        replace(infos[0], default=_either(infos, "default"), otherwise=_either(infos, "otherwise"))
+        for infos in zip(*listed, strict=True)
+    ]
+
+
+def actor_parameters() -> list[ParameterInfo]:
+    """What the experiments of algorithms with actors have as well."""
+    return _infos("actor_settings", ActorSettings)
+
+
+def own_parameters(algorithm: str) -> list[ParameterInfo]:
+    """The algorithm's hyperparameters."""
+    return [info for info in parameters(algorithm) if info.section == "hyperparameters"]
+
+
+def _either(infos: Sequence[ParameterInfo], field: str) -> str:
+    return " or ".join(dict.fromkeys(getattr(info, field) for info in infos))
+
+
+def own_defaults(algorithm: Algorithm) -> dict[str, str]:
+    """The defaults of parameters of every experiment that depend on the algorithm."""
+    return {
+        "game": default_game(algorithm.families),
+        "outdir": default_outdir(algorithm),
+        "training_memory": larger(Experiment.training_memory, algorithm.training_memory),
+    }
 
 
 def section_title(algorithm: str, section: str) -> str:
-    """How a page or a list heads a section: Experiment, Environment, PPO."""
+    """How a page or a list heads a section: Experiment, Actors, Environment, PPO."""
+    if section == "actor_settings":
+        return "Actors"
     if section != "hyperparameters":
         return section.capitalize()
     return find_algorithm(algorithm).name.upper()
 
 
+def _infos(section: str, owner: type) -> list[ParameterInfo]:
+    return [_info(parameter, section) for parameter in declared(owner).values()]
+
+
 def _info(parameter: Parameter, section: str) -> ParameterInfo:
     otherwise = to_text(parameter.default)
-    default = otherwise if section == "experiment" else ""
+    default = otherwise if section in WITHOUT_PRESETS else ""
     texts = ("", *parameter.texts) if parameter.texts and default == "" else parameter.texts
     return ParameterInfo(
         name=parameter.name, default=default, otherwise=otherwise, help=parameter.help,

@@ -81,7 +81,12 @@ def _import_paths(text: str) -> str:
 class EnvironmentSettings:
     """One experiment's environments: those of training, evaluation and film."""
 
-    num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
+    num_envs: int = parameter(
+        8,
+        low=1,
+        high=1024,
+        help="environments that step together; of each actor where there are actors",
+    )
     env_options: str | None = parameter(
         None,
         optional=True,

@@ -18,6 +18,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+NEVER_RETRIED = (2, 3, 4, 5)
+"""Exit codes of attempts that would end the same way again."""
+
 
 class ExperimentError(Exception):
     """The root: its message is one line for a person, its class decides the exit code."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.memory import MEMORY
 from config.parameters import parameter
 
 IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
@@ -97,6 +98,12 @@ class Experiment:
         form="0 or 1, because a training computes on one GPU at most",
         help="GPUs of a training pod",
         identity=False,
+    )
+    training_memory: str = parameter(
+        "4Gi",
+        help="memory of a training pod, requested and limited; a replay must fit into it",
+        identity=False,
+        **MEMORY,
     )
     gpu_image: str = parameter(
         "rl:0.1.0-gpu",

@@ -12,12 +12,14 @@ import difflib
 import functools
 import importlib.util
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from config.algorithms.descriptor import FAMILIES
 from config.errors import BadInput, shown
+from config.experiment import Experiment
 from config.imports import IMPORT_PATH, MODULE, is_import_path
 from config.strict_yaml import load_mapping
 
@@ -28,6 +30,8 @@ LARGEST_RETURN = 1e100
 """What goes beyond is a fault of the game: its square, of which standard deviations are made, would
 soon be infinite."""
 KINDS = ("atari", "native", "sync")
+USUAL = {"discrete": Experiment.game, "continuous": "pendulum"}
+"""The game of an experiment that names none, by a family that its algorithm plays."""
 
 GYMNASIUM_ID = re.compile(
     rf"(?:{MODULE}:)?(?!ALE/)(?:[A-Za-z0-9_-]{{1,64}}/)?[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}"
@@ -46,17 +50,23 @@ class Game:
 
     id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native
     vector environment), "native" (gymnasium's `vector_entry_point`) or "sync" (one Python
-    environment after the other); options: further keyword arguments of the environment;
-    frames_per_step: emulator frames in one environment step; solved: the return that counts as
-    solved.
+    environment after the other); family: one of FAMILIES, empty where only the environment itself
+    knows; options: further keyword arguments of the environment; frames_per_step: emulator frames in
+    one environment step; solved: the return that counts as solved.
     """
 
     name: str
     id: str
     kind: str = "sync"
+    family: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     frames_per_step: int = 1
     solved: float | None = None
+
+    @property
+    def title(self) -> str:
+        """In headings: the id, as the field knows it; the short name where the id is a path."""
+        return self.name if ":" in self.id else self.id
 
     @property
     def is_atari(self) -> bool:
@@ -89,6 +99,16 @@ def find_game(text: str) -> Game:
     raise _unknown(text)
 
 
+def default_game(families: Iterable[str]) -> str:
+    """The game of an experiment that names none, for an algorithm that plays these families."""
+    return next((USUAL[family] for family in families if family in USUAL), Experiment.game)
+
+
+def playable(families: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of the games with a short name that an algorithm of these families plays."""
+    return [name for name in names if games()[name].family in families]
+
+
 def check_installed(game: Game) -> None:
     """Raise `BadInput` when a package that this game needs, and others do not, is missing; imports
     nothing.
@@ -109,6 +129,7 @@ def is_well_formed(game: Game) -> bool:
         texts
         and any(form.fullmatch(game.id) for form in (GYMNASIUM_ID, IMPORT_PATH, ATARI_ID))
         and game.kind in KINDS
+        and game.family in ("", *FAMILIES)
         and isinstance(game.options, Mapping)
         and type(game.frames_per_step) is int
         and game.frames_per_step >= 1
@@ -148,7 +169,9 @@ def _read(name: str) -> Game:
 
 
 def _atari(name: str) -> Game:
-    return Game(name=name, id=f"ALE/{_camel(name)}-v5", kind="atari", frames_per_step=4)
+    return Game(
+        name=name, id=f"ALE/{_camel(name)}-v5", kind="atari", family="discrete", frames_per_step=4
+    )
 
 
 def _camel(name: str) -> str:

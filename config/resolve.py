@@ -15,16 +15,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from config.actors import ActorSettings
 from config.algorithms import ALGORITHMS, algorithm_path, find_algorithm
 from config.algorithms.descriptor import Algorithm
+from config.described import own_defaults
 from config.environment import ATARI_ONLY, ATARI_OPTIONS, EnvironmentSettings
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.games import Game, find_game, is_well_formed
 from config.imports import package_versions
 from config.measures import RETURN, Measure
-from config.outdir import check_outdir_text, default_outdir
-from config.parameters import declared, to_text
+from config.outdir import check_outdir_text
+from config.parameters import Parameter, declared, to_text
 from config.presets import LONGEST_TRAINING, preset_values
 
 DONE_AGAIN = 50
@@ -40,7 +42,7 @@ class Resolved:
     never None here.
 
     algorithm: its name or import path; hyperparameters: of the algorithm's own dataclass; packages:
-    name -> version of what a person brought by import path.
+    name -> version of what a person brought by import path; actor_settings: None without actors.
     """
 
     algorithm: str
@@ -49,6 +51,14 @@ class Resolved:
     hyperparameters: Any
     game: Game
     packages: Mapping[str, str] = field(default_factory=dict)
+    actor_settings: ActorSettings | None = None
+
+    @property
+    def actors(self) -> ActorSettings:
+        """Of an algorithm with actors."""
+        if self.actor_settings is None:
+            raise ValueError(f"{self.algorithm} has no actors")
+        return self.actor_settings
 
     @property
     def descriptor(self) -> Algorithm:
@@ -118,6 +128,14 @@ class Resolved:
         return self.descriptor.measure
 
     @property
+    def family(self) -> str:
+        """Of the game, as far as it is known without making it: its options and wrappers may change
+        what is done in it.
+        """
+        changed = self.environment.env_options or self.environment.wrappers
+        return "" if changed and not self.game.is_atari else self.game.family
+
+    @property
     def solved(self) -> float | None:
         """The value of the measure at which the game counts as solved; games know one of
         returns.
@@ -154,6 +172,7 @@ class Resolved:
 
     def as_dict(self) -> dict[str, Any]:
         """For experiment.yaml: only dicts, lists, text, numbers, true, false and null."""
+        actors = {} if self.actor_settings is None else _as_json(self.actor_settings)
         return {
             "algorithm": self.algorithm,
             "game": _as_json(self.game),
@@ -161,6 +180,7 @@ class Resolved:
             "environment": _as_json(self.environment),
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
+            **({"actor_settings": actors} if actors else {}),
         }
 
     @staticmethod
@@ -168,8 +188,11 @@ class Resolved:
         """The experiment that `as_dict` wrote, checked again; raises `BadInput` naming what is
         missing, unknown or wrong.
         """
-        _same_keys("experiment", written, [field.name for field in dataclasses.fields(Resolved)])
+        sections = [field.name for field in dataclasses.fields(Resolved)]
+        of_all = [name for name in sections if name != "actor_settings"]
+        _same_keys("experiment", written, sections, needed=of_all)
         descriptor = find_algorithm(_text("algorithm", written["algorithm"]))
+        _same_keys("experiment", written, sections if descriptor.has_actors else of_all)
         resolved = Resolved(
             algorithm=written["algorithm"],
             experiment=_read(Experiment, "experiment", written["experiment"]),
@@ -179,6 +202,9 @@ class Resolved:
             ),
             game=_read_game(written["game"]),
             packages=_read_packages(written["packages"]),
+            actor_settings=_read(ActorSettings, "actor_settings", written["actor_settings"])
+            if descriptor.has_actors
+            else None,
         )
         for name in ("epochs", "evaluation_policy"):
             if getattr(resolved.experiment, name) is None:
@@ -195,16 +221,16 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     descriptor = find_algorithm(algorithm)
     shared, settings = dict(declared(Experiment)), dict(declared(EnvironmentSettings))
     own = dict(declared(descriptor.hyperparameters))
+    of_actors = dict(declared(ActorSettings)) if descriptor.has_actors else {}
     for name, value in given.items():
-        if name not in shared | settings | own:
-            raise unknown("parameter", name, [*shared, *settings, *own])
+        if name not in shared | of_actors | settings | own:
+            raise unknown("parameter", name, [*shared, *of_actors, *settings, *own])
         if not isinstance(value, str):
             raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
-    experiment = {
+    experiment: dict[str, Any] = own_defaults(descriptor) | {
         name: shared[name].parse(value) for name, value in given.items() if name in shared
     }
-    experiment.setdefault("outdir", default_outdir(descriptor))
-    game = find_game(experiment.get("game", Experiment.game))
+    game = find_game(experiment["game"])
     decided = preset_values(algorithm, game)
     goal_steps = decided.pop("steps") if steps is None else steps
     either = settings | own
@@ -232,9 +258,15 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
         hyperparameters=hyperparameters,
         game=game,
         packages=package_versions(_brought(algorithm, game, environment, hyperparameters)),
+        actor_settings=_of_actors(of_actors, given) if of_actors else None,
     )
     _check(resolved)
     return resolved
+
+
+def _of_actors(known: Mapping[str, Parameter], given: Mapping[str, str]) -> ActorSettings:
+    values = {name: known[name].parse(value) for name, value in given.items() if name in known}
+    return ActorSettings(**values)
 
 
 def _network(hyperparameters: Any) -> str | None:
@@ -282,6 +314,19 @@ def _check(resolved: Resolved) -> None:
             f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps"
         )
     _check_game(resolved)
+    if resolved.family:
+        check_family(resolved, resolved.family)
+
+
+def check_family(resolved: Resolved, family: str) -> None:
+    """Refuse a game of a family that the algorithm does not play; raises `BadInput`."""
+    algorithm = resolved.descriptor
+    if family not in algorithm.families:
+        plays = " and ".join(algorithm.families)
+        raise BadInput(
+            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {family}; "
+            f"{algorithm.name} plays games whose actions are {plays}"
+        )
 
 
 def _check_game(resolved: Resolved) -> None:
@@ -316,13 +361,16 @@ def _as_json(section: Any) -> dict[str, Any]:
     }
 
 
-def _same_keys(where: str, written: object, expected: list[str]) -> None:
+def _same_keys(
+    where: str, written: object, expected: list[str], needed: list[str] | None = None
+) -> None:
+    """needed: those without which it is none; by default all that are expected."""
     if not isinstance(written, Mapping):
         raise BadInput(f"{where}: a mapping is expected, this is {type(written).__name__}")
     for name in written:
         if name not in expected:
             raise unknown(f"entry of {where}", str(name), expected)
-    missing = [name for name in expected if name not in written]
+    missing = [name for name in (needed or expected) if name not in written]
     if missing:
         raise BadInput(f"{where}: {', '.join(missing)} missing; written by another version?")
 

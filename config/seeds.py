@@ -18,6 +18,8 @@ LARGEST = 2**32
 RUNS = 256
 """The largest number of runs of an experiment."""
 BITS_31 = np.int64(2**31 - 1)
+PLACES_BITS = 23
+"""2³¹ seeds, divided among the runs."""
 
 
 def seed_sequence(seed: int, run: int, purpose: str, number: int = 0) -> np.random.SeedSequence:
@@ -40,18 +42,27 @@ def integer_seed(seed: int, run: int, purpose: str, number: int = 0) -> int:
 
 
 def environment_seeds(
-    seed: int, run: int, count: int, environments: np.ndarray, numbers: np.ndarray
+    seed: int, run: int, count: int, environments: np.ndarray, numbers: np.ndarray, actor: int = 0
 ) -> np.ndarray:
     """31 bits for the k-th seeding (`numbers` [n], from 0) of these of a run's `count`
-    environments.
+    environments, or of those of one of its actors.
 
     No two are equal in an experiment, up to 2²³ seedings of each run: they count on, over all runs,
     in steps of an odd number modulo 2³¹. What takes them, hashes them: nearby seeds need not look
-    random.
+    random. Actors begin as far from each other as they can, whatever their number: 2ᵏ of them meet
+    after 2²³⁻ᵏ seedings each.
     """
     start, stride = _progression(seed, run)
-    seeds: np.ndarray = (numbers * count + environments) * stride + start & BITS_31
+    places = numbers * count + environments + _first_place(actor)
+    seeds: np.ndarray = places * stride + start & BITS_31
     return seeds
+
+
+def _first_place(actor: int) -> int:
+    """Of an actor in the 2²³ of its run: the digits of its number in reverse, van der Corput's
+    sequence.
+    """
+    return int(f"{actor % 2**PLACES_BITS:0{PLACES_BITS}b}"[::-1], 2)
 
 
 @functools.cache

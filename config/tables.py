@@ -10,12 +10,19 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from config.algorithms import find_algorithm
-from config.described import ParameterInfo, parameters
-from config.games import Game, find_game, own_presets
+from config.algorithms import ALGORITHMS, find_algorithm
+from config.described import (
+    WITHOUT_PRESETS,
+    ParameterInfo,
+    actor_parameters,
+    own_parameters,
+    shared_parameters,
+)
+from config.games import Game, find_game, own_presets, playable
 from config.parameters import to_text
 from config.presets import preset_parameters, preset_values
 
+OF_ATARI = Game(name="Atari", id="ALE/Pong-v5", kind="atari", family="discrete")
 OF_NO_PRESET = Game(name="other", id="Other-v0")
 
 
@@ -23,29 +30,51 @@ def with_tables(page: str) -> str:
     """The page with fresh tables between its marks, `<!-- parameters -->` … `<!-- /parameters -->`
     and so on.
     """
-    for mark, table in (("parameters", parameter_table("ppo")), ("presets", preset_table("ppo"))):
+    for mark, tables in (
+        ("parameters", parameter_tables(list(ALGORITHMS))),
+        ("presets", {title(name): preset_table(name) for name in ALGORITHMS}),
+    ):
         before, _, rest = page.partition(f"<!-- {mark} -->\n")
         _, end, after = rest.partition(f"<!-- /{mark} -->")
-        page = f"{before}<!-- {mark} -->\n{table}{end}{after}" if end else page
+        text = "\n".join(f"{heading}\n\n{table}" for heading, table in tables.items())
+        page = f"{before}<!-- {mark} -->\n{text}{end}{after}" if end else page
     return page
 
 
-def parameter_table(algorithm: str) -> str:
+def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
+    """Heading -> table: what all experiments have, what those with actors have as well, then the
+    hyperparameters of each algorithm; those that have the same ones share a table.
+    """
+    of_owner: dict[type, list[str]] = {}
+    for algorithm in algorithms:
+        of_owner.setdefault(find_algorithm(algorithm).hyperparameters, []).append(algorithm)
+    own = {title(*names): parameter_table(own_parameters(names[0])) for names in of_owner.values()}
+    tables = {"Every experiment:": parameter_table(shared_parameters(algorithms))}
+    if with_actors := [name for name in algorithms if find_algorithm(name).has_actors]:
+        tables[f"With actors, {title(*with_actors)}"] = parameter_table(actor_parameters())
+    return tables | own
+
+
+def title(*algorithms: str) -> str:
+    """Above a table of theirs."""
+    return f"{' and '.join(f'`{name}`' for name in algorithms)}:"
+
+
+def parameter_table(infos: Iterable[ParameterInfo]) -> str:
     """One row a parameter: name, default, what is allowed, what it does. Ends with a newline."""
-    rows = [
-        (f"`{info.name}`", _default(info), _allowed(info), info.help)
-        for info in parameters(algorithm)
-    ]
+    rows = [(f"`{info.name}`", _default(info), _allowed(info), info.help) for info in infos]
     return _markdown(("parameter", "default", "allowed", "meaning"), rows)
 
 
 def preset_table(algorithm: str) -> str:
-    """One row a hyperparameter that presets decide, one column a game. Ends with a newline."""
-    games = [find_game(name) for name in own_presets()]
-    shown = [game for game in games if not game.is_atari] + [
-        Game(name="Atari", id="ALE/Pong-v5", kind="atari"),
-        OF_NO_PRESET,
-    ]
+    """One row a hyperparameter that presets decide, one column a game that the algorithm plays. Ends
+    with a newline.
+    """
+    families = find_algorithm(algorithm).families
+    games = [find_game(name) for name in playable(families, own_presets())]
+    shown = [game for game in games if not game.is_atari]
+    shown += [OF_ATARI] if OF_ATARI.family in families else []
+    shown += [OF_NO_PRESET]
     presets = [preset_values(algorithm, game) for game in shown]
     known = preset_parameters(find_algorithm(algorithm))
     defaults = {name: parameter.default for name, parameter in known.items()}
@@ -59,7 +88,7 @@ def preset_table(algorithm: str) -> str:
 
 
 def _default(info: ParameterInfo) -> str:
-    if info.section == "experiment":
+    if info.section in WITHOUT_PRESETS:
         return f"`{info.default}`" if info.default else ""
     return f"the preset's, else `{info.otherwise}`"
 

@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
-from config.algorithms.descriptor import Algorithm
-from config.experiment import Experiment
+from config.algorithms.descriptor import FAMILIES, Algorithm
+from config.errors import BadInput, shown
+from config.games import find_game
 from config.given import from_assignments
 from config.imports import imported, is_import_path
+from config.parameters import declared
 from config.resolve import resolve
 from steps.command.main import guarded
 from steps.directory.layout import ExperimentDirectory
@@ -29,8 +31,7 @@ from steps.directory.layout import ExperimentDirectory
 if TYPE_CHECKING:
     from agents.checks.promises import Finding
 
-GAMES = {"discrete": "cartpole", "continuous": "pendulum"}
-"""What an algorithm is tried on that no `-p game=…` says, by its first family."""
+OF_WHAT_IS_SEEN = ("game", "env_options", "wrappers")
 EPOCHS = 6
 KILLED_AT = "mid_row:3:train.csv"
 OF_A_WORKFLOW = ("STORAGE", "OUTPUTS", "EXPERIMENT_OWNER", "EXPERIMENT_WORKFLOW")
@@ -40,20 +41,25 @@ BROKEN = 2
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the command: 0 if every promise is kept, 2 if one is not."""
     parsed = _parser().parse_args(argv)
-    return guarded("check", lambda: check(parsed.what, from_assignments(parsed.p)))
+    return guarded(
+        "check", lambda: check(parsed.what, from_assignments(parsed.p), parsed.algorithm)
+    )
 
 
-def check(what: str, given: dict[str, str]) -> int:
-    """Print a line for each promise that the algorithm, network, environment or game makes.
+def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
+    """Print a line for each promise that the algorithm, network, environment or game makes; a network
+    and a game are tried with an algorithm, if none is given with one of ours.
 
     Raises `BadInput` for what cannot be found, imported, or resolved.
     """
     if _is_algorithm(what):
+        if algorithm:
+            raise BadInput(f"--algorithm is for a network or a game; {shown(what)} is an algorithm")
         findings = _of_algorithm(what, given)
     elif _is_network(what):
-        findings = _of_algorithm("ppo", {"network": what, **given})
+        findings = _of_algorithm(algorithm or _trains(what, given), {"network": what, **given})
     else:
-        findings = _of_game(what, given)
+        findings = _of_game(algorithm or _player(what), {"game": what, **given})
     broken = False
     for finding in findings:
         mark = "ok    " if finding.kept else "BROKEN"
@@ -76,13 +82,39 @@ def _is_network(what: str) -> bool:
     )
 
 
+def _trains(network: str, given: dict[str, str]) -> str:
+    """The first algorithm of ours that trains it: one with a memory for a network with one."""
+    from agents.environments.training import check_game
+    from agents.networks.own import encoded_shape, make_torso
+
+    shown = {name: text for name, text in given.items() if name in OF_WHAT_IS_SEEN}
+    shape = encoded_shape(check_game(resolve("ppo", shown)))
+    remembers = make_torso(network, shape, may_remember=True).remembers
+    return next(
+        name
+        for name, algorithm in ALGORITHMS.items()
+        if algorithm.remembers == remembers and "network" in declared(algorithm.hyperparameters)
+    )
+
+
+def _player(game: str) -> str:
+    """The first algorithm of ours that plays this game; everything, where only the environment knows
+    what its players do.
+    """
+    family = find_game(game).family
+    played = {family} if family else set(FAMILIES)
+    return next(name for name, one in ALGORITHMS.items() if played <= set(one.families))
+
+
 def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.checks.promises import Finding, tried
     from agents.checks.training import TrainingChecks
     from agents.environments.training import check_game
 
     algorithm = checked(find_algorithm(what), what)
-    texts = {"game": _game_for(algorithm), "epochs": str(EPOCHS), **given}
+    if algorithm.has_actors:
+        raise BadInput(f"{what} has actors; allowed: an algorithm that trains in one process")
+    texts = {"epochs": str(EPOCHS), **given}
     resolved = resolve(what, texts)
     check_game(resolved)
     said = f"{algorithm.name}, {algorithm.topology}, plays {' and '.join(algorithm.families)}"
@@ -91,18 +123,11 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
     yield from tried(TrainingChecks(resolved).all() | killed)
 
 
-def _game_for(algorithm: Algorithm) -> str:
-    """One that it plays, where nobody names another."""
-    return next(
-        (GAMES[family] for family in algorithm.families if family in GAMES), Experiment.game
-    )
-
-
-def _of_game(what: str, given: dict[str, str]) -> Iterator[Finding]:
+def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.checks.environment import EnvironmentChecks
     from agents.checks.promises import tried
 
-    yield from tried(EnvironmentChecks(resolve("ppo", {"game": what, **given})).all())
+    yield from tried(EnvironmentChecks(resolve(algorithm, given)).all())
 
 
 def _killed(what: str, texts: dict[str, str]) -> str:
@@ -160,6 +185,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "what", help=f"{', '.join(ALGORITHMS)}, package.module:NAME of your own, or a game"
+    )
+    parser.add_argument(
+        "--algorithm",
+        default="",
+        metavar="NAME",
+        help="what a network or a game is tried with; default: the first of ours that can",
     )
     parser.add_argument(
         "-p", action="append", default=[], metavar="NAME=VALUE", help="parameters to check it with"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from config import pipeline
-from config.errors import ExperimentError, Incomplete, on_one_line
+from config.errors import NEVER_RETRIED, ExperimentError, Incomplete, on_one_line
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory import owner, processes
@@ -29,8 +29,6 @@ WAIT_S = 150.0
 is saved any more."""
 POLL_S = 0.25
 SMALL_FILE_BYTES = 2**20
-NEVER_REPEATED = {0, 2, 3, 4, 5}
-"""Exit codes after which Argo starts no further attempt (`workflows/dag/pods.py`)."""
 UNKNOWN_STATUS = "unknown: made by hand"
 
 
@@ -51,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         complete=_is_written,
         argv=argv,
     )
-    if code in NEVER_REPEATED:
+    if code in (0, *NEVER_RETRIED):
         for context in started:
             if context.owner_uid is not None:
                 _release(context.directory.owner_json, context.owner_uid)

@@ -2,18 +2,25 @@
 
 The same command starts, continues after whatever ended the last attempt, and returns at once when
 the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
+
+Algorithms with actors have two roles: `--role learner`, which is the default, and, as often as one
+likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, …
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from config.errors import BadInput
 from steps.command.context import StepContext
 from steps.command.main import run_step
-from steps.directory import checkpoints
+from steps.command.members import add_roles
 from steps.directory.status import Status
+
+ROLES = ("learner", "actor")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,34 +28,68 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_step(
         "train",
         train,
-        inputs=lambda context: {"identity": context.record.identity_hash},
-        complete=is_trained,
+        inputs=inputs,
+        complete=is_complete,
         outputs=evaluate_output,
+        arguments=_arguments,
         argv=argv,
     )
 
 
 def train(context: StepContext) -> dict[str, Any]:
-    """Train one run from its newest checkpoint, or from the start."""
-    from steps.training import single
+    """Train one run from its newest checkpoint, or from the start; as an actor, help with it."""
     from steps.training.attempt import attempt
+
+    if context.member:
+        from steps.training import actor
+
+        return actor.act(context)
+    if context.resolved.descriptor.has_actors:
+        from steps.training import learner
+
+        context.note(workflow=context.owner_uid)  # whose actors this attempt's end concerns
+        return attempt(context, learner.train)
+    from steps.training import single
 
     return attempt(context, single.train)
 
 
-def is_trained(context: StepContext) -> bool:
-    """Whether what a finished training left is still there and undamaged."""
-    step = context.previous.details.get("step") if context.previous else None
-    return (
-        isinstance(step, int)
-        and checkpoints.is_intact(context.run.checkpoint(step))
-        and context.run.train_csv.is_file()
-    )
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """What the result depends on; raises `BadInput` for a role that nobody has in this training."""
+    descriptor = context.resolved.descriptor
+    if context.member and not descriptor.has_actors:
+        raise BadInput(
+            f"--role cannot be {context.arguments.role}: {descriptor.name} trains in one process"
+        )
+    return {"identity": context.record.identity_hash}
+
+
+def is_complete(context: StepContext) -> bool:
+    """Whether nothing is left to do for who succeeded before: what a finished training left is still
+    there and undamaged.
+    """
+    from steps.training.ending import is_trained, outcome
+
+    return bool(outcome(context)) if context.member else is_trained(context.run, context.previous)
 
 
 def evaluate_output(status: Status) -> dict[str, str]:
-    """Argo's output: whether the run is worth evaluating."""
-    return {"evaluate": "true" if status.details.get("evaluate") else "false"}
+    """Argo's output: whether the run is worth evaluating, which only those know who learn."""
+    if "evaluate" not in status.details:
+        return {}
+    return {"evaluate": "true" if status.details["evaluate"] else "false"}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_roles(parser, ROLES)
+    parser.add_argument(
+        "--learner",
+        metavar="HOST:PORT",
+        help="of an actor: where the learner is reached, if not as it says in learner.json",
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="of the learner: where it listens; 0: any free port"
+    )
 
 
 if __name__ == "__main__":

@@ -49,6 +49,63 @@ class ConstantReward(Bandit):
         return np.zeros(1, np.float32), 1.0, ended and self.merged, ended and not self.merged, {}
 
 
+class Recall(gymnasium.Env[np.ndarray, np.int64]):
+    """The first observation shows which of two arms will pay, the last of `steps` pulls it; nothing
+    in between says anything."""
+
+    def __init__(self, steps: int = 8) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.steps, self.left, self.paying = steps, 0, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.left, self.paying = self.steps, int(self.np_random.integers(2))
+        return np.array([2 * self.paying - 1, 0], np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.left -= 1
+        ended = self.left == 0
+        reward = float(ended and int(action) == self.paying)
+        return np.array([0, self.left == 1], np.float32), reward, ended, False, {}
+
+
+class Chain(gymnasium.Env[np.ndarray, np.int64]):
+    """Three states, shown one-hot: action 1 goes on, from the last one to the end, which pays 1;
+    action 0 goes back and pays 0.02. Cut after 7 steps. masked: action 0 is forbidden in state 1.
+    """
+
+    PAYS = ((0.02, 0.0), (0.02, 0.0), (0.02, 1.0))
+    LEADS = ((0, 1), (0, 2), (1, 3))
+
+    def __init__(self, masked: bool = False) -> None:
+        self.observation_space = spaces.Box(0, 1, (3,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self.masked, self.state, self.steps = masked, 0, 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state, self.steps = int(self.np_random.integers(3)), 0
+        return self._answer()
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert not self.masked or self.state != 1 or action == 1, "forbidden"
+        reward, self.state = self.PAYS[self.state][action], self.LEADS[self.state][action]
+        self.steps += 1
+        ended = self.state == 3
+        observation, info = self._answer()
+        return observation, reward, ended, self.steps == 7 and not ended, info
+
+    def _answer(self) -> tuple[np.ndarray, dict[str, Any]]:
+        observation = np.eye(4, 3, dtype=np.float32)[self.state]
+        allowed = np.array([self.state != 1, True], np.int8)
+        return observation, {"action_mask": allowed} if self.masked else {}
+
+
 class Broken(ConstantReward):
     """Gives a NaN at step 7, in `field`; `sum`: rewards that are finite one by one."""
 
@@ -102,6 +159,65 @@ class Square(gymnasium.Env[np.ndarray, np.ndarray]):
         return np.zeros(1, np.float32), -float((action[0] - 5) ** 2), True, False, {}
 
 
+class Wide(Square):
+    """Three actions with bounds of their own: the reward is minus the squared distance to BEST, in
+    units of the half ranges."""
+
+    LOW, HIGH, BEST = (np.array(row, np.float32) for row in ((-1, 0, 2), (1, 10, 6), (0.3, 8, 5)))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(self.LOW, self.HIGH)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action)
+        distance = (action - self.BEST) / ((self.HIGH - self.LOW) / 2)
+        return np.zeros(1, np.float32), -float(distance @ distance), True, False, {}
+
+
+class HalfBounded(Square):
+    """One of its two actions has no largest value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.action_space = spaces.Box(
+            np.array([0, 0], np.float32), np.array([1, np.inf], np.float32)
+        )
+
+
+class Endless(ConstantReward):
+    """A constant reward for a continuous action."""
+
+    def __init__(self, merged: bool = False) -> None:
+        super().__init__(merged)
+        self.action_space = spaces.Box(-1, 1, (1,), np.float32)  # type: ignore[assignment]
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return super().step(np.int64(0))
+
+
+class Steering(gymnasium.Env[np.ndarray, np.ndarray]):
+    """Images, and a continuous action that pays its own size."""
+
+    def __init__(self, side: int = 40) -> None:
+        self.observation_space = spaces.Box(0, 255, (side, side, 3), np.uint8)
+        self.action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._look(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        ended = bool(self.np_random.random() < 0.1)
+        return self._look(), float(action[0]), ended, False, {}
+
+    def _look(self) -> np.ndarray:
+        shape = self.observation_space.shape
+        return self.np_random.integers(0, 256, shape, np.uint8)
+
+
 class Picture(gymnasium.Env[np.ndarray, np.int64]):
     """Images as a user may give them, [height, width, channels], which no 4 divides."""
 
@@ -146,3 +262,35 @@ class Text(Bandit):
 
 
 gymnasium.register("Registered-v0", entry_point=ConstantReward)
+
+
+class Catch(gymnasium.Env[np.ndarray, np.int64]):
+    """bsuite's (Osband et al. 2020): a ball falls through 10 rows of 5 cells; a paddle in the last
+    row goes left, stays, or goes right; 1 if it is below the ball in the end, else -1."""
+
+    ROWS, COLUMNS = 10, 5
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(0, 1, (self.ROWS * self.COLUMNS,), np.float32)
+        self.action_space = spaces.Discrete(3)
+        self.row = self.column = self.paddle = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.row, self.paddle = 0, self.COLUMNS // 2
+        self.column = int(self.np_random.integers(self.COLUMNS))
+        return self._seen(), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.paddle = min(max(self.paddle + int(action) - 1, 0), self.COLUMNS - 1)
+        self.row += 1
+        ended = self.row == self.ROWS - 1
+        reward = (1.0 if self.paddle == self.column else -1.0) if ended else 0.0
+        return self._seen(), reward, ended, False, {}
+
+    def _seen(self) -> np.ndarray:
+        board = np.zeros((self.ROWS, self.COLUMNS), np.float32)
+        board[self.row, self.column] = board[-1, self.paddle] = 1
+        return board.ravel()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
-from config.cluster import Cluster, load_cluster
+from config.cluster import Cluster, defaults, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import from_assignments, over_presets
 from config.outdir import default_outdir
@@ -136,11 +136,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     steps = presets.pop("steps", None)
     from_file = [name for name in presets if not given.get(name)]
     given = over_presets(presets, given)
-    of_cluster = {
-        "gpu_image": cluster.gpu_image,
-        "cpu_image": cluster.cpu_image,
-        "claim": cluster.claim,
-    }
+    of_cluster = defaults(cluster, algorithm)
     resolved = resolve(options.algorithm, of_cluster | given, steps=steps)
     if steps is not None and not given.get("epochs"):
         from_file.append("epochs")

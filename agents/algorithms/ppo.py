@@ -11,9 +11,6 @@ What others got wrong and this does not: truncation is not termination (`advanta
 action was forced are left out of every loss and mean; π_old is what acted, computed once, before
 the first update; advantages are normalised per minibatch; a non-finite number never reaches the
 optimiser; every generator is this training's own.
-
-Every row is a `step`, in which one environment answers one action: there are T·N in each epoch, and
-all belong to an episode.
 """
 
 from __future__ import annotations
@@ -34,9 +31,10 @@ from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes, Rollout, collect
 from agents.interfaces import Progress, State
 from agents.networks import make_actor_critic
+from agents.networks.actor_critic import Heads
 from agents.normalisation import ObservationNormaliser, RewardNormaliser
-from agents.optimiser import Adam
-from agents.states import FORMAT, check_format, to_arrays, to_tensors
+from agents.optimiser import OPTIMISERS
+from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from agents.tape import GradientTape
 from config.errors import Diverged
 from config.resolve import Resolved
@@ -49,11 +47,11 @@ LARGEST_LOG_RATIO = 80.0
 class Batch(NamedTuple):
     """B rows to learn from: those of a rollout that are valid, or a minibatch of them.
 
-    encoded [B, ...], actions [B] or [B, A], log_probabilities (log π_old), values, advantages,
-    returns [B]; masks [B, P] where the environment says which actions it allows.
+    encoded [B, ...], or what else the network is given; actions [B] or [B, A], log_probabilities
+    (log π_old), values, advantages, returns [B]; masks [B, P] where the environment has them.
     """
 
-    encoded: Tensor
+    encoded: Any
     actions: Tensor
     log_probabilities: Tensor
     values: Tensor
@@ -77,8 +75,8 @@ class Batch(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What one step of Adam saw: the loss, log ρ [B], its parts [3] (eq. 7, the mean squared error
-    of the values, the entropy), and the gradient's norm.
+    """What the optimiser saw: the loss, log ρ [B], the loss's parts [3] (eq. 7, the mean squared
+    error of the values, the entropy), and the gradient's norm.
     """
 
     loss: Tensor
@@ -123,12 +121,11 @@ class PPOTrainer:
         )
         self.environments = TrainingEnvironments(resolved, run)
         spaces = self.environments.interface
-        self.network = make_actor_critic(
-            spaces, hidden_sizes=self.hyper.hidden_sizes, log_std_init=self.hyper.log_std_init,
-            precision=precision, generator=self.initial_weights, torso=self.hyper.network,
-        ).to(self.device)  # fmt: skip
+        self.network = self._make_network(precision).to(self.device)
         self.actions = make_actions(spaces)
-        self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
+        self.optimiser = OPTIMISERS[self.hyper.optimiser](
+            self.network.parameters(), epsilon=self.hyper.adam_epsilon
+        )
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
@@ -143,6 +140,13 @@ class PPOTrainer:
         self.rollout = Rollout.allocate(
             self.environments, self.network, self.actions, length, observations=normalise
         )
+
+    def _make_network(self, precision: str) -> Heads:
+        return make_actor_critic(
+            self.environments.interface, hidden_sizes=self.hyper.hidden_sizes,
+            log_std_init=self.hyper.log_std_init, precision=precision,
+            generator=self.initial_weights, torso=self.hyper.network,
+        )  # fmt: skip
 
     def train(self) -> Iterator[Progress]:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
@@ -163,8 +167,7 @@ class PPOTrainer:
         """A rollout that fills the statistics of observations and is not learnt from; its episodes.
 
         The first epoch would learn from raw observations otherwise, and then never see such again.
-        Large images have no statistics; they are collected all the same, because the length of a
-        training is announced before anybody knows what its game shows.
+        Also of large images, which have none: a training's length is announced before its game is seen.
         """
         if not self.settings.normalise_observations:
             return [], []
@@ -176,13 +179,16 @@ class PPOTrainer:
     def _collect(self) -> tuple[list[float], list[int]]:
         """One rollout, its steps counted; returns and lengths of the episodes that ended in it."""
         with threads_for(self.environments.groups[0].stop):
-            collect(
-                self.rollout, self.environments, self.network, self.actions,
-                self.observation_normaliser, self.action_noise, step=self.step,
-            )  # fmt: skip
+            self._fill_rollout()
         rollout = self.rollout
         self.step += rollout.rewards.size
         return self.episodes.finish(rollout.rewards, rollout.terminated | rollout.truncated)
+
+    def _fill_rollout(self) -> None:
+        collect(
+            self.rollout, self.environments, self.network, self.actions,
+            self.observation_normaliser, self.action_noise, step=self.step,
+        )  # fmt: skip
 
     def _observe(self) -> None:
         """The statistics of observations learn from the rollout."""
@@ -250,12 +256,16 @@ class PPOTrainer:
     def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
         """K times all rows, in nearly equal minibatches and a new order; one is not shuffled."""
         if self.hyper.minibatches == 1:
-            yield from [[batch.normalised()]] * self.hyper.update_epochs
+            yield from [[self._minibatch(batch)]] * self.hyper.update_epochs
             return
         for _ in range(self.hyper.update_epochs):
             order = torch.randperm(len(batch.returns), generator=self.permutations)
             parts = order.to(self.device).tensor_split(self.hyper.minibatches)
-            yield (batch.take(rows).normalised() for rows in parts if len(rows))
+            yield (self._minibatch(batch.take(rows)) for rows in parts if len(rows))
+
+    def _minibatch(self, rows: Batch) -> Batch:
+        """These rows, as they are learnt from."""
+        return rows.normalised() if self.hyper.normalise_advantages else rows
 
     def _loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Batch and clip [] -> eq. 9, negated, and what else an `Update` has."""
@@ -275,7 +285,7 @@ class PPOTrainer:
         return loss, log_ratio, torch.stack((objective, squared_error, entropy))
 
     def _update(self, batch: Batch, learning_rate: float, clip: Tensor) -> Update:
-        """One step of Adam on one minibatch."""
+        """One step of the optimiser on one minibatch."""
         loss, log_ratio, parts = self.gradients(*batch, clip)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, parts, norm)
@@ -286,17 +296,13 @@ class PPOTrainer:
 
     def _diverged(self, batch: Batch, update: Update) -> Diverged:
         """The statistics of the minibatch that must not be learnt from."""
-        columns = (batch.advantages, batch.returns, update.log_ratio)
-        ranges = ", ".join(
-            f"{name} {column.min():.4g} … {column.max():.4g}"
-            for name, column in zip(("advantages", "returns", "log ratio"), columns, strict=True)
-        )
+        columns = {"advantages": batch.advantages, "returns": batch.returns}
         objective, squared_error, entropy = update.parts.tolist()
         return Diverged(
             f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: "
             f"losses: policy {-objective:.4g}, value {0.5 * squared_error:.4g}, "
-            f"entropy {entropy:.4g}; gradient norm {update.gradient_norm:.4g}; "
-            f"minibatch of {len(columns[0])} rows: {ranges}"
+            f"entropy {entropy:.4g}; gradient norm {update.gradient_norm:.4g}; minibatch of "
+            f"{len(batch.returns)} rows: {ranges({**columns, 'log ratio': update.log_ratio})}"
         )
 
     def _parts(self) -> dict[str, Any]:
@@ -332,13 +338,12 @@ class PPOTrainer:
         self.network.load_state_dict(to_tensors(state["network"]))
         self.action_noise.set_state(to_tensors(state["generators"]["actions"]))
         self.permutations.set_state(to_tensors(state["generators"]["minibatches"]))
+        lost = self.environments.load_state_dict(state["environments"], between)
         for name, part in self._parts().items():
             if part:
                 part.load_state_dict(state[name])
-        lost = self.environments.load_state_dict(state["environments"], between)
-        self.episodes.forget(lost)
-        if self.reward_normaliser is not None:
-            self.reward_normaliser.forget(lost)
+            if hasattr(part, "forget"):
+                part.forget(lost)
 
     def close(self) -> None:
         """Release the environments."""

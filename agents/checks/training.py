@@ -5,20 +5,25 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from agents.checks.promises import Broken, Check
-from agents.environments.games import make_environment
+from agents.checks.streams import KeptStreams
 from agents.environments.training import check_game
-from agents.interfaces import Policy, Progress, State, Trainer
+from agents.environments.vectors import make_environments
+from agents.evaluation.acting import Acting
+from agents.interfaces import AnyPolicy, Progress, RecurrentPolicy, State, Trainer
 from agents.load import load_policy, make_trainer
 from config.resolve import Resolved
 
 EPOCHS_BEFORE = 2
 """A training is saved after so many epochs, and compared after as many more."""
 SPEED_S = 1.0
+POLICY_STEPS = 3
+"""A policy is asked for so many actions in a row: it may remember."""
 
 
 class TrainingChecks:
@@ -30,6 +35,7 @@ class TrainingChecks:
         self.resolved = resolved
         self.saved: State = {}
         self.later = list[Progress]()
+        self.saved_streams, self.later_streams = KeptStreams(), KeptStreams()
 
     def all(self) -> dict[str, Check]:
         """By promise, in the order in which they build on each other."""
@@ -57,7 +63,8 @@ class TrainingChecks:
                 )
             if list(progress.metrics) != names:
                 raise Broken(f"epoch {number} has metrics {list(progress.metrics)}, not {names}")
-            numbers = [*progress.metrics.values(), *progress.returns, *progress.lengths]
+            measured = [value for value in progress.metrics.values() if value is not None]
+            numbers = [*measured, *progress.returns, *progress.lengths]
             if not all(math.isfinite(value) for value in numbers):
                 raise Broken(f"a metric, return or length of epoch {number} is not finite")
             if len(progress.returns) != len(progress.lengths):
@@ -75,52 +82,57 @@ class TrainingChecks:
 
     def state(self) -> str:
         """Of nested dicts with text keys, arrays, and what JSON knows; taking it changes nothing."""
-        trainer = self._trainer()
-        epochs = trainer.train()
+        trainer, kept = self._trainer(), KeptStreams()
+        epochs = _epochs(trainer, kept)
         for _ in range(EPOCHS_BEFORE):
             next(epochs)
         self.saved = trainer.state_dict()
         _check_leaves(self.saved)
-        self.saved = copy.deepcopy(self.saved)
+        self.saved, self.saved_streams = copy.deepcopy(self.saved), kept.copy()
         self.later = [next(epochs) for _ in range(EPOCHS_BEFORE)]
+        self.later_streams = kept
         trainer.close()
         undisturbed = self._train(2 * EPOCHS_BEFORE)[1][EPOCHS_BEFORE:]
         if self.later != undisturbed:
             raise Broken(
                 f"state_dict() changed the training: {_difference(undisturbed, self.later)}"
             )
-        return f"{_size(self.saved):,} bytes"
+        streams = f", beside it the streams {', '.join(kept.names)}" if kept.names else ""
+        return f"{_size(self.saved):,} bytes{streams}"
 
     def resume(self) -> str:
         """Another trainer goes on from the state as if nothing had happened."""
         trainer = self._trainer()
         trainer.load_state_dict(copy.deepcopy(self.saved))
+        kept = self.saved_streams.copy()
+        kept.give(trainer)
         if (trainer.epoch, trainer.step) != (EPOCHS_BEFORE, self.later[0].step - self._epoch_steps):
             raise Broken(
                 f"load_state_dict() leaves epoch {trainer.epoch}, step {trainer.step}; "
                 f"saved were {EPOCHS_BEFORE} and {self.later[0].step - self._epoch_steps}"
             )
-        epochs = trainer.train()
+        epochs = _epochs(trainer, kept)
         resumed = [next(epochs) for _ in range(EPOCHS_BEFORE)]
         trainer.close()
         if resumed != self.later:
             raise Broken(f"the resumed training differs: {_difference(self.later, resumed)}")
+        if different := kept.difference(self.later_streams):
+            raise Broken(f"the resumed training adds other rows: {different}")
         return f"equal for {EPOCHS_BEFORE} epochs"
 
     def policy(self) -> str:
         """Greedy and sampled."""
         policy, observations = self._policy_and_observations()
-        environment = make_environment(self.resolved.game, self.resolved.environment)
-        space = environment.action_space
-        environment.close()
+        environments = make_environments(self.resolved, 1)
+        space = environments.single_action_space
+        environments.close()
         for sample in (False, True):
-            policy.seed(range(len(observations)))
-            actions = policy.act(observations, sample=sample)
-            if len(actions) != len(observations):
-                raise Broken(f"{len(observations)} observations got {len(actions)} actions")
-            for action in actions:
-                if not space.contains(_as_taken(action, space)):
-                    raise Broken(f"the action {action!r} is not in {space}")
+            for actions in _acted(policy, observations, sample):
+                if len(actions) != len(observations):
+                    raise Broken(f"{len(observations)} observations got {len(actions)} actions")
+                for action in actions:
+                    if not space.contains(_as_taken(action, space)):
+                        raise Broken(f"the action {action!r} is not in {space}")
         return str(space)
 
     def policy_seeds(self) -> str:
@@ -129,21 +141,24 @@ class TrainingChecks:
         other = observations[::-1] + np.asarray(10, observations.dtype)
         other[0] = observations[0]
         for sample in (False, True):
-            answers = []
-            for rows in (observations, observations, other):
-                policy.seed(range(len(rows)))
-                answers.append(np.asarray(policy.act(rows, sample=sample)))
+            first, again, beside_others = (
+                np.stack(_acted(policy, rows, sample))
+                for rows in (observations, observations, other)
+            )
             how = "sampled" if sample else "greedy"
-            if not np.array_equal(answers[0], answers[1]):
+            if not np.array_equal(first, again):
                 raise Broken(f"the {how} actions of the same observations and seeds differ")
-            if not np.array_equal(answers[0][0], answers[2][0]):
+            if not np.array_equal(first[:, 0], beside_others[:, 0]):
                 raise Broken(f"a {how} action depends on the other observations of its batch")
+        if isinstance(policy, RecurrentPolicy):
+            _check_reset(policy, observations)
+            return "greedy and sampled actions repeat, and a reset clears what is remembered"
         return "greedy and sampled actions repeat"
 
     def speed(self) -> str:
         """Environment steps a second in training."""
         trainer = self._trainer()
-        epochs = trainer.train()
+        epochs = _epochs(trainer, KeptStreams())
         next(epochs)
         started_s, steps = time.perf_counter(), 0
         for _ in range(2 * EPOCHS_BEFORE - 1):
@@ -166,7 +181,7 @@ class TrainingChecks:
         if (trainer.epoch, trainer.step) != (0, 0):
             raise Broken(f"a new trainer has epoch {trainer.epoch!r} and step {trainer.step!r}")
         seen = []
-        for progress in trainer.train():
+        for progress in _epochs(trainer, KeptStreams()):
             seen.append(progress)
             if len(seen) == epochs:
                 break
@@ -177,7 +192,7 @@ class TrainingChecks:
             )
         return trainer, seen
 
-    def _policy_and_observations(self) -> tuple[Policy, np.ndarray]:
+    def _policy_and_observations(self) -> tuple[AnyPolicy, np.ndarray]:
         spaces = check_game(self.resolved)
         generator = np.random.default_rng(0)
         shape = (4, *spaces.environment_shape)
@@ -185,6 +200,31 @@ class TrainingChecks:
         if spaces.image:
             observations = generator.integers(0, 256, shape).astype(np.uint8)
         return load_policy(self.resolved, copy.deepcopy(self.saved)), observations
+
+
+def _epochs(trainer: Trainer, kept: KeptStreams) -> Iterator[Progress]:
+    """As the steps train: what has grown is asked for after every epoch."""
+    for progress in trainer.train():
+        kept.take(trainer)
+        yield progress
+
+
+def _acted(policy: AnyPolicy, observations: np.ndarray, sample: bool) -> list[np.ndarray]:
+    """The actions of POLICY_STEPS steps from new episodes and the same seeds on."""
+    policy.seed(range(len(observations)))
+    acting = Acting(policy, len(observations))
+    return [np.asarray(acting.act(observations, sample=sample)) for _ in range(POLICY_STEPS)]
+
+
+def _check_reset(policy: RecurrentPolicy, observations: np.ndarray) -> None:
+    """That an episode begins alike whatever was before it: what is then remembered says so."""
+    begins, first = np.ones(len(observations), np.bool_), policy.first_state(len(observations))
+    _, state = policy.act(observations, first, begins, sample=False)
+    fresh, again = (
+        policy.act(observations, before, begins, sample=False)[1] for before in (first, state)
+    )
+    if not all(map(np.array_equal, fresh, again)):
+        raise Broken("what is remembered after a reset depends on what was before it")
 
 
 def _as_taken(action: Any, space: Any) -> Any:

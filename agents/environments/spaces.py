@@ -4,6 +4,7 @@ checkpoint.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -58,6 +59,12 @@ class Interface:
         """Whether actions are real numbers."""
         return self.family == "continuous"
 
+    @functools.cached_property
+    def bounded(self) -> bool:
+        """Whether every continuous action has both its bounds."""
+        bounds = (*(self.low or (math.inf,)), *(self.high or (math.inf,)))
+        return bool(np.isfinite(np.asarray(bounds, np.float32)).all())
+
     @property
     def policy_outputs(self) -> int:
         """Numbers that a network says of the actions: logits, or means."""
@@ -91,11 +98,9 @@ class Interface:
         if self.low is None or self.high is None:
             return actions.reshape(-1, *self.action_shape)
         low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
-        taken: np.ndarray
-        if np.isfinite(low).all() and np.isfinite(high).all():
-            taken = low + (np.clip(actions, -1, 1) + 1) * (0.5 * (high - low))
-        else:
-            taken = np.clip(actions, low, high)
+        taken: np.ndarray = np.clip(actions, *((-1, 1) if self.bounded else (low, high)))
+        if self.bounded:
+            taken = low + (taken + 1) * (0.5 * (high - low))
         return taken.reshape(-1, *self.action_shape)
 
     def as_dict(self) -> dict[str, Any]:

@@ -24,11 +24,12 @@ from agents.environments.masks import KEY, masks
 from agents.environments.spaces import Interface, interface
 from agents.environments.vectors import Vector, make_environments, reset
 from agents.interfaces import State
+from agents.memory import check_replay
 from config.algorithms import ALGORITHMS
 from config.errors import BadInput, ExperimentError
 from config.games import check_installed
 from config.imports import imported
-from config.resolve import Resolved
+from config.resolve import Resolved, check_family
 from config.seeds import environment_seeds, integer_seed
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,8 @@ class Transition:
 
     observation: of an ended episode the final one; where the next step starts is in
     `TrainingEnvironments.observation`; life_lost: a training trick's end of an episode (Atari's
-    `episodic_life`), no end of the game; ended [k]: the places of those whose episode ended.
+    `episodic_life`), no end of the game; ended [k]: the places of those whose episode ended;
+    final_masks [k, P]: the actions that were allowed where these ended, if the environment says so.
     """
 
     observation: np.ndarray
@@ -55,6 +57,7 @@ class Transition:
     truncated: np.ndarray
     life_lost: np.ndarray | None
     ended: np.ndarray
+    final_masks: np.ndarray | None = None
 
 
 class _Reset(NamedTuple):
@@ -74,8 +77,9 @@ class TrainingEnvironments:
     at the other. A group is to be settled between `receive` and all that follows.
     """
 
-    def __init__(self, resolved: Resolved, run: int) -> None:
-        self._resolved, self._run = resolved, run
+    def __init__(self, resolved: Resolved, run: int, actor: int = 0) -> None:
+        """actor: which of several in one run, each with seeds of its own."""
+        self._resolved, self._run, self._actor = resolved, run, actor
         self.count = resolved.environment.num_envs
         atari = resolved.game.is_atari
         halves = atari and resolved.experiment.threads > 1 and self.count > 1
@@ -144,11 +148,13 @@ class TrainingEnvironments:
             self._lives[rows] = info["lives"]
             self.forced[rows] = lost & self._fire
         (ended,) = (terminated | truncated).nonzero()
+        final_masks = None if self.masks is None else self.masks[rows][ended]
         if len(ended):
             self._restart(group, ended)
         return Transition(
-            observation, reward, terminated, truncated, lost if self._episodic_life else None, ended
-        )
+            observation, reward, terminated, truncated, lost if self._episodic_life else None,
+            ended, final_masks,
+        )  # fmt: skip
 
     def step(self, actions: np.ndarray) -> list[Transition]:
         """One step of all groups; actions [N] or [N, A]."""
@@ -186,8 +192,9 @@ class TrainingEnvironments:
         environments = places + self.groups[group].start
         numbers = self._seedings[environments]
         seeds = environment_seeds(
-            self._resolved.experiment.seed, self._run, self.count, environments, numbers
-        )
+            self._resolved.experiment.seed, self._run, self.count, environments, numbers,
+            self._actor,
+        )  # fmt: skip
         self._seedings[environments] = numbers + 1
         self._logs[group].clear(places)
         self._begin(group, places, seeds)
@@ -307,9 +314,9 @@ class TrainingEnvironments:
         self._made = []
 
 
-def check_game(resolved: Resolved) -> Interface:
-    """Make the game once and look at its spaces; raises `BadInput` naming what is not supported, or
-    what the algorithm cannot play.
+def check_game(resolved: Resolved, memory_bytes: int | None = None) -> Interface:
+    """Make the game once and look at its spaces; raises `BadInput` naming what is not supported, what
+    the algorithm cannot play, or what it cannot remember: see `check_replay` for memory_bytes.
     """
     check_installed(resolved.game)
     environments = make_environments(resolved, 1)
@@ -319,9 +326,11 @@ def check_game(resolved: Resolved) -> Interface:
             environments.single_observation_space,
             environments.single_action_space,
         )
+        dtype = np.dtype(environments.single_observation_space.dtype)
     finally:
         environments.close()
     _check_algorithm(resolved, spaces)
+    check_replay(resolved, spaces, dtype, memory_bytes)
     return spaces
 
 
@@ -329,12 +338,12 @@ def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
     """Refuse, with one line of `BadInput`, an algorithm that cannot play this game, and one of a
     person's own whose code is not there; and a network that breaks its promises.
     """
+    check_family(resolved, spaces.family)
     algorithm = resolved.descriptor
-    if spaces.family not in algorithm.families:
-        plays = " and ".join(algorithm.families)
+    if algorithm.bounded_actions and spaces.continuous and not spaces.bounded:
         raise BadInput(
-            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {spaces.family}; "
-            f"{algorithm.name} plays games whose actions are {plays}"
+            f"{resolved.algorithm} cannot play {resolved.game.name}: an action of the game has no "
+            f"bounds; {algorithm.name} plays games whose actions have a least and a largest value"
         )
     if resolved.algorithm not in ALGORITHMS:
         imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
@@ -342,7 +351,7 @@ def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
     if resolved.network is not None:
         from agents.networks.own import encoded_shape, make_torso
 
-        make_torso(resolved.network, encoded_shape(spaces))
+        make_torso(resolved.network, encoded_shape(spaces), may_remember=algorithm.remembers)
 
 
 def episode_seed(resolved: Resolved, run: int, episode: int) -> int:

@@ -19,7 +19,8 @@ from agents.environments.games import make_environment
 from agents.environments.masks import KEY, check_some_action, mask
 from agents.environments.training import episode_seed
 from agents.environments.vectors import reset
-from agents.interfaces import Policy
+from agents.evaluation.acting import Acting
+from agents.interfaces import AnyPolicy
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
 from config.resolve import Resolved
@@ -46,7 +47,7 @@ class Episode:
 
 
 def evaluate(
-    policy: Policy, resolved: Resolved, run: int, episodes: int, sample: bool
+    policy: AnyPolicy, resolved: Resolved, run: int, episodes: int, sample: bool
 ) -> Iterator[Episode]:
     """Play `episodes` episodes and yield them in order; sample: sampled actions instead of the most
     probable ones.
@@ -66,7 +67,7 @@ def evaluate(
         numbers = rows[: episodes - first]
         seeds = [episode_seed(resolved, run, number) for number in numbers]
         try:
-            returns, actions = play(policy, resolved, seeds, sample)
+            returns, actions = play(Acting(policy, LARGEST_GROUP), resolved, seeds, sample)
         except NotFinite as error:
             number = numbers[error.place]
             raise Diverged(
@@ -94,7 +95,7 @@ Played = tuple[list[float], list[np.ndarray]]
 """Returns, and actions [length] or [length, A], of one episode from each seed."""
 
 
-def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
+def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
     """One episode from each seed; an environment that has ended stands still until the others
     have.
     """
@@ -108,8 +109,8 @@ def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) ->
         _check_observation(observation, n, 0)
     playing = list(range(len(seeds)))
     while playing:
-        masks = _masks(policy, resolved, infos, playing)
-        actions = policy.act(_filled(np.stack(observations)), sample=sample, **masks)
+        masks = _masks(acting.policy, resolved, infos, playing)
+        actions = acting.act(_filled(np.stack(observations)), sample=sample, masks=masks)
         still = []
         for n in playing:
             taken[n].append(np.copy(actions[n]))
@@ -129,19 +130,22 @@ def _play(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) ->
 
 
 def _masks(
-    policy: Policy, resolved: Resolved, infos: list[dict[str, Any]], playing: list[int]
-) -> dict[str, np.ndarray]:
-    """The argument `masks` [LARGEST_GROUP, P] of a policy, where the environments say which actions
-    they allow.
+    policy: AnyPolicy,
+    resolved: Resolved,
+    infos: list[dict[str, Any]],
+    playing: list[int],
+) -> np.ndarray | None:
+    """The masks [LARGEST_GROUP, P] of a policy, where the environments say which actions they
+    allow.
     """
     if not any(KEY in info for info in infos) or policy.spaces.continuous:
-        return {}
+        return None
     spaces, allowed = policy.spaces, np.ones((len(infos), policy.spaces.policy_outputs), np.bool_)
     for n in playing:
         found = mask(infos[n], spaces, resolved.game.name)
         allowed[n] = True if found is None else found
     check_some_action(allowed, spaces.choices or (spaces.actions,), "an evaluation")
-    return {"masks": _filled(allowed)}
+    return _filled(allowed)
 
 
 def _check_observation(observation: np.ndarray, place: int, step: int) -> None:
@@ -157,7 +161,7 @@ def _filled(observations: np.ndarray) -> np.ndarray:
     )
 
 
-def _play_atari(policy: Policy, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
+def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
     """The same on ale-py's native vector environment; all go on until the last first episode has
     ended.
 
@@ -170,7 +174,7 @@ def _play_atari(policy: Policy, resolved: Resolved, seeds: list[int], sample: bo
     returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
     playing, taken = np.ones(len(seeds), np.bool_), list[np.ndarray]()
     while playing.any():
-        actions = policy.act(_filled(observations), sample=sample)[: len(seeds)]
+        actions = acting.act(_filled(observations), sample=sample)[: len(seeds)]
         taken.append(np.where(is_new, FIRE, actions) if fires else actions)
         observations, rewards, terminated, truncated, info = environments.step(taken[-1])
         is_new, lives = life_lost(lives, info["lives"]), np.array(info["lives"])

@@ -6,8 +6,18 @@ a second one, `action_mask` [N, P], bool. Outputs:
 
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
     logits    [N, P]     of discrete actions, one component's after the other's; of continuous ones
-    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.environments.spaces.Interface`
-    value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled
+    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.environments.spaces.Interface`;
+                         SAC's are of the normal distribution whose tanh the action is
+    value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled;
+                         SAC's is the smaller Q of the action, entropy included
+
+and of a policy by action values (DQN) `action`, and
+
+    q         [N, A]     the value of each action, as it was learnt; forbidden ones are as they came out
+
+A policy that remembers has further inputs, `reset` [N], bool: whether an episode begins, and `state_0`,
+`state_1`, … [N, ...], float32, zeros at first; and as many outputs, `next_state_0`, …: what is to be
+given with the next observations.
 
 Opset 18. Needs the packages onnx and onnxscript.
 """
@@ -17,22 +27,27 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from agents.actions import masked
-from agents.evaluation.policies import TrainedPolicy
-from agents.interfaces import Policy
+from agents.evaluation.policies import Trained, TrainedPolicy, TrainedRecurrentPolicy
+from agents.evaluation.value_policy import ValuePolicy
+from agents.interfaces import AnyPolicy
+from agents.networks.action_values import ActionValues
+from agents.networks.actor_critic import RecurrentActorCritic
 from agents.networks.images import BLOCK, NatureCNN
+from agents.networks.recurrent import LSTMTorso
+from agents.networks.torsos import each
 from agents.normalisation import CLIP
 from config.errors import BadInput
 
 OPSET = 18
 
 
-def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
+def to_onnx(policy: AnyPolicy, notes: Mapping[str, str]) -> bytes:
     """The content of an ONNX file; notes: its metadata. Raises `BadInput` where a package is
     missing.
     """
@@ -43,15 +58,11 @@ def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
         raise BadInput(
             f"export needs a package that cannot be imported ({error}): pip install onnx onnxscript"
         ) from None
-    graph = PolicyGraph(cast(TrainedPolicy, policy)).eval()
-    kind = torch.uint8 if graph.spaces.image else torch.float32
-    examples = {"observation": torch.zeros((2, *graph.spaces.environment_shape), dtype=kind)}
-    if graph.spaces.masked:
-        examples["action_mask"] = torch.ones((2, graph.spaces.policy_outputs), dtype=torch.bool)
+    graph = graph_of(policy).eval()
+    examples = graph.examples()
     logging.getLogger("torch.onnx").setLevel(
         logging.ERROR
     )  # else: a line for each operator of torchvision
-    rows = torch.export.Dim("N")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own use of what torch is giving up
         exported = torch.onnx.export(
@@ -60,9 +71,9 @@ def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
             dynamo=True,
             verbose=False,
             opset_version=OPSET,
-            input_names=list(examples),
+            input_names=_names(examples),
             output_names=list(graph.outputs),
-            dynamic_shapes={name: {0: rows} for name in examples},
+            dynamic_shapes=_rows_are_free(examples),
         )
     model = cast(torch.onnx.ONNXProgram, exported).model_proto  # None only without dynamo
     onnx.helper.set_model_props(model, dict(notes))
@@ -70,28 +81,62 @@ def to_onnx(policy: Policy, notes: Mapping[str, str]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-class PolicyGraph(nn.Module):
-    """What `TrainedPolicy.act` computes, in torch alone, from the raw observation to the
-    environment's action.
+Examples = dict[str, Tensor | list[Tensor]]
+"""The arguments of a graph by name, two rows of each."""
+
+
+def _names(examples: Examples) -> list[str]:
+    """Of the inputs: those of a list are numbered."""
+    names = list[str]()
+    for name, example in examples.items():
+        several = isinstance(example, list)
+        names += [f"{name}_{number}" for number in range(len(example))] if several else [name]
+    return names
+
+
+def _rows_are_free(examples: Examples) -> dict[str, Any]:
+    rows = {0: torch.export.Dim("N")}
+    return {
+        name: [rows] * len(example) if isinstance(example, list) else rows
+        for name, example in examples.items()
+    }
+
+
+def graph_of(policy: AnyPolicy) -> Graph:
+    """The graph of one of our own policies."""
+    if isinstance(policy, ValuePolicy):
+        return ValueGraph(policy)
+    if isinstance(policy, TrainedRecurrentPolicy):
+        return RecurrentPolicyGraph(policy)
+    return PolicyGraph(cast(TrainedPolicy, policy))
+
+
+class Graph(nn.Module):
+    """What a policy's `act` computes, in torch alone, from the raw observation to the environment's
+    action. outputs: the names of what `forward` returns.
     """
 
-    def __init__(self, policy: TrainedPolicy) -> None:
-        super().__init__()
-        self.spaces, self.network, self.actions = policy.spaces, policy.network, policy.actions
-        self.normaliser = policy.normaliser
-        heads = ("mean", "log_std") if self.spaces.continuous else ("logits",)
-        self.outputs = ("action", *heads, "value")
+    outputs: tuple[str, ...]
 
-    def forward(self, observation: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, ...]:
-        """Observations [N, *shape], masks [N, P] -> the outputs by the names in `outputs`."""
-        policy, value = self.network(self._encoded(observation))
-        policy = masked(policy, action_mask)
-        action = self._environment_actions(self.actions.mode(policy))
-        heads = policy.chunk(2, dim=1) if self.spaces.continuous else (policy,)
-        return action, *heads, value
+    def __init__(self, policy: Trained | ValuePolicy) -> None:
+        super().__init__()
+        self.spaces, self.normaliser = policy.spaces, policy.normaliser
+        self.network = policy.network
+
+    def examples(self) -> Examples:
+        """Of the arguments of `forward`."""
+        kind = torch.uint8 if self.spaces.image else torch.float32
+        examples: Examples = {
+            "observation": torch.zeros((2, *self.spaces.environment_shape), dtype=kind)
+        }
+        if self.spaces.masked:
+            mask = torch.ones((2, self.spaces.policy_outputs), dtype=torch.bool)
+            examples["action_mask"] = mask
+        return examples
 
     def _encoded(self, observation: Tensor) -> Tensor:
-        if isinstance(self.network.torso, NatureCNN):
+        torso = self.network.torso
+        if isinstance(torso.eyes if isinstance(torso, LSTMTorso) else torso, NatureCNN):
             return _space_to_depth(
                 observation.permute(0, 3, 1, 2) if self.spaces.channels_last else observation
             )
@@ -116,11 +161,75 @@ class PolicyGraph(nn.Module):
             torch.tensor(bound, dtype=torch.float32)
             for bound in (self.spaces.low, self.spaces.high)
         )
-        if low.isfinite().all() and high.isfinite().all():
-            actions = low + (actions.clamp(-1, 1) + 1) * (0.5 * (high - low))
-        else:
-            actions = torch.minimum(torch.maximum(actions, low), high)
-        return actions.reshape(-1, *self.spaces.action_shape)
+        taken = torch.minimum(torch.maximum(actions, low), high)
+        if self.spaces.bounded:  # torch.export cannot follow a question to a tensor
+            taken = low + (actions.clamp(-1, 1) + 1) * (0.5 * (high - low))
+        return taken.reshape(-1, *self.spaces.action_shape)
+
+
+class PolicyGraph(Graph):
+    """Of a `TrainedPolicy`."""
+
+    def __init__(self, policy: Trained) -> None:
+        super().__init__(policy)
+        self.actions = policy.actions
+        heads = ("mean", "log_std") if self.spaces.continuous else ("logits",)
+        self.outputs = ("action", *heads, "value")
+
+    def forward(self, observation: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Observations [N, *shape], masks [N, P] -> the outputs by the names in `outputs`."""
+        policy, value = self.network(self._encoded(observation))
+        return self._answer(policy, value, action_mask)
+
+    def _answer(
+        self, policy: Tensor, value: Tensor, action_mask: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        policy = masked(policy, action_mask)
+        action = self._environment_actions(self.actions.mode(policy))
+        heads = policy.chunk(2, dim=1) if self.spaces.continuous else (policy,)
+        return action, *heads, value
+
+
+class ValueGraph(Graph):
+    """Of a `ValuePolicy`."""
+
+    outputs = ("action", "q")
+
+    def forward(self, observation: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, ...]:
+        """Observations [N, *shape], masks [N, A] -> action [N] and Q [N, A]."""
+        network = cast(ActionValues, self.network)
+        values = network.means(network(self._encoded(observation)))
+        action = masked(values, action_mask).argmax(dim=1)
+        return self._environment_actions(action), values
+
+
+class RecurrentPolicyGraph(PolicyGraph):
+    """What `TrainedRecurrentPolicy.act` computes."""
+
+    network: RecurrentActorCritic
+
+    def __init__(self, policy: TrainedRecurrentPolicy) -> None:
+        super().__init__(policy)
+        self._first_state = [torch.from_numpy(part) for part in policy.first_state(2)]
+        self.outputs += tuple(f"next_state_{number}" for number in range(len(self._first_state)))
+
+    def examples(self) -> Examples:
+        """Of the arguments of `forward`."""
+        observation, *rest = super().examples().items()
+        remembered: Examples = {
+            "reset": torch.ones(2, dtype=torch.bool), "state": self._first_state
+        }  # fmt: skip
+        return dict([observation]) | remembered | dict(rest)
+
+    def forward(  # type: ignore[override]
+        self, observation: Tensor, reset: Tensor, state: list[Tensor],
+        action_mask: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        """The same after what is remembered, state [N, ...]; reset [N]: what is not."""
+        encoded = self._encoded(observation)
+        features, after = self.network.torso(encoded[None], tuple(state), reset[None])
+        policy, value = self.network.heads(each(lambda one: one[0], features))
+        return *self._answer(policy, value, action_mask), *after
 
 
 def _space_to_depth(images: Tensor) -> Tensor:

@@ -5,8 +5,9 @@ step.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from agents.actions import Actions, masked
 from agents.environments.masks import check_some_action
 from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
-from agents.networks.actor_critic import ActorCritic, Forward
+from agents.networks.actor_critic import Heads
 from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged
 
@@ -59,7 +60,7 @@ class Rollout:
     @staticmethod
     def allocate(
         environments: TrainingEnvironments,
-        network: ActorCritic,
+        network: Heads,
         actions: Actions,
         length: int,
         *,
@@ -99,7 +100,7 @@ class Rollout:
 def collect(
     rollout: Rollout,
     environments: TrainingEnvironments,
-    network: ActorCritic,
+    network: Heads,
     actions: Actions,
     normaliser: ObservationNormaliser | None,
     generator: torch.Generator,
@@ -108,13 +109,18 @@ def collect(
 ) -> None:
     """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from
     environment step `step`.
-
-    While one group of environments is looked at, the other ones step.
     """
     noise = actions.noise(tuple(rollout.rewards.shape), generator).to(rollout.values.device)
-    collection = _Collection(
-        rollout, environments, network, network.frozen(), actions, normaliser, noise, step
+    fill(
+        Collection(
+            rollout, environments, network, network.frozen(), actions, normaliser, noise, step
+        )
     )
+
+
+def fill(collection: Collection) -> None:
+    """While one group of environments is looked at, the other ones step."""
+    rollout, environments, step = collection.rollout, collection.environments, collection.step
     turns = deque(collection.play(group) for group in range(len(environments.groups)))
     while turns:
         one = turns.popleft()
@@ -124,13 +130,13 @@ def collect(
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
         first = int(bad_rows[0])
-        raise _not_finite("reward", rollout.rewards[first], step + (first + 1) * environments.count)
+        raise not_finite("reward", rollout.rewards[first], step + (first + 1) * environments.count)
 
 
 @dataclass(slots=True)
-class _Collection:
-    """What the groups have in common while a rollout is filled. noise [T, N, ...]; step: where it
-    begins.
+class Collection:
+    """What the groups have in common while a rollout is filled. network_now: of the network, frozen;
+    noise [T, N, ...]; step: where it begins.
 
     finals: the observations that truncated episodes ended with, by (t, n); ready: the groups that
     have ended their rollout.
@@ -138,8 +144,8 @@ class _Collection:
 
     rollout: Rollout
     environments: TrainingEnvironments
-    network: ActorCritic
-    network_now: Forward
+    network: Heads
+    network_now: Callable[..., tuple[Any, ...]]
     actions: Actions
     normaliser: ObservationNormaliser | None
     noise: Tensor
@@ -162,7 +168,7 @@ class _Collection:
                 yield True
             environments.settle(group)
             encoded[t].copy_(self._encoded(group, t))
-            policy, value = self.network_now(encoded[t])
+            policy, value = self._answer(group, t, encoded[t])
             values[t].copy_(value)
             if t < length:
                 policy = masked(policy, self._masks(group, t))
@@ -173,6 +179,11 @@ class _Collection:
                 environments.send(group, action.numpy(force=True))
                 yield True
         self.ready.add(group)
+
+    def _answer(self, group: int, t: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Policy [n, P] and value [n] of the environments of a group in row t."""
+        policy, value = self.network_now(encoded)
+        return policy, value
 
     def _masks(self, group: int, t: int) -> Tensor | None:
         """What the environments of a group allow in row t, [n, P]."""
@@ -205,7 +216,7 @@ class _Collection:
         if answer.life_lost is not None:
             rollout.life_lost[t, rows] = answer.life_lost
         if len(answer.ended):
-            _check_finite(answer.observation, self.step + (t + 1) * self.environments.count)
+            check_finite(answer.observation, self.step + (t + 1) * self.environments.count)
         for n in answer.ended.tolist():
             if answer.truncated[n] and not answer.terminated[n]:
                 self.finals[t, rows.start + n] = answer.observation[n].copy()
@@ -213,7 +224,7 @@ class _Collection:
     def _encoded(self, group: int, t: int) -> Tensor:
         """The observation of row t, normalised and encoded, on the CPU."""
         observation = self.environments.observation[self.environments.groups[group]]
-        _check_finite(observation, self.step + t * self.environments.count)
+        check_finite(observation, self.step + t * self.environments.count)
         if self.normaliser is not None:
             kept = self.rollout.observations
             if kept is not None and t < len(kept):
@@ -234,17 +245,22 @@ class _Collection:
             encoded = self.network.encode(torch.from_numpy(observations)).to(
                 self.rollout.values.device
             )
-            found.update(zip(part, self.network_now(encoded)[1].tolist(), strict=True))
+            found.update(zip(part, self._values(part, encoded).tolist(), strict=True))
         return found
 
+    def _values(self, places: list[tuple[int, int]], encoded: Tensor) -> Tensor:
+        """Of the final observations of these episodes, encoded [n, ...]: [n]."""
+        values: Tensor = self.network_now(encoded)[1]
+        return values
 
-def _check_finite(observation: np.ndarray, step: int) -> None:
+
+def check_finite(observation: np.ndarray, step: int) -> None:
     """Raise `Diverged` for an observation [n, ...] with a number that is not finite."""
     if observation.dtype.kind == "f" and not np.isfinite(observation).all():
-        raise _not_finite("observation", observation, step)
+        raise not_finite("observation", observation, step)
 
 
-def _not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
+def not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
     """Numbers [N, ...]: the first environment with a number that is not finite."""
     environment = int(
         np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))[0]

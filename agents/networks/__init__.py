@@ -7,10 +7,14 @@ from collections.abc import Sequence
 import torch
 
 from agents.environments.spaces import Interface
-from agents.networks.actor_critic import ActorCritic
+from agents.networks.action_values import ActionValues
+from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.images import NatureCNN, SmallCNN
+from agents.networks.layers import Layers
 from agents.networks.own import OwnTorso
-from agents.networks.torsos import FeedForward
+from agents.networks.recurrent import LSTMTorso
+from agents.networks.soft_actor_critic import Flat, SoftActorCritic
+from agents.networks.torsos import FeedForward, Torso
 from agents.networks.towers import Towers
 
 
@@ -26,13 +30,80 @@ def make_actor_critic(
     """The network for these spaces, on the CPU, its weights drawn from `generator` alone; torso:
     import path of a person's own, see `agents.networks.own`.
     """
-    chosen: FeedForward
-    if torso is not None:
-        chosen = OwnTorso(spaces, torso, generator)
-    elif spaces.image:
-        chosen = NatureCNN(spaces, precision, generator)
-    elif spaces.grid:
-        chosen = SmallCNN(spaces, generator)
-    else:
-        chosen = Towers(spaces, hidden_sizes, generator)
+    chosen = _torso(spaces, precision, generator, torso) or Towers(spaces, hidden_sizes, generator)
     return ActorCritic(spaces, chosen, log_std_init, generator)
+
+
+def make_recurrent_actor_critic(
+    spaces: Interface,
+    *,
+    lstm_size: int,
+    hidden_sizes: Sequence[int],
+    log_std_init: float,
+    precision: str,
+    generator: torch.Generator,
+    torso: str | None = None,
+) -> RecurrentActorCritic:
+    """The same with a memory; hidden_sizes: of the layers after an LSTM for vectors."""
+    chosen: Torso
+    if torso is not None:
+        chosen = OwnTorso(spaces, torso, generator, may_remember=True)
+    else:
+        eyes = _torso(spaces, precision, generator, None)
+        layers = hidden_sizes if eyes is None else ()
+        chosen = LSTMTorso(spaces, eyes, lstm_size, layers, generator)
+    return RecurrentActorCritic(spaces, chosen, log_std_init, generator)
+
+
+def make_action_values(
+    spaces: Interface,
+    *,
+    hidden_sizes: Sequence[int],
+    dueling: bool,
+    quantiles: int,
+    precision: str,
+    generator: torch.Generator,
+    torso: str | None = None,
+) -> ActionValues:
+    """The values of discrete actions for these spaces, on the CPU, its weights drawn from
+    `generator` alone. dueling: the last hidden layer is there twice, one stream for the value and
+    one for the actions, as in Wang et al. 2016; a person's own torso serves both.
+    """
+    streams = 2 if dueling and torso is None else 1
+    chosen = _torso(spaces, precision, generator, torso, streams)
+    if chosen is None:
+        sizes = (*hidden_sizes[:-1], streams * hidden_sizes[-1])
+        chosen = Layers(spaces, sizes, generator)
+    return ActionValues(
+        spaces, chosen, dueling=dueling, streams=streams, quantiles=quantiles, generator=generator
+    )
+
+
+def make_soft_actor_critic(
+    spaces: Interface,
+    *,
+    hidden_sizes: Sequence[int],
+    precision: str,
+    generator: torch.Generator,
+    torso: str | None = None,
+) -> SoftActorCritic:
+    """SAC's networks for these spaces, as `make_actor_critic` makes PPO's."""
+    chosen = _torso(spaces, precision, generator, torso) or Flat(spaces)
+    return SoftActorCritic(spaces, chosen, hidden_sizes, generator)
+
+
+def _torso(
+    spaces: Interface,
+    precision: str,
+    generator: torch.Generator,
+    path: str | None,
+    streams: int = 1,
+) -> FeedForward | None:
+    """A person's own, or one for images; None for vectors. streams: how many times an image's last
+    hidden layer is there.
+    """
+    if path is not None:
+        return OwnTorso(spaces, path, generator, may_remember=False)
+    if spaces.image:
+        return NatureCNN(spaces, precision, generator, streams * 512)
+    return SmallCNN(spaces, generator, streams * 256) if spaces.grid else None

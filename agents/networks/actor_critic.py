@@ -1,33 +1,41 @@
-"""Policy and value of observations: two linear heads on a torso, as PPO and its kin learn them."""
+"""Policy and value of observations: two linear heads on a torso, as PPO and its kin learn them; for
+rows that are independent of each other, and for sequences of which something is remembered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.environments.spaces import Interface
-from agents.networks.torsos import Features, FeedForward, orthogonal
+from agents.networks.torsos import Features, FeedForward, Torso, TorsoState, each, orthogonal
 
-Forward = Callable[[Tensor], tuple[Tensor, Tensor]]
+OfHeads = tuple[Tensor, Tensor]
+"""policy [B, P], value [B]."""
+Forward = Callable[[Tensor], OfHeads]
 """Encoded [B, ...] -> policy [B, P], value [B]."""
+ForwardStep = Callable[[Tensor, TorsoState, Tensor], tuple[Tensor, Tensor, TorsoState]]
+"""Encoded [B, ...], state, reset [B] -> policy [B, P], value [B], state."""
 
 
-class ActorCritic(nn.Module):
-    """`network(encoded) -> (policy [B, P], value [B])`.
+class Heads(nn.Module):
+    """Both heads, on a torso.
 
-    encoded: what `encode` made of observations, once, when they came from the environment; rollouts
-    store that. P: logits of discrete actions, or means and log standard deviations of continuous
-    ones, the latter the same for every observation. Initial weights of the heads are orthogonal,
-    scaled by 0.01 for the policy and 1 for the value.
+    P: logits of discrete actions, or means and log standard deviations of continuous ones, the
+    latter the same for every observation. Initial weights of the heads are orthogonal, scaled by
+    0.01 for the policy and 1 for the value.
     """
+
+    torso: Torso
 
     def __init__(
         self,
         spaces: Interface,
-        torso: FeedForward,
+        torso: Torso,
         log_std_init: float,
         generator: torch.Generator,
     ) -> None:
@@ -53,18 +61,16 @@ class ActorCritic(nn.Module):
         """
         return self.torso.encode(observations)
 
-    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Encoded [B, ...] -> policy [B, P], value [B]."""
-        return self._heads(self.torso.rows(encoded))
-
-    def frozen(self) -> Forward:
-        """`forward` for a rollout's many small batches: to be called in `torch.inference_mode`, and
-        before the next update. On the CPU by numpy, whose calls take a fifth of torch's time on a
-        few rows.
+    def frozen(self) -> Callable[..., tuple[Any, ...]]:
+        """The network for a rollout's many small batches: to be called in `torch.inference_mode`,
+        and before the next update.
         """
-        features_of = self.torso.frozen()
+        raise NotImplementedError
+
+    def _frozen_heads(self) -> Callable[[Features], OfHeads]:
+        """On the CPU by numpy, whose calls take a fifth of torch's time on a few rows."""
         if self.policy_weight.is_cuda:
-            return lambda encoded: self._heads(features_of(encoded))
+            return self.heads
         policy_weight, policy_bias, value_weight, value_bias = (
             parameter.numpy(force=True)
             for parameter in (
@@ -72,15 +78,16 @@ class ActorCritic(nn.Module):
             )
         )  # fmt: skip
 
-        def forward(encoded: Tensor) -> tuple[Tensor, Tensor]:
-            of_policy, of_value = _pair(features_of(encoded))
+        def heads(features: Features) -> OfHeads:
+            of_policy, of_value = _pair(features)
             output = torch.from_numpy(of_policy.numpy() @ policy_weight.T + policy_bias)
             value = torch.from_numpy(of_value.numpy() @ value_weight + value_bias)
             return self._with_deviations(output), value
 
-        return forward
+        return heads
 
-    def _heads(self, features: Features) -> tuple[Tensor, Tensor]:
+    def heads(self, features: Features) -> OfHeads:
+        """Features [B, F] -> policy [B, P], value [B]."""
         of_policy, of_value = _pair(features)
         output = functional.linear(of_policy, self.policy_weight, self.policy_bias)
         value = torch.addmv(self.value_bias, of_value, self.value_weight)
@@ -91,6 +98,68 @@ class ActorCritic(nn.Module):
         if self.log_std is None:
             return output
         return torch.cat((output, self.log_std.expand_as(output)), dim=1)
+
+
+class ActorCritic(Heads):
+    """`network(encoded) -> (policy [B, P], value [B])`.
+
+    encoded: what `encode` made of observations, once, when they came from the environment; rollouts
+    store that.
+    """
+
+    torso: FeedForward
+
+    def forward(self, encoded: Tensor) -> OfHeads:
+        """Encoded [B, ...] -> policy [B, P], value [B]."""
+        return self.heads(self.torso.rows(encoded))
+
+    def frozen(self) -> Forward:
+        """`forward` for a rollout's many small batches."""
+        features_of, heads = self.torso.frozen(), self._frozen_heads()
+        return lambda encoded: heads(features_of(encoded))
+
+
+class Sequences(NamedTuple):
+    """S sequences of L steps, each of one environment: encoded [L, S, ...].
+
+    state [S, ...]: before the first step; reset bool [L, S]: whether step t begins an episode; rows
+    [B]: which of the L · S steps, counted time first, are asked for.
+    """
+
+    encoded: Tensor
+    state: TorsoState
+    reset: Tensor
+    rows: Tensor
+
+
+class RecurrentActorCritic(Heads):
+    """`network(sequences) -> (policy [B, P], value [B])` of the steps that are asked for."""
+
+    def forward(self, sequences: Sequences) -> OfHeads:
+        """The sequences are gone through as a whole, whichever of their steps are asked for."""
+        features, _ = self.torso(sequences.encoded, sequences.state, sequences.reset)
+        return self.heads(
+            each(lambda one: one.flatten(0, 1).index_select(0, sequences.rows), features)
+        )
+
+    def frozen(self) -> ForwardStep:
+        """One step of N environments at a time."""
+        step, heads = self.torso.step(), self._frozen_heads()
+
+        def forward(
+            encoded: Tensor, state: TorsoState, reset: Tensor
+        ) -> tuple[Tensor, Tensor, TorsoState]:
+            features, after = step(encoded, state, reset)
+            return *heads(features), after
+
+        return forward
+
+    def first_state(self, encoded: Tensor) -> TorsoState:
+        """Of these rows [N, ...], of which nothing was seen before: zeros [N, ...] each."""
+        reset = torch.ones(len(encoded), dtype=torch.bool, device=encoded.device)
+        with torch.inference_mode():
+            after = self.torso.step()(encoded, (), reset)[1]
+        return tuple(torch.zeros(part.shape, device=encoded.device) for part in after)
 
 
 def _pair(features: Features) -> tuple[Tensor, Tensor]:

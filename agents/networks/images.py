@@ -33,11 +33,11 @@ class NatureCNN(FeedForward):
     the first weights instead of touching every pixel.
     """
 
-    features = 512
-
-    def __init__(self, spaces: Interface, precision: str, generator: torch.Generator) -> None:
+    def __init__(
+        self, spaces: Interface, precision: str, generator: torch.Generator, features: int = 512
+    ) -> None:
         super().__init__(spaces)
-        self.precision = precision
+        self.precision, self.features = precision, features
         channels, height, width = spaces.observation_shape
         first = (32, BLOCK * BLOCK * channels, 8 // BLOCK, 8 // BLOCK)
         self.weight1, self.bias1 = _convolution(first, generator), nn.Parameter(torch.zeros(32))
@@ -50,8 +50,8 @@ class NatureCNN(FeedForward):
             nn.Parameter(torch.zeros(64)),
         )
         units = 64 * math.prod((((size - 8) // 4 + 1 - 4) // 2 + 1) - 2 for size in (height, width))
-        self.weight4 = nn.Parameter(orthogonal((512, units), math.sqrt(2), generator))
-        self.bias4 = nn.Parameter(torch.zeros(512))
+        self.weight4 = nn.Parameter(orthogonal((features, units), math.sqrt(2), generator))
+        self.bias4 = nn.Parameter(torch.zeros(features))
 
     def encode(self, observations: Tensor) -> Tensor:
         """uint8 [N, C, H, W], or [N, H, W, C] as the environment gives it -> uint8 [N, H//2, W//2,
@@ -62,7 +62,7 @@ class NatureCNN(FeedForward):
         return space_to_depth(planes(observations, self.spaces))
 
     def rows(self, encoded: Tensor) -> Tensor:
-        """encoded, uint8 [B, H/2, W/2, 4 C] -> features [B, 512]."""
+        """encoded, uint8 [B, H/2, W/2, 4 C] -> features [B, F]."""
         return _convolved(self._layers(), encoded)
 
     def frozen(self) -> FeaturesOf:
@@ -101,25 +101,24 @@ class SmallCNN(FeedForward):
     grid holds is more often a kind of thing than a brightness.
     """
 
-    features = 256
-
-    def __init__(self, spaces: Interface, generator: torch.Generator) -> None:
+    def __init__(self, spaces: Interface, generator: torch.Generator, features: int = 256) -> None:
         super().__init__(spaces)
+        self.features = features
         channels, height, width = spaces.observation_shape
         units = 32 * -(-height // 2) * -(-width // 2)
         self.weight1 = nn.Parameter(orthogonal((16, channels, 3, 3), math.sqrt(2), generator))
         self.bias1 = nn.Parameter(torch.zeros(16))
         self.weight2 = nn.Parameter(orthogonal((32, 16, 3, 3), math.sqrt(2), generator))
         self.bias2 = nn.Parameter(torch.zeros(32))
-        self.weight3 = nn.Parameter(orthogonal((256, units), math.sqrt(2), generator))
-        self.bias3 = nn.Parameter(torch.zeros(256))
+        self.weight3 = nn.Parameter(orthogonal((features, units), math.sqrt(2), generator))
+        self.bias3 = nn.Parameter(torch.zeros(features))
 
     def encode(self, observations: Tensor) -> Tensor:
         """[N, C, H, W], or [N, H, W, C] as the environment gives it -> [N, C, H, W], float32."""
         return planes(observations, self.spaces).to(torch.float32).contiguous()
 
     def rows(self, encoded: Tensor) -> Tensor:
-        """Encoded [B, C, H, W] -> features [B, 256]."""
+        """Encoded [B, C, H, W] -> features [B, F]."""
         hidden = functional.conv2d(encoded, self.weight1, self.bias1, padding=1).relu()
         hidden = functional.conv2d(hidden, self.weight2, self.bias2, stride=2, padding=1).relu()
         return functional.linear(hidden.flatten(1), self.weight3, self.bias3).relu()

@@ -1,4 +1,12 @@
-"""What the project's own torsos share: features of observations, without a memory."""
+"""The contract of torsos, which make features of observations, and what those without a memory
+share.
+
+    forward(encoded, state, reset) -> (features, state)
+
+Time first: encoded [T, B, ...] as `encode` made it, features [T, B, F]. state: what is remembered
+before the first row, () where nothing was ever seen, and what is after the last one; reset bool
+[T, B]: whether row t begins an episode, which clears the state before it.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +20,15 @@ from agents.environments.spaces import Interface
 Features = Tensor | tuple[Tensor, Tensor]
 """Float32 [..., F]; or a pair, for the policy and for the value."""
 FeaturesOf = Callable[[Tensor], Features]
+TorsoState = tuple[Tensor, ...]
+"""What a torso remembers of B rows, float32 [B, ...] each; () without a memory."""
+Step = Callable[[Tensor, TorsoState, Tensor], tuple[Features, TorsoState]]
+"""`Torso.forward` for T = 1, without that dimension: encoded [B, ...], state, reset [B] -> features
+[B, F], state."""
 
 
-class FeedForward(nn.Module):
-    """A torso whose rows are independent of each other, in batches as in time.
+class Torso(nn.Module):
+    """Features of observations; a row's depend on no other row of the batch.
 
     features: F. precision: with "bf16" a network for images computes in that, while its weights
     stay in fp32; the others know fp32 only. small: to call its operations costs more than their arithmetic,
@@ -31,10 +44,38 @@ class FeedForward(nn.Module):
         self.spaces = spaces
 
     def encode(self, observations: Tensor) -> Tensor:
-        """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store
-        them.
+        """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store them:
+        [N, observation_size], float32, where a torso for images has nothing else to say.
         """
+        return observations.reshape(-1, self.spaces.observation_size).to(torch.float32)
+
+    def forward(
+        self, encoded: Tensor, state: TorsoState, reset: Tensor
+    ) -> tuple[Features, TorsoState]:
+        """The contract of this module."""
         raise NotImplementedError
+
+    def step(self) -> Step:
+        """`forward` for a rollout's many single steps: in `torch.inference_mode`, and before the
+        next update.
+        """
+
+        def step(encoded: Tensor, state: TorsoState, reset: Tensor) -> tuple[Features, TorsoState]:
+            features, after = self.forward(encoded[None], state, reset[None])
+            return each(lambda one: one[0], features), after
+
+        return step
+
+
+class FeedForward(Torso):
+    """A torso without a memory: its rows are independent of each other in time, too."""
+
+    def forward(
+        self, encoded: Tensor, state: TorsoState, reset: Tensor
+    ) -> tuple[Features, TorsoState]:
+        """Every row by itself."""
+        features = self.rows(encoded.flatten(0, 1))
+        return each(lambda one: one.view(*encoded.shape[:2], -1), features), state
 
     def rows(self, encoded: Tensor) -> Features:
         """Encoded [B, ...] -> features [B, F]."""
@@ -45,6 +86,13 @@ class FeedForward(nn.Module):
         update.
         """
         return self.rows
+
+
+def each(change: Callable[[Tensor], Tensor], features: Features) -> Features:
+    """Both of a pair, or the only ones, changed."""
+    if isinstance(features, tuple):
+        return change(features[0]), change(features[1])
+    return change(features)
 
 
 def orthogonal(shape: tuple[int, ...], gain: float, generator: torch.Generator) -> Tensor:

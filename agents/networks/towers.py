@@ -38,10 +38,6 @@ class Towers(FeedForward):
             self.register_parameter(f"bias{number}", bias)
             self._layers.append((weight, bias))
 
-    def encode(self, observations: Tensor) -> Tensor:
-        """[N, ...] -> [N, observation_size], float32."""
-        return observations.reshape(-1, self.spaces.observation_size).to(torch.float32)
-
     def rows(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Encoded [B, observation_size] -> the features of both towers, [B, F] each."""
         hidden = encoded.expand(2, *encoded.shape)

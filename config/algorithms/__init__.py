@@ -14,16 +14,28 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.algorithms import ppo
+from config.actors import ActorSettings
+from config.algorithms import dqn, impala, ppo, ppo_lstm, sac
 from config.algorithms.descriptor import FAMILIES, TOPOLOGIES, Algorithm
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.imports import imported, is_import_path, reason
 from config.measures import wrong_words
+from config.memory import MEMORY
 from config.parameters import declared
 
-ALGORITHMS: Mapping[str, Algorithm] = {algorithm.name: algorithm for algorithm in (ppo.ALGORITHM,)}
+ALGORITHMS: Mapping[str, Algorithm] = {
+    algorithm.name: algorithm
+    for algorithm in (
+        ppo.ALGORITHM,
+        ppo.A2C,
+        ppo_lstm.ALGORITHM,
+        dqn.ALGORITHM,
+        sac.ALGORITHM,
+        impala.ALGORITHM,
+    )
+}
 FOLDER = Path(__file__).parent
 ENTRY_POINTS = "rl_training_dag.algorithms"
 """The group in which an installed package names its algorithms."""
@@ -93,13 +105,17 @@ def _wrong_words(algorithm: Algorithm) -> str:
     for family in families:
         if family not in FAMILIES:
             return str(unknown("family", str(family), FAMILIES))
+    memory = algorithm.training_memory
+    if not isinstance(memory, str) or (memory and not re.fullmatch(MEMORY["pattern"], memory)):
+        return f"training_memory cannot be {shown(memory)}; allowed: {MEMORY['form']}, or empty"
     return wrong_words(algorithm.measure)
 
 
 def _wrong_paths(algorithm: Algorithm) -> str:
-    for name in ("trainer", "policy", "precision_probe"):
+    optional = ("precision_probe", "replay_bytes", *(() if algorithm.has_actors else ("actor",)))
+    for name in ("trainer", "policy", "actor", "precision_probe", "replay_bytes"):
         path = getattr(algorithm, name)
-        if path == "" and name == "precision_probe":
+        if path == "" and name in optional:
             continue
         if not isinstance(path, str) or not is_import_path(path):
             return f"{name} cannot be {shown(path)}; allowed: an import path, package.module:Name"
@@ -117,7 +133,8 @@ def _wrong_hyperparameters(algorithm: Algorithm) -> str:
     missing = [name for name in METHODS if not callable(getattr(owner, name, None))]
     if missing:
         return f"its hyperparameters have no method {', '.join(missing)}"
-    taken = names & (set(declared(Experiment)) | set(declared(EnvironmentSettings)) | {"steps"})
+    sections = (Experiment, EnvironmentSettings, ActorSettings)
+    taken = names & {"steps", *(name for section in sections for name in declared(section))}
     if taken:
         return f"hyperparameter {sorted(taken)[0]!r} is a parameter of every experiment"
     return ""

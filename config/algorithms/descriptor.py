@@ -14,8 +14,10 @@ from config.measures import RETURN, Measure
 FAMILIES = ("discrete", "continuous", "multi-discrete", "multi-binary")
 """Of games, by what their players do: choose one of n actions, real numbers, one of n in each of
 several components, or yes and no in each."""
-TOPOLOGIES = ("single",)
-"""How a train stage is laid out over pods."""
+SINGLE, ACTOR_LEARNER = "single", "actor-learner"
+TOPOLOGIES = (SINGLE, ACTOR_LEARNER)
+"""How a train stage is laid out over pods: one process, or a learner and the actors that bring its
+experience."""
 
 
 class Hyperparameters(Protocol):
@@ -39,11 +41,16 @@ class Algorithm:
 
     name: in directories and on pages; hyperparameters: see `Hyperparameters`; trainer, policy:
     import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; families: those of
-    FAMILIES that it plays, which only its author knows; precision_probe: import path of what times
-    the algorithm in both precisions, without one `precision=auto` is fp32; topology: one of
-    TOPOLOGIES; measure: what a run is judged by; presets: for any game ("any") or one by name, the
-    values of its hyperparameters and of the environment's settings that differ from their
-    dataclasses', and `steps`, the goal of a training.
+    FAMILIES that it plays, which only its author knows; bounded_actions: whether it needs both
+    bounds of every continuous action; precision_probe: import path of what times the algorithm in
+    both precisions, without one `precision=auto` is fp32; remembers: whether it trains networks with
+    a memory (`agents.networks.own`); replay_bytes: import path of an `agents.interfaces.ReplayBytes`,
+    of an algorithm with a replay; training_memory: what a training pod needs for the presets, a
+    Kubernetes quantity, empty if that is no more than every cluster gives it; topology: one of
+    TOPOLOGIES; actor: with actors, the import path of an `agents.interfaces.MakeActor`, and then
+    `trainer` is that of a `MakeLearner`; measure: what a run is judged by; presets: for any game
+    ("any") or one by name, the values of its hyperparameters and of the environment's settings that
+    differ from their dataclasses', and `steps`, the goal of a training.
     """
 
     name: str
@@ -51,7 +58,17 @@ class Algorithm:
     trainer: str
     policy: str
     families: tuple[str, ...]
+    bounded_actions: bool = False
     precision_probe: str = ""
-    topology: str = "single"
+    remembers: bool = False
+    replay_bytes: str = ""
+    training_memory: str = ""
+    topology: str = SINGLE
+    actor: str = ""
     measure: Measure = RETURN
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def has_actors(self) -> bool:
+        """Whether its experience comes from other processes."""
+        return self.topology == ACTOR_LEARNER

@@ -1,10 +1,10 @@
-"""The hyperparameters of PPO, Schulman et al. 2017 (arXiv:1707.06347); the presets give each game
-its own.
+"""The hyperparameters of PPO, Schulman et al. 2017 (arXiv:1707.06347), and A2C, which is PPO with
+some of them; the presets give each game its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from config.algorithms.descriptor import FAMILIES, Algorithm
 from config.environment import EnvironmentSettings
@@ -26,12 +26,15 @@ class PPO:
     minibatches: int = parameter(
         4, low=1, high=65_536, help="equal parts of the batch, one update each"
     )
-    learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="of Adam")
+    optimiser: str = parameter(
+        "adam", choices=("adam", "rmsprop"), help="what the gradients are given to"
+    )
+    learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="of the optimiser")
     anneal_learning_rate: bool = parameter(
         True, help="the learning rate falls linearly to 0 over the training"
     )
     adam_epsilon: float = parameter(
-        1e-5, low=1e-12, high=0.1, help="of Adam, added to the denominator"
+        1e-5, low=1e-12, high=0.1, help="of Adam or RMSProp, added to the denominator"
     )
     discount: float = parameter(
         0.99, low=0, high=1, help="gamma: weight of a reward one step later"
@@ -39,6 +42,7 @@ class PPO:
     gae_lambda: float = parameter(
         0.95, low=0, high=1, help="lambda of generalised advantage estimation"
     )
+    normalise_advantages: bool = parameter(True, help="to mean 0 and deviation 1 in each minibatch")
     clip: float = parameter(
         0.2, low=1e-3, high=1, help="the probability ratio is clipped to 1 - clip ... 1 + clip"
     )
@@ -104,3 +108,9 @@ ALGORITHM = Algorithm(
     families=FAMILIES,
     precision_probe="agents.probe:measure",
 )
+
+A2C = replace(ALGORITHM, name="a2c")
+"""Mnih et al. 2016 (arXiv:1602.01783), its workers in step: PPO with one pass over one minibatch, whose
+ratios are 1, so that eq. 7 has the gradient of the policy and nothing is clipped (Huang et al. 2022,
+arXiv:2205.09123). What makes it so stands in config/algorithms/a2c.yaml.
+"""

@@ -27,9 +27,9 @@ LAG_S = 5.0
 _hits = 0
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str, mode: int = 0o666) -> None:
     """Replace `path` as a whole: a reader, and whoever comes after a kill, sees the old or the new
-    content.
+    content. mode: of the new file, from its first byte on, as far as the umask allows.
 
     Raises `ExperimentError` with the needed and the free bytes when the disk is full; the old
     content stays.
@@ -39,7 +39,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     temporary = temporary_beside(path)
     try:
         with full_disk_explained(path, len(content)):
-            write_and_sync(temporary, content)
+            write_and_sync(temporary, content, mode)
         fault("after_temporary", path)
         fault("before_rename", path)
         temporary.replace(path)
@@ -69,9 +69,9 @@ def temporary_beside(path: Path) -> Path:
     return path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
 
 
-def write_and_sync(path: Path, content: bytes) -> None:
+def write_and_sync(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Create a file that nobody reads yet, down to the disk; never through a symbolic link."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         write_all(descriptor, content)
         os.fsync(descriptor)

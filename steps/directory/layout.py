@@ -56,6 +56,17 @@ class RunDirectory:
         """Speed, CPU, memory and GPU over time."""
         return self.root / "resources.csv"
 
+    def member_resources_csv(self, member: str) -> Path:
+        """The same of a member of the train stage: `resources-actor-3.csv`."""
+        return self.root / f"resources-{member}.csv"
+
+    @property
+    def learner_json(self) -> Path:
+        """Where the learner of this run is reached, while there is one, and the token to show it;
+        only for its owner's eyes. See `steps.training.meeting`.
+        """
+        return self.root / "learner.json"
+
     @property
     def videos(self) -> Path:
         """Films of the trained policy: `episode-<n>.mp4`."""

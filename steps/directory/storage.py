@@ -103,7 +103,7 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
         run = directory.run(run_index)
         folders += [run.root, run.logs, run.status]
         folders += [run.root / name for name in pipeline.folders("run")]
-        files += [run.train_csv, run.resources_csv, *run.logs.glob("*.log")]
+        files += [run.train_csv, *run.root.glob("resources*.csv"), *run.logs.glob("*.log")]
     for path in folders:
         refuse_link(path, is_folder=True)
     for path in files:

@@ -20,6 +20,7 @@ from steps.figures.run import (
     is_metric,
     mark_solved,
     metric_names,
+    metric_title,
     resource_axis,
     smoothing_caption,
     window_of,
@@ -34,6 +35,7 @@ from steps.figures.style import (
     arrange,
     legend,
     panels,
+    share_x,
     small_multiple,
     steps_axis,
     steps_caption,
@@ -325,7 +327,7 @@ def losses(heading: Heading, runs: Mapping[int, Lines], *, frames_per_step: int)
         small_multiple(axes, label)
 
     names = list(dict.fromkeys(name for lines in runs.values() for name in lines))
-    quantities = {name: (name.replace("_", " "), 1.0) for name in names}
+    quantities = {name: (metric_title(name), 1.0) for name in names}
     return _thin_runs(heading, runs, quantities, finish, steps_caption(frames_per_step))
 
 
@@ -361,6 +363,7 @@ def _thin_runs(
                     at, values / unit, color=colour, linewidth=0.9, alpha=alpha, label=f"run {run}"
                 )
         finish(axes, label)
+    share_x(figure)
     if few:
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(

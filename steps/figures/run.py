@@ -21,6 +21,7 @@ from steps.figures.style import (
     arrange,
     legend,
     panels,
+    share_x,
     small_multiple,
     steps_axis,
     steps_caption,
@@ -40,6 +41,15 @@ NOT_METRICS = (
     "length_mean",
     "valid_rows",
 )
+METRICS = {
+    "alpha": "temperature α",
+    "approximate_kl": "approximate KL, nats",
+    "entropy": "entropy, nats",
+    "epsilon": "exploration ε",
+    "q_mean": "mean Q value",
+    "td_error": "mean |TD error|",
+}
+"""Columns of train.csv whose panels are called otherwise than the column."""
 RESOURCES = {
     "steps_per_second": ("training speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),
@@ -76,18 +86,18 @@ def training_curve(
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     rows = np.isfinite(measured)
     steps, values = columns["step"][rows], measured[rows]
-    window = window_of(len(values))
+    window, each_row = window_of(len(values)), "mean of the episodes of one row"
     axes.plot(
         *visible(steps, values),
         color=BLUE,
         alpha=0.3,
         linewidth=0.8,
-        label="mean of the episodes of one row",
+        label=each_row if window > 1 else None,
     )
     axes.plot(
         *visible(steps, trailing_mean(values, window)),
         color=BLUE,
-        label=f"trailing mean of {window} rows" if window > 1 else None,
+        label=f"trailing mean of {window} rows" if window > 1 else each_row,
     )
     mark_solved(axes, solved)
     axes.set_ylabel(measure.axis("training episodes"))
@@ -136,17 +146,18 @@ def losses(
     if not names:
         return None
     figure, all_axes = panels(len(names), title=title, subtitle=subtitle)
+    window = window_of(len(columns["step"]))
     for axes, name in zip(all_axes, names, strict=True):
         kept = np.isfinite(columns[name])
         steps, values = columns["step"][kept], columns[name][kept]
-        window = window_of(len(values))
         axes.plot(*visible(steps, values), color=BLUE, alpha=0.3, linewidth=0.8)
         axes.plot(*visible(steps, trailing_mean(values, window)), color=BLUE, linewidth=1.4)
         steps_axis(axes, frames_per_step, narrow=True)
-        small_multiple(axes, name.replace("_", " "))
+        small_multiple(axes, metric_title(name))
+    share_x(figure)
     arrange(
         figure,
-        f"One run; every row of train.csv.{steps_caption(frames_per_step)} {smoothing_caption(window_of(len(columns['step'])))}",
+        f"One run; every row of train.csv.{steps_caption(frames_per_step)} {smoothing_caption(window)}",
     )
     return figure
 
@@ -158,6 +169,11 @@ def metric_names(columns: Columns, measure: Measure) -> list[str]:
         for name, values in columns.items()
         if is_metric(name, measure) and np.isfinite(values).any()
     ]
+
+
+def metric_title(name: str) -> str:
+    """Over the panel of a column: with its symbol and unit where the field has them."""
+    return METRICS.get(name, name.replace("_", " "))
 
 
 def is_metric(name: str, measure: Measure) -> bool:
@@ -179,6 +195,7 @@ def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
         seconds, values = visible(columns["wall_s"], columns[name] / unit)
         axes.plot(seconds, values, color=VERMILION, linewidth=1.2)
         resource_axis(axes, label)
+    share_x(figure)
     arrange(figure, "One run, as measured in its pod; every attempt counts its own time.")
     return figure
 

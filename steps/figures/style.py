@@ -47,8 +47,10 @@ MOST_POINTS = 1600
 """More points than pixels only make files large."""
 CAPTION_CHARACTERS = 114
 LABEL_BELOW_IN = 0.32
-LEFT = {1: 0.105, 2: 0.085, 3: 0.085}
-"""Columns -> left margin, as a share of the width."""
+CONSTANT = 1e-6
+"""Share of a value that a mean over many rows of it may be off."""
+LEFT = {1: 0.135, 2: 0.085, 3: 0.085}
+"""Columns -> left margin, as a share of the width; in one column there is a name of the y axis."""
 
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -114,6 +116,7 @@ def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]
     ]
     for axes in all_axes:
         _place_labels(figure, axes)
+        axes.yaxis.set_major_formatter(FuncFormatter(_value_label))
     return figure, all_axes
 
 
@@ -129,8 +132,14 @@ def _place_labels(figure: Figure, axes: Axes) -> None:
     below = ScaledTranslation(0, -LABEL_BELOW_IN, figure.dpi_scale_trans)
     axes.xaxis.set_label_coords(0.5, 0, transform=axes.transAxes + below)
     axes.yaxis.set_label_coords(
-        0.038, 0.5, transform=blended_transform_factory(figure.transFigure, axes.transAxes)
+        0.03, 0.5, transform=blended_transform_factory(figure.transFigure, axes.transAxes)
     )
+
+
+def _value_label(value: float, _: int | None) -> str:
+    """−1250 and −20k: the left margin is as wide as seven characters."""
+    is_plain = 1000 <= abs(value) < 10_000
+    return f"{value:g}".replace("-", "−") if is_plain else short(value)
 
 
 def arrange(figure: Figure, *caption: str) -> None:
@@ -147,11 +156,11 @@ def arrange(figure: Figure, *caption: str) -> None:
     top_in, bottom_in = (0.85 if has_titles else 0.62), 0.62 + 0.155 * len(lines)
     figure.subplots_adjust(
         left=LEFT[columns],
-        right=0.985 if columns == 1 else 0.965,
+        right=0.965,
         top=1 - top_in / height,
         bottom=bottom_in / height,
         hspace=0.5,
-        wspace=0.3,
+        wspace=0.36,
     )
 
 
@@ -188,15 +197,37 @@ def small_multiple(axes: Axes, title: str) -> None:
     everything = axes.get_figure(root=True).axes  # type: ignore[union-attr]
     last = axes in everything[-columns_of(len(everything)) :]
     axes.set_title(title)
-    axes.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    _few_numbers(axes)
     if not last:
         axes.xaxis.set_visible(False)  # drawing ticks is most of the time of a figure
 
 
+def _few_numbers(axes: Axes) -> None:
+    """About three on the y axis; where nothing changes three would read alike, and there is one."""
+    low, high = axes.dataLim.y0, axes.dataLim.y1
+    if 0 <= high - low <= CONSTANT * abs(high):
+        axes.set_ylim(*sorted((0, 2 * high)) if high else (-1, 1))
+        axes.set_yticks([high])
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
+
+
+def share_x(figure: Figure) -> None:
+    """The same range in all panels: a learner may measure something only after a while."""
+    low, high = (
+        extreme(getattr(axes.dataLim, end) for axes in figure.axes)
+        for extreme, end in ((min, "x0"), (max, "x1"))
+    )
+    margin = SETTINGS["axes.xmargin"] * (high - low)
+    if margin > 0:
+        for axes in figure.axes:
+            axes.set_xlim(low - margin, high + margin)
+
+
 def experiment_line(resolved: Resolved) -> str:
     """What was trained and for how long, under the title of every plot."""
-    return f"{resolved.descriptor.name.upper()} on {resolved.game.id}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
+    what = f"{resolved.descriptor.name.upper()} on {resolved.game.title}"
+    return f"{what}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
 
 
 def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:

@@ -14,6 +14,7 @@ import jinja2
 
 from config import pipeline
 from config.numbers import duration, number
+from steps.page.actors import said_of_actors
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.verdict import headline
@@ -54,6 +55,7 @@ def render(facts: Facts, missing: list[str]) -> str:
         sections=settings(facts.resolved),
         derived=derived(facts.resolved)
         | computed(facts.directory, facts.resolved.environment.vectorisation),
+        actors=said_of_actors(facts),
         run_tasks=pipeline.names("run"),
         shared_tasks=pipeline.names("experiment"),
         style=_trusted(style),

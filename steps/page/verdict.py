@@ -74,6 +74,11 @@ def spoken(indices: list[int]) -> str:
     """`run 3`; `97 runs (0-3, 7, 9-100)`, the ranges cut after some."""
     if len(indices) == 1:
         return f"run {indices[0]}"
+    return f"{len(indices)} runs ({spoken_numbers(indices)})"
+
+
+def spoken_numbers(indices: list[int]) -> str:
+    """`0-3, 7, 9-100`, cut after some ranges."""
     ranges: list[list[int]] = []
     for index in indices:
         if ranges and ranges[-1][1] == index - 1:
@@ -81,7 +86,7 @@ def spoken(indices: list[int]) -> str:
         else:
             ranges.append([index, index])
     named = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
-    return f"{len(indices)} runs ({', '.join(named[:MOST_RANGES])}{', …' if len(named) > MOST_RANGES else ''})"
+    return ", ".join(named[:MOST_RANGES]) + (", …" if len(named) > MOST_RANGES else "")
 
 
 def _why(task: Task) -> str:

@@ -14,15 +14,15 @@ from steps.directory.layout import RunDirectory
 from steps.directory.usable import fingerprint
 
 if TYPE_CHECKING:
-    from agents.interfaces import Policy
+    from agents.interfaces import AnyPolicy
 
 
-def final_policy(context: StepContext) -> tuple[Policy, int]:
+def final_policy(context: StepContext) -> tuple[AnyPolicy, int]:
     """`load_policy_of` of the step's own run."""
     return load_policy_of(context.run, context.resolved)
 
 
-def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[Policy, int]:
+def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[AnyPolicy, int]:
     """The policy at the end of a training, on the CPU, and its environment step; raises `BadInput`
     before that end.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from config.errors import BadInput
 
 if TYPE_CHECKING:
-    from agents.interfaces import Policy
+    from agents.interfaces import AnyPolicy, PolicyState
 
 LARGEST_SEED = 2**32
 
@@ -20,9 +20,14 @@ class TrainedAgent:
     policy: as `evaluate` plays it; step: environment steps that it was trained for.
     """
 
-    def __init__(self, policy: Policy, step: int) -> None:
+    def __init__(self, policy: AnyPolicy, step: int) -> None:
         self.policy, self.step = policy, step
         self._generator = np.random.default_rng()
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `act` depends on what was seen before, and so takes and gives a state."""
+        return hasattr(self.policy, "first_state")
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -32,11 +37,13 @@ class TrainedAgent:
     def act(
         self,
         observation: Any,
+        state: PolicyState | None = None,
         *,
+        reset: Any = None,
         sample: bool = False,
         seed: int | None = None,
         action_mask: Any = None,
-    ) -> np.ndarray:
+    ) -> Any:
         """Observations [N, *shape] -> actions [N, ...]; one observation [*shape] -> its action.
 
         Observations are as the environment gives them (what is no Box, flattened by gymnasium),
@@ -44,6 +51,10 @@ class TrainedAgent:
         seed: an integer from 0, after which the draws are the same again; action_mask: of each
         observation, ones for the actions that are allowed. Raises `BadInput` for another shape, for
         what are no numbers, and for images that are not uint8.
+
+        An agent that remembers answers with (actions, state): the state goes with the next
+        observations of the same episodes; without one they begin, and so do those of the N where
+        `reset` says so.
         """
         observations, is_one = self._batch(observation)
         if seed is not None:
@@ -51,9 +62,34 @@ class TrainedAgent:
         if sample:
             seeds = self._generator.integers(LARGEST_SEED, size=len(observations))
             self.policy.seed(seeds.tolist())
-        masks = {} if action_mask is None else {"masks": self._masks(action_mask, observations)}
-        actions = self.policy.act(observations, sample=sample, **masks)
-        return actions[0] if is_one else actions
+        how: dict[str, Any] = {"sample": sample}
+        if action_mask is not None:
+            how["masks"] = self._masks(action_mask, observations)
+        policy: Any = self.policy
+        if not self.remembers:
+            if state or reset is not None:
+                raise BadInput("this agent remembers nothing; allowed: no state, no reset")
+            actions = policy.act(observations, **how)
+            return actions[0] if is_one else actions
+        before = self._before(state, reset, len(observations))
+        actions, after = policy.act(observations, *before, **how)
+        return (actions[0] if is_one else actions), after
+
+    def _before(
+        self, state: PolicyState | None, reset: Any, count: int
+    ) -> tuple[PolicyState, np.ndarray]:
+        """What is remembered of `count` episodes, and which of them begin, bool [count]."""
+        policy: Any = self.policy
+        first: PolicyState = policy.first_state(count)
+        if state is None:
+            return first, np.ones(count, np.bool_)
+        expected, given = [part.shape for part in first], [np.shape(part) for part in state]
+        if given != expected:
+            raise BadInput(f"state has the shapes {given}; allowed: {expected}, as act returned it")
+        begins = np.zeros(count, np.bool_) if reset is None else np.atleast_1d(reset).astype(bool)
+        if begins.shape != (count,):
+            raise BadInput(f"reset has the shape {begins.shape}; allowed: {(count,)}")
+        return state, begins
 
     def _batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """The observations [N, *shape], and whether it was a single one."""

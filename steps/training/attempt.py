@@ -17,13 +17,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from config.errors import ExperimentError
+from config.memory import limit_bytes
 from steps.command.context import StepContext
 from steps.directory import checkpoints, streams
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.tables import last_row
 from steps.training import guard as progress_guard
 from steps.training.guard import Guard
-from steps.training.resources import memory_limit_bytes
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
@@ -49,6 +49,7 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
         f"preempted at step {training.step}, continues from {training.saved_step}"
     )
     try:
+        _require_memory(context)
         details = train(training)
     except Exception as error:
         training.failed(error)
@@ -56,6 +57,14 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
     # A kill may have come between the last checkpoint and this.
     checkpoints.prune(context.run, training.step)
     return details
+
+
+def _require_memory(context: StepContext) -> None:
+    """Refuse a replay that the memory which is really here cannot hold; raises `BadInput`."""
+    if context.resolved.descriptor.replay_bytes:
+        from agents.environments.training import check_game
+
+        check_game(context.resolved, limit_bytes())
 
 
 def _left_by_the_last_attempt(context: StepContext) -> Details:
@@ -70,7 +79,7 @@ class TrainingAttempt:
     """What one attempt goes on from, and how far it is.
 
     step: reached; saved_step: of the last checkpoint; record: what the files put into the checkpoint
-    beside the trainer's state, empty without one; machine: what this training computes on and in,
+    beside the trainer's state, empty without one; kept: what else the next one shall say; machine: what this training computes on and in,
     resolved: its parameters, without what is still to be measured, both once it is `decided`.
     """
 
@@ -78,6 +87,7 @@ class TrainingAttempt:
         self.context, self.checkpoint = context, checkpoint
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
+        self.kept: dict[str, Any] = {}
         self.machine: dict[str, Any] = {}
         self.resolved = context.resolved
         self.guard = self._guard()
@@ -171,11 +181,8 @@ class TrainingAttempt:
 
 
 def _memory(used_bytes: str | None) -> str:
-    limit = memory_limit_bytes()
-    return (
-        f"it had used {used_bytes or 'an unknown number of'} bytes of memory, "
-        f"the limit is {'unknown' if limit is None else f'{limit} bytes'}"
-    )
+    used = used_bytes or "an unknown number of"
+    return f"it had used {used} bytes of memory, the limit is {limit_bytes()} bytes"
 
 
 def _show_log_of(package: str) -> None:

@@ -40,9 +40,10 @@ class TrainingFiles:
             saved=attempt.record.get("recorder"),
             permitted=self._context.require_ours,
         )
-        before = attempt.checkpoint.streams if attempt.checkpoint else {}
-        self._streams = StreamFiles(self._run, before, self._context.require_ours)
-        self._saver, self._sampler = Saver(), self._make_sampler()
+        before, self._saver = attempt.checkpoint.streams if attempt.checkpoint else {}, Saver()
+        permitted = self._context.require_ours
+        self._streams = StreamFiles(self._run, before, permitted, self._saver.start)
+        self._sampler = self._make_sampler()
         attempt.note(began=True)
 
     def __enter__(self) -> Self:
@@ -59,8 +60,9 @@ class TrainingFiles:
         self._recorder.close()
 
     def epoch_ended(self, trainer: Resumable, progress: Progress) -> None:
-        """Write what an epoch brought, and a checkpoint of the trainer where one is due. Raises
-        `Preempted` after a SIGTERM, unless nothing is left to train, and what writing raises.
+        """Write what an epoch brought, also to the trainer's streams, and a checkpoint of it where one
+        is due. Raises `Preempted` after a SIGTERM, unless nothing is left to train, and what writing
+        raises.
         """
         self._saver.wait()
         self._sampler.at(progress.step)
@@ -70,6 +72,8 @@ class TrainingFiles:
             self._context.check_stop()
         self._recorder.add(progress)
         self._print(progress, last)
+        if isinstance(trainer, HasStreams):
+            self._streams.add(trainer.grown())
         if last or progress.epoch % self._resolved.checkpoint_interval == 0:
             self._save(trainer)
 
@@ -96,14 +100,14 @@ class TrainingFiles:
         step = trainer.step
         record = {
             **self._attempt.machine,
+            **self._attempt.kept,
             "epoch": trainer.epoch,
             "recorder": self._recorder.state(),
             "files": {self._run.train_csv.name: self._recorder.table.kept},
             "resources_csv": self._sampler.offset,
             "wall_s": round(self._sampler.wall_s, 3),
         }
-        if isinstance(trainer, HasStreams):
-            self._streams.add(trainer.grown())
+        streams_ended = self._streams.ended()
         packed = checkpoints.pack(
             step=step,
             state=trainer.state_dict(),
@@ -114,7 +118,7 @@ class TrainingFiles:
         def write() -> None:
             self._context.require_ours()
             self._recorder.table.sync()
-            checkpoints.write(self._run, step, {**packed, **self._streams.write()})
+            checkpoints.write(self._run, step, {**packed, **streams_ended()})
             self._attempt.saved_step = step
 
         self._saver.start(write)

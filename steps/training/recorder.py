@@ -22,27 +22,29 @@ NOT_PLOTTED = ("epoch", "step", "frame")
 
 @dataclass
 class Interval:
-    """What happened since the last row: ended episodes, and the sums of the metrics over the
-    epochs.
+    """What happened since the last row: ended episodes, and of each metric the sum over the epochs
+    and in how many of them it had no value.
     """
 
     epochs: int = 0
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, int] = field(default_factory=dict)
 
     def add(self, progress: Progress) -> None:
         """Count one epoch."""
         self.epochs += 1
         self.returns += progress.returns
         self.lengths += progress.lengths
-        self.sums = {
-            name: self.sums.get(name, 0.0) + value for name, value in progress.metrics.items()
-        }
+        for name, value in progress.metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + (value or 0.0)
+            if value is None:
+                self.absent[name] = self.absent.get(name, 0) + 1
 
     def row(self, progress: Progress, measure: Measure) -> dict[str, Cell]:
         """The row that ends with this epoch; what is measured of episodes is empty when none
-        ended.
+        ended, a metric when it had no value in any epoch.
         """
         returns, lengths = self.returns, self.lengths
         return {
@@ -54,8 +56,13 @@ class Interval:
             f"{measure.column}_min": min(returns, default=None),
             f"{measure.column}_max": max(returns, default=None),
             "length_mean": _mean(lengths),
-            **{name: total / self.epochs for name, total in self.sums.items()},
+            **{name: self._mean_of(name) for name in progress.metrics},
         }
+
+    def _mean_of(self, metric: str) -> float | None:
+        """Over the epochs in which it had a value."""
+        epochs = self.epochs - self.absent.get(metric, 0)
+        return self.sums[metric] / epochs if epochs else None
 
 
 class Recorder:

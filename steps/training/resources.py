@@ -115,15 +115,3 @@ def nvidia_smi(uuid: str) -> Gpu:
             return None, None
 
     return sample
-
-
-def memory_limit_bytes() -> int | None:
-    """The container's memory limit (cgroup v2, then v1); None without one."""
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(path).read_text().strip()
-        except OSError:
-            continue
-        if text.isdecimal() and int(text) < 2**60:
-            return int(text)
-    return None

@@ -1,21 +1,27 @@
-"""Writing streams: what a trainer has added since the last checkpoint becomes a segment of its own.
+"""Writing streams: what a trainer adds in each epoch is collected, and becomes a segment as soon as
+that is full.
 
-A checkpoint costs what is new, however long the stream is. Only the last segment, as long as it is
-small, is written again as the beginning of a longer one: frequent checkpoints would otherwise leave
-thousands of files, and a list of them that grows into every checkpoint.
+So the memory that it takes is a few segments, and a checkpoint costs the rows after the last full
+one, however long the stream is. Those, as long as they are few, are written again as the beginning
+of a longer segment: frequent checkpoints would otherwise leave thousands of files, and a list of
+them that grows into every checkpoint. A segment that a checkpoint does not list yet counts for
+nothing: the next attempt removes it.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from steps.directory import streams
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.storage import refuse_link
 from steps.directory.streams import STREAMS, Segment, Stream
+from steps.training.saver import Write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,144 +31,179 @@ if TYPE_CHECKING:
     Rows = Mapping[str, np.ndarray]
 
 SEALED_BYTES = 2**20
-"""A segment of this size is left as it is."""
-LARGEST_BYTES = 64 * 2**20
-"""What comes at once is divided into segments of about this size: one is read as a whole."""
+"""What a checkpoint finds behind the last full segment, if it has this size, is left as it is."""
+LARGEST_BYTES = 16 * 2**20
+"""About the size of a full segment: one is collected, packed, written and read as a whole."""
 
 
 class StreamFiles:
     """The one writer of a run's streams. before: those of the checkpoint that the training goes on
-    from; permitted: raises `WrongDirectory` when a newer writer has started.
+    from; permitted: raises `WrongDirectory` when a newer writer has started; start: lets one after
+    the other be written beside the training, see `Saver`.
     """
 
     def __init__(
-        self, run: RunDirectory, before: Mapping[str, Stream], permitted: Callable[[], None]
+        self,
+        run: RunDirectory,
+        before: Mapping[str, Stream],
+        permitted: Callable[[], None],
+        start: Callable[[Write], None],
     ) -> None:
-        self._run, self._permitted = run, permitted
+        self._run, self._permitted, self._start = run, permitted, start
         self._writers: dict[str, StreamWriter] = {}
         for name, stream in before.items():
             self._open(name, stream)
 
     def add(self, grown: Mapping[str, Growth]) -> None:
-        """Copy what a trainer has added, so that it may go on."""
+        """Copy what a trainer has added in an epoch, so that it may go on, and start to write the
+        segments that are full.
+        """
         for name, growth in grown.items():
             if name not in self._writers:
                 self._open(name, Stream(first=0, end=0, segments=()))
-            self._writers[name].add(growth.rows, growth.keep)
+            for write in self._writers[name].add(growth.rows, growth.keep):
+                self._start(functools.partial(self._write, write))
 
-    def write(self) -> dict[str, bytes]:
-        """Bring it to the disk; the file that a checkpoint lists it in, none without a stream."""
-        if not self._writers:
+    def ended(self) -> Callable[[], dict[str, bytes]]:
+        """For a checkpoint of now, to be called where `start` lets things be written: writes the
+        rows after the last full segments, and returns the file that lists everything, none without
+        a stream.
+        """
+        return functools.partial(
+            self._listed, {name: writer.ended() for name, writer in self._writers.items()}
+        )
+
+    def _listed(self, ended: Mapping[str, Callable[[], Stream]]) -> dict[str, bytes]:
+        if not ended:
             return {}
-        written = {name: writer.write() for name, writer in self._writers.items()}
+        written = {name: write() for name, write in ended.items()}
         self._permitted()  # long segments may have taken long
         return {STREAMS: streams.packed(written)}
+
+    def _write(self, write: Write) -> None:
+        self._permitted()
+        write()
 
     def _open(self, name: str, before: Stream) -> None:
         self._permitted()  # what nobody lists yet may be a later attempt's
         self._writers[name] = StreamWriter(self._run, name, before)
 
 
-class _Packed(NamedTuple):
-    first: int
-    rows: int
-    content: bytes
-
-
 class StreamWriter:
-    """One stream: `add` copies, `write` waits for the disk. before: where it goes on."""
+    """One stream: `add` and `ended` copy and count, in the training's loop; what they return writes
+    what was there then, in order, beside it. before: where the stream goes on.
+    """
 
     def __init__(self, run: RunDirectory, name: str, before: Stream) -> None:
         streams.check_name(name)
         self._name, self._folder = name, run.stream(name)
         refuse_link(self._folder, is_folder=True)
         streams.remove_unlisted(run, name)
-        self._first, self._end, self._segments = before.first, before.end, list(before.segments)
-        self._packed: list[_Packed] = []
-        self._columns: dict[str, tuple[object, ...]] | None = None
-        self._unsealed: Rows = {}
-        if self._segments:
-            last = streams.read_segment(run, name, self._segments[-1])
-            self._columns = _columns(last)
-            self._unsealed = last if _size_bytes(last) < SEALED_BYTES else {}
+        self._first, self._begin, self._end = before.first, before.end, before.end
+        self._columns: dict[str, tuple[str, tuple[int, ...]]] | None = None
+        self._row_bytes = 0
+        self._tail: list[Rows] = []
+        self._segments = list(before.segments)
+        self._listed_names = {segment.name for segment in before.segments}
+        if before.segments:
+            last = before.segments[-1]
+            rows = streams.read_segment(run, name, last)
+            if self._checked(rows) * self._row_bytes < SEALED_BYTES:
+                self._begin, self._tail = last.first, [rows]
 
-    def add(self, rows: Rows, keep: int | None) -> None:
-        """Add rows at the end, and need no more than the last `keep` of all from now on. Raises
-        `ValueError` for rows that cannot belong to this stream.
+    def add(self, rows: Rows, keep: int | None) -> Iterator[Write]:
+        """Add rows at the end, and need no more than the last `keep` of all from now on; each full
+        segment is handed over before more is copied. Raises `ValueError` for rows that cannot belong
+        to this stream.
         """
-        count = self._checked(rows)
-        if count:
-            first = self._end - _length(self._unsealed)
-            self._end += count
-            for part in _divided(_joined(self._unsealed, rows)):
-                self._packed.append(_Packed(first, _length(part), _content(part)))
-                first += _length(part)
-            small = _size_bytes(part) < SEALED_BYTES
-            self._unsealed = {name: column.copy() for name, column in part.items()} if small else {}
+        count, taken = self._checked(rows), 0
+        full = max(1, LARGEST_BYTES // max(1, self._row_bytes))
+        while taken < count:
+            part = min(count - taken, self._begin + full - self._end)
+            self._tail.append(_copied(rows, taken, taken + part))
+            taken += part
+            self._end += part
+            if self._end - self._begin == full:
+                yield self._cut()
         if keep is not None:
             self._first = max(self._first, self._end - keep)
 
-    def write(self) -> Stream:
-        """Write the new segments; what a checkpoint must list."""
-        for first, rows, content in self._packed:
-            total = hashlib.sha256(content).hexdigest()
-            segment = Segment(
-                name=f"{first:012d}-{total[:16]}.safetensors",
-                first=first,
-                rows=rows,
-                bytes=len(content),
-                sha256=total,
-            )
-            write_atomically(self._folder / segment.name, content)
-            # The small one before it, if there was one, begins at the same row.
-            self._segments = [one for one in self._segments if one.first < first] + [segment]
-        self._packed = []
-        self._segments = [one for one in self._segments if one.first + one.rows > self._first]
-        return Stream(first=self._first, end=self._end, segments=tuple(self._segments))
+    def ended(self) -> Callable[[], Stream]:
+        """Writes the rows after the last full segment, and says what a checkpoint must list."""
+        tail, first, begin, end = list(self._tail), self._first, self._begin, self._end
+        if (end - begin) * self._row_bytes >= SEALED_BYTES:
+            self._begin, self._tail = end, []
+
+        def write() -> Stream:
+            if tail:
+                self._write(begin, end, tail)
+            self._forget_before(first)
+            self._listed_names = {segment.name for segment in self._segments}
+            return Stream(first=first, end=end, segments=tuple(self._segments))
+
+        return write
+
+    def _cut(self) -> Write:
+        """The collected rows are a segment; the next one begins behind them."""
+        tail, first, begin, end = self._tail, self._first, self._begin, self._end
+        self._begin, self._tail = end, []
+
+        def write() -> None:
+            self._write(begin, end, tail)
+            self._forget_before(first)
+
+        return write
+
+    def _write(self, first: int, end: int, parts: Sequence[Rows]) -> None:
+        """The segment of the rows from number `first` up to `end`, without it."""
+        rows = end - first
+        if any((one.first, one.rows) == (first, rows) for one in self._segments):
+            return  # nothing was added since the last checkpoint
+        content = _content(parts)
+        total = hashlib.sha256(content).hexdigest()
+        name = f"{first:012d}-{total[:16]}.safetensors"
+        write_atomically(self._folder / name, content)
+        segment = Segment(name=name, first=first, rows=rows, bytes=len(content), sha256=total)
+        # The small one before it, if there was one, begins at the same row.
+        self._segments = [one for one in self._segments if one.first < first] + [segment]
+
+    def _forget_before(self, first: int) -> None:
+        """Leave out the segments that end before row `first`. The checkpoint that listed one takes
+        it away with itself; one that none has listed goes now.
+        """
+        gone = [one for one in self._segments if one.first + one.rows <= first]
+        self._segments = [one for one in self._segments if one not in gone]
+        for one in gone:
+            if one.name not in self._listed_names:
+                (self._folder / one.name).unlink(missing_ok=True)
 
     def _checked(self, rows: Rows) -> int:
-        columns, lengths = _columns(rows), {len(column) for column in rows.values()}
+        columns = {name: (str(one.dtype), one.shape[1:]) for name, one in rows.items()}
+        lengths = {len(column) for column in rows.values()}
         if len(lengths) != 1:
             raise ValueError(f"the stream {self._name!r} got columns of {sorted(lengths)} rows")
-        if self._columns is not None and columns != self._columns:
+        if self._columns is None:
+            self._columns = columns
+            self._row_bytes = sum(
+                column.dtype.itemsize * math.prod(column.shape[1:]) for column in rows.values()
+            )
+        elif columns != self._columns:
             raise ValueError(
                 f"the stream {self._name!r} has the columns {self._columns}, it got {columns}"
             )
-        self._columns = columns
         return lengths.pop()
 
 
-def _columns(rows: Rows) -> dict[str, tuple[object, ...]]:
-    """Column -> type and shape of one row."""
-    return {name: (str(column.dtype), *column.shape[1:]) for name, column in rows.items()}
-
-
-def _joined(before: Rows, rows: Rows) -> Rows:
+def _copied(rows: Rows, start: int, stop: int) -> Rows:
     import numpy as np
 
-    if not before:
-        return rows
-    return {name: np.concatenate([before[name], column]) for name, column in rows.items()}
+    return {name: np.array(column[start:stop], order="C") for name, column in rows.items()}
 
 
-def _divided(rows: Rows) -> Iterator[Rows]:
-    count = _length(rows)
-    row_bytes = max(1, _size_bytes(rows) // count)
-    at_once = max(1, LARGEST_BYTES // row_bytes)
-    for start in range(0, count, at_once):
-        yield {name: column[start : start + at_once] for name, column in rows.items()}
-
-
-def _content(rows: Rows) -> bytes:
+def _content(parts: Sequence[Rows]) -> bytes:
     import numpy as np
     from safetensors.numpy import save
 
-    return save({name: np.ascontiguousarray(column) for name, column in rows.items()})
-
-
-def _length(rows: Rows) -> int:
-    return len(next(iter(rows.values()))) if rows else 0
-
-
-def _size_bytes(rows: Rows) -> int:
-    return sum(column.nbytes for column in rows.values())
+    if len(parts) == 1:
+        return save(dict(parts[0]))
+    return save({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})

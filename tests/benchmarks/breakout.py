@@ -40,6 +40,7 @@ def experiments(outdir: Path, seed: int) -> list[Experiment]:
     """Ours, in the order of `STICKY_ACTIONS`."""
     return [
         Experiment(
+            algorithm="ppo",
             directory=outdir / "ours" / name(sticky_actions),
             given=given(sticky_actions, seed),
             runs=RUNS,

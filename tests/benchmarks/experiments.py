@@ -18,6 +18,7 @@ from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.usable import fingerprint
+from steps.statistics.curves import Curve
 from tests.benchmarks.verdicts import Outcome
 
 POLICIES = ("greedy", "sample")
@@ -27,6 +28,7 @@ POLICIES = ("greedy", "sample")
 class Experiment:
     """given: without `runs` and `outdir`; evaluations: for those the pipeline does not make."""
 
+    algorithm: str
     directory: Path
     given: Mapping[str, str]
     runs: int
@@ -36,7 +38,14 @@ class Experiment:
         """Begin it, or go on with it; whether it succeeded."""
         given = {**self.given, "runs": str(self.runs), "outdir": str(self.directory)}
         assignments = [word for item in given.items() for word in ("-p", "=".join(item))]
-        command = [sys.executable, "-m", "workflows.submit", "ppo", "--local", *assignments]
+        command = [
+            sys.executable,
+            "-m",
+            "workflows.submit",
+            self.algorithm,
+            "--local",
+            *assignments,
+        ]
         print("$ python", *command[1:], flush=True)
         return run_together([command])
 
@@ -75,6 +84,15 @@ class Experiment:
                 reason = result.usable.reason or f"no {chosen} evaluation"
                 missing.append(f"run {run.index}: {reason}")
         return Outcome(wanted=self.runs, scores=tuple(scores), steps=steps, missing=tuple(missing))
+
+    def curves(self) -> list[Curve]:
+        """The trainings of the finished runs in which an episode ended."""
+        try:
+            resolved = self._record().resolved
+        except ExperimentError:
+            return []
+        results = [read_run(run, resolved) for run in self._runs(resolved)]
+        return [one.curve for one in results if one.usable and len(one.curve)]
 
     def policy(self) -> str:
         """How the pipeline evaluates; a dash before there is an experiment."""

@@ -1,14 +1,23 @@
-"""Does it learn? `make learning [GAMES="cartpole acrobot"]` tests the presets' returns.
+"""Does it learn? `make learning [ALGORITHMS=dqn] [GAMES="cartpole acrobot"]`: returns of presets.
 
-`python -m tests.benchmarks.learning [--game cartpole] [--outdir results/learning] [--report]`
+`python -m tests.benchmarks.learning [--algorithm dqn] [--game cartpole] [--outdir results/learning]
+[--report] [--long]`
 
-Every experiment is the whole pipeline, `python -m workflows.submit`, in <outdir>/ours/<game>; what
-counts is the evaluation of its final policies. A score is one run's mean return, and a bound is for
-the mean over the runs; bounds lie below the published returns of rl-baselines3-zoo and CleanRL.
-Breakout's bound is measured: Stable-Baselines3 with the same budget, see `breakout.py`.
+Every experiment is the whole pipeline, `python -m workflows.submit`, in
+<outdir>/ours/<algorithm>-<game>; what counts is the evaluation of its final policies. A score is
+one run's mean return, and a bound is for the mean over the runs. Bounds lie below the published
+returns of rl-baselines3-zoo and CleanRL; upper ones say what an algorithm without memory cannot
+reach where velocities are hidden, drawn in <outdir>/without-velocities.png. Breakout's bound is
+measured: Stable-Baselines3 with the same budget, see `breakout.py`.
+
+`make learning-long` (`--long`) is SAC's LunarLanderContinuous for the 500k steps of its preset.
+`make learning` trains it for 200k, as an experiment of its own: the learning rate falls to 0 over
+the training, so the first 200k steps of the long one would end with a policy in the middle of its
+schedule, and another number of epochs is another experiment for the pipeline, too. Nobody needs
+both: neither waits for the other.
 
 What lies in the outdir is not made again, also when the code has changed since: so the commits are
-printed with the table, and another outdir begins anew. Two calls with different games may work in
+printed with the table, and another outdir begins anew. Two calls with different goals may work in
 one outdir at the same time; `--report` then makes one table of all.
 Exit codes: 0 all bounds hold, 1 one is missed, 2 refused, 130 interrupted.
 """
@@ -18,14 +27,19 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from config.numbers import short
+from steps.figures.style import look, write
 from tests.benchmarks import breakout
+from tests.benchmarks.curves import Learnt, side_by_side
 from tests.benchmarks.experiments import Experiment
 from tests.benchmarks.throughput import REFERENCE_PYTHON, ROOT
 from tests.benchmarks.verdicts import (
     HEADER_LINES,
     HOLDS,
+    Bound,
     Bounded,
     Compared,
     bounded_table,
@@ -33,98 +47,194 @@ from tests.benchmarks.verdicts import (
 )
 
 SEED = 1000
-"""Nothing was ever tuned with it; the presets were with 0, 1 and 2. Run i draws from (seed, i)."""
+"""Nothing was ever tuned with it; the presets were with 0 to 8. Run i draws from (seed, i)."""
 OUTDIR = Path("results/learning")
 RUNS = 3
-BOUNDS = {
-    "cartpole": (100_000, 490.0),
-    "acrobot": (300_000, -90.0),
-    "pendulum": (200_000, -250.0),
-    "lunarlander": (1_000_000, 200.0),
-    "mountaincar": (1_000_000, -115.0),
-    "lunarlander_continuous": (1_000_000, 230.0),
-}
-"""Game -> environment steps of a run (its preset's, to the end of an epoch), least mean return."""
-BREAKOUT = "breakout"
-GAMES = (*BOUNDS, BREAKOUT)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What an algorithm must reach on a game, or cannot.
+
+    steps: environment steps of a run, trained to the end of an epoch; epochs: None where these are
+    the preset's own.
+    """
+
+    algorithm: str
+    game: str
+    steps: int
+    bound: Bound
+    runs: int = RUNS
+    epochs: int | None = None
+
+    @property
+    def name(self) -> str:
+        """`sac-pendulum`; `sac-lunarlander_continuous-200k`: the preset has another length."""
+        length = "" if self.epochs is None else f"-{short(self.steps)}"
+        return f"{self.algorithm}-{self.game}{length}"
+
+
+GOALS = (
+    Goal("ppo", "cartpole", 100_000, Bound(490)),
+    Goal("ppo", "acrobot", 300_000, Bound(-90)),
+    Goal("ppo", "pendulum", 200_000, Bound(-250)),
+    Goal("ppo", "lunarlander", 1_000_000, Bound(200)),
+    Goal("ppo", "mountaincar", 1_000_000, Bound(-115)),
+    Goal("ppo", "lunarlander_continuous", 1_000_000, Bound(230)),
+    Goal("ppo", "cartpole-no-velocity", 100_000, Bound(150, is_upper=True)),
+    Goal("ppo", "pendulum-no-velocity", 100_000, Bound(-700, is_upper=True), epochs=48),
+    Goal("ppo-lstm", "cartpole-no-velocity", 100_000, Bound(450)),
+    Goal("ppo-lstm", "pendulum-no-velocity", 100_000, Bound(-350)),
+    Goal("dqn", "cartpole", 50_000, Bound(475)),
+    Goal("dqn", "mountaincar", 120_000, Bound(-120)),
+    Goal("dqn", "acrobot", 100_000, Bound(-90)),
+    Goal("dqn", "lunarlander", 100_000, Bound(120)),
+    Goal("sac", "pendulum", 20_000, Bound(-170)),
+    Goal("sac", "lunarlander_continuous", 200_000, Bound(150), runs=1, epochs=200),
+)
+LONG = (Goal("sac", "lunarlander_continuous", 500_000, Bound(200), runs=1),)
+"""Hours of a processor."""
+WITHOUT_VELOCITIES = ("cartpole-no-velocity", "pendulum-no-velocity")
+TITLES = (
+    "Velocities must be remembered",
+    "return of training episodes of PPO with a memory (ppo-lstm) and without (ppo)",
+)
+BREAKOUT = ("ppo", "breakout")
+"""Neither a number of steps nor a bound of its own."""
 REFUSED, INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train what is missing, then print the tables; the exit code says whether all bounds hold."""
     options = parse(arguments)
-    games = [game for game in GAMES if game in (options.game or GAMES)]
+    goals, with_breakout = chosen(options.algorithm, options.game, long=options.long)
     failed: list[str] = []
     if not options.report:
-        if BREAKOUT in games and not REFERENCE_PYTHON.exists():
+        if with_breakout and not REFERENCE_PYTHON.exists():
             place = REFERENCE_PYTHON.relative_to(ROOT)
             reason = f"no Stable-Baselines3 for breakout: {place} is missing"
             print(f"refused: {reason}; `make learning` installs it there", file=sys.stderr)
             return REFUSED
         try:
-            failed = [game for game in games if not train(game, options.outdir)]
+            failed = [one.name for one in goals if not experiment(one, options.outdir).run()]
+            if with_breakout and not breakout.train(options.outdir, SEED):
+                failed.append("-".join(BREAKOUT))
         except KeyboardInterrupt:
             return INTERRUPTED
-    return report(games, options.outdir, failed)
+    code = report(goals, options.outdir, failed, with_breakout=with_breakout)
+    draw(goals, options.outdir)
+    return code
+
+
+def chosen(
+    algorithms: Sequence[str] | None,
+    games: Sequence[str] | None,
+    *,
+    long: bool = False,
+) -> tuple[list[Goal], bool]:
+    """Those of these algorithms and these games, None: of all; and whether Breakout is one."""
+
+    def is_chosen(algorithm: str, game: str) -> bool:
+        return algorithm in (algorithms or [algorithm]) and game in (games or [game])
+
+    goals = [one for one in (LONG if long else GOALS) if is_chosen(one.algorithm, one.game)]
+    return goals, not long and is_chosen(*BREAKOUT)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     description = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(description=description)
     only, kept = "only this one; may be given several times", f"for the results (default {OUTDIR})"
-    parser.add_argument("--game", choices=GAMES, action="append", help=only)
+    tasks = [*((one.algorithm, one.game) for one in GOALS), BREAKOUT]
+    for number, name in enumerate(("--algorithm", "--game")):
+        choices = list(dict.fromkeys(task[number] for task in tasks))
+        parser.add_argument(name, choices=choices, action="append", help=only)
     parser.add_argument("--outdir", type=Path, default=OUTDIR, help=kept)
     parser.add_argument("--report", action="store_true", help="only the tables of what is there")
+    parser.add_argument("--long", action="store_true", help="what takes hours, and only that")
     return parser.parse_args(arguments)
 
 
-def train(game: str, outdir: Path) -> bool:
-    """Whatever of a game is not there yet; whether that succeeded."""
-    return breakout.train(outdir, SEED) if game == BREAKOUT else experiment(game, outdir).run()
-
-
-def experiment(game: str, outdir: Path) -> Experiment:
-    """A game with a bound, with its preset."""
+def experiment(one: Goal, outdir: Path) -> Experiment:
+    """A goal's, with its preset."""
+    given = {"game": one.game, "seed": str(SEED)}
+    if one.epochs is not None:
+        given["epochs"] = str(one.epochs)
     return Experiment(
-        directory=outdir / "ours" / game,
-        given={"game": game, "seed": str(SEED)},
-        runs=RUNS,
+        algorithm=one.algorithm,
+        directory=outdir / "ours" / one.name,
+        given=given,
+        runs=one.runs,
         evaluations=outdir / "evaluations",
     )
 
 
-def report(games: Sequence[str], outdir: Path, failed: Sequence[str]) -> int:
+def report(
+    goals: Sequence[Goal], outdir: Path, failed: Sequence[str], *, with_breakout: bool
+) -> int:
     """Print what there is; 1 if a bound is missed, a run is missing or an experiment failed."""
-    bounded = [bounded_row(game, outdir) for game in games if game != BREAKOUT]
-    compared = breakout.comparisons(outdir, SEED) if BREAKOUT in games else []
+    bounded = [bounded_row(one, outdir) for one in goals]
+    compared = breakout.comparisons(outdir, SEED) if with_breakout else []
     for table in (bounded_table(bounded), compared_table(compared)):
         if len(table) > HEADER_LINES:
             print("", *table, sep="\n")
-    print(f"\nSeed {SEED}. Commits: {commits(games, outdir)}.", *notes(bounded, compared), sep="\n")
-    for game in failed:
-        print(f"{game}: a command above did not succeed")
+    made = [experiment(one, outdir) for one in goals]
+    made += breakout.experiments(outdir, SEED) if with_breakout else []
+    print(f"\nSeed {SEED}. Commits: {commits(made)}.", *notes(bounded, compared), sep="\n")
+    for name in failed:
+        print(f"{name}: a command above did not succeed")
     verdicts = [*(row.verdict for row in bounded), *(row.verdict for row in compared)]
     return int(bool(failed) or set(verdicts) != {HOLDS})
 
 
-def bounded_row(game: str, outdir: Path) -> Bounded:
-    made = experiment(game, outdir)
-    return Bounded(game=game, policy=made.policy(), ours=made.outcome(), least=BOUNDS[game][1])
+def bounded_row(one: Goal, outdir: Path) -> Bounded:
+    made = experiment(one, outdir)
+    return Bounded(
+        algorithm=one.algorithm,
+        game=one.game,
+        policy=made.policy(),
+        ours=made.outcome(),
+        bound=one.bound,
+    )
 
 
-def commits(games: Sequence[str], outdir: Path) -> str:
-    """`cartpole 8033658, acrobot 8033658 dc9092d`: two where another one went on."""
-    made = [experiment(game, outdir) for game in games if game != BREAKOUT]
-    made += breakout.experiments(outdir, SEED) if BREAKOUT in games else []
+def commits(made: Sequence[Experiment]) -> str:
+    """`ppo-cartpole 8033658, dqn-acrobot 8033658 dc9092d`: two where another one went on."""
     return ", ".join(f"{one.directory.name} {' '.join(one.commits()) or '–'}" for one in made)
 
 
 def notes(bounded: Sequence[Bounded], compared: Sequence[Compared]) -> list[str]:
     """Why a run is missing, a line each."""
-    reasons = [(row.game, row.ours.missing) for row in bounded]
+    reasons = [(f"{row.algorithm} {row.game}", row.ours.missing) for row in bounded]
     reasons += [(row.game, row.ours.missing + row.theirs.missing) for row in compared]
-    lines = [f"{game}: {reason}" for game, missing in reasons for reason in missing]
+    lines = [f"{task}: {reason}" for task, missing in reasons for reason in missing]
     return list(dict.fromkeys(lines))  # what lacks both policies says it once
+
+
+def draw(goals: Sequence[Goal], outdir: Path) -> None:
+    """PPO with and without memory where velocities are hidden, of what was trained so far."""
+    if not any(one.game in WITHOUT_VELOCITIES for one in goals):
+        return
+    games = {game: learnt(game, outdir) for game in WITHOUT_VELOCITIES}
+    if not all(games.values()):
+        return
+    stem = outdir / "without-velocities"
+    with look():
+        write(side_by_side(*TITLES, games), stem)
+    print(f"Figure: {stem}.png")
+
+
+def learnt(game: str, outdir: Path) -> list[Learnt]:
+    """Of every algorithm with a goal for this game; one that has no curve yet is left out."""
+    found = []
+    for one in (goal for goal in reversed(GOALS) if goal.game == game):
+        made = experiment(one, outdir)
+        scores, curves = made.outcome().scores, made.curves()
+        if curves:
+            found.append(
+                Learnt(algorithm=one.algorithm, bound=one.bound, curves=curves, scores=scores)
+            )
+    return found
 
 
 if __name__ == "__main__":

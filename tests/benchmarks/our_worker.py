@@ -13,19 +13,23 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from agents.algorithms.ppo import PPOTrainer
+from agents.environments.training import TrainingEnvironments
 from agents.tape import GradientTape
+from config.imports import imported
 from config.resolve import resolve
 
+Work = Callable[[], int]
+"""Does some, and says how many environment steps of a training it belongs to."""
 
-def training(trainer: PPOTrainer) -> Callable[[], int]:
+
+def training(trainer: Any) -> Work:
     """One epoch; the trainer is given more of them than any benchmark lasts."""
     progress, before = trainer.train(), 0
 
@@ -37,32 +41,56 @@ def training(trainer: PPOTrainer) -> Callable[[], int]:
     return epoch
 
 
-def emulator(trainer: PPOTrainer) -> Callable[[], int]:
-    spaces, count = trainer.environments.interface, trainer.environments.count
-    drawn: Iterator[np.ndarray] = itertools.cycle(
-        np.random.default_rng(0).integers(0, spaces.actions, (997, count))
-    )
+def environments_of(trainer: Any) -> TrainingEnvironments:
+    """Those that step: the trainer's own, or those that fill its replay."""
+    found: TrainingEnvironments = getattr(trainer, "collection", trainer).environments
+    return found
+
+
+def emulator(trainer: Any) -> Work:
+    environments, generator = environments_of(trainer), np.random.default_rng(0)
+    spaces, count = environments.interface, environments.count
+    if spaces.continuous:
+        drawn = generator.uniform(-1, 1, (997, count, spaces.actions)).astype(np.float32)
+    else:
+        drawn = generator.integers(0, spaces.actions, (997, count))
+    actions = itertools.cycle(drawn)
 
     def step() -> int:
-        trainer.environments.step(next(drawn))
+        environments.step(next(actions))
         return count
 
     return step
 
 
-def inference(trainer: PPOTrainer) -> Callable[[], int]:
-    seen = trainer.network.encode(torch.from_numpy(trainer.environments.observation))
-    network = trainer.network.frozen()
+def inference(trainer: Any) -> Work:
+    """What acts in a training, on one observation of each environment."""
+    environments, network = environments_of(trainer), trainer.network
+    seen = network.encode(torch.from_numpy(environments.observation))
+    acting = network.acting() if hasattr(network, "acting") else network.frozen()
+    if hasattr(network, "first_state"):
+        acting = remembering(acting, network.first_state(seen), len(seen))
 
     @torch.inference_mode()
     def answer() -> int:
-        network(seen)
+        acting(seen)
         return len(seen)
 
     return answer
 
 
-def learning(trainer: PPOTrainer) -> Callable[[], int]:
+def remembering(step: Any, state: Any, count: int) -> Callable[[torch.Tensor], Any]:
+    """A recurrent network in the middle of an episode."""
+    begins = torch.zeros(count, dtype=torch.bool)
+    return lambda seen: step(seen, state, begins)
+
+
+def learning(trainer: Any) -> Work:
+    """What a training's first updates have learnt from, again and again."""
+    return LEARNING[trainer.resolved.algorithm](trainer)
+
+
+def learning_of_ppo(trainer: Any) -> Work:
     next(trainer.train())
     encoded = trainer.rollout.encoded[:-1].flatten(0, 1)
     parts = torch.split(encoded, len(encoded) // trainer.hyper.minibatches)
@@ -84,19 +112,79 @@ def learning(trainer: PPOTrainer) -> Callable[[], int]:
     return learn
 
 
-KINDS: dict[str, Callable[[PPOTrainer], Callable[[], int]]] = {
+def learning_of_ppo_lstm(trainer: Any) -> Work:
+    """All passes over one rollout."""
+    next(trainer.train())
+    batch, clip = trainer._batch(), torch.tensor(trainer.hyper.clip)
+
+    def learn() -> int:
+        for minibatches in trainer._passes(batch):
+            for minibatch in minibatches:
+                trainer._update(minibatch, 1e-8, clip)
+        steps: int = trainer.rollout.rewards.size
+        return steps
+
+    return learn
+
+
+def learning_of_dqn(trainer: Any) -> Work:
+    """A round of updates on the batch of the first one."""
+    fill(trainer)
+    _, batch = trainer._sample(1)
+
+    def learn() -> int:
+        for _ in range(trainer.hyper.updates):
+            with torch.no_grad():
+                target_values = trainer.target(batch.next_encoded)
+            trainer._update(batch, target_values)
+        steps: int = trainer.hyper.train_every
+        return steps
+
+    return learn
+
+
+def learning_of_sac(trainer: Any) -> Work:
+    fill(trainer)
+    batch = trainer._batch()
+    trainer._batch = lambda: batch
+
+    def learn() -> int:
+        for _ in range(trainer.hyper.updates):
+            trainer._update()
+        steps: int = trainer.hyper.train_every
+        return steps
+
+    return learn
+
+
+def fill(trainer: Any) -> None:
+    """Train until something was learnt, so that the replay can be sampled."""
+    for progress in trainer.train():
+        if progress.step > trainer.hyper.learning_starts:
+            break
+
+
+KINDS: dict[str, Callable[[Any], Work]] = {
     "training": training, "emulator": emulator, "inference": inference, "learning": learning,
+}  # fmt: skip
+LEARNING: dict[str, Callable[[Any], Work]] = {
+    "ppo": learning_of_ppo, "ppo-lstm": learning_of_ppo_lstm, "dqn": learning_of_dqn,
+    "sac": learning_of_sac,
 }  # fmt: skip
 
 
 def main() -> None:
     """Serve segments until standard input ends."""
     settings: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
-    resolved = resolve("ppo", settings["given"])
+    resolved = resolve(settings["algorithm"], settings["given"])
+    make_trainer = imported(resolved.descriptor.trainer, "trainer")
     work = KINDS[sys.argv[2]](
-        PPOTrainer(resolved, run=0, device="cpu", precision=settings["precision"])
+        make_trainer(resolved, run=0, device="cpu", precision=settings["precision"])
     )
     work()  # warm
+    if sys.argv[2] == "training" and hasattr(resolved.hyperparameters, "learning_starts"):
+        for _ in range(resolved.hyperparameters.learning_starts // resolved.steps_per_epoch + 1):
+            work()
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         steps, started, computed = 0, time.perf_counter(), time.process_time()

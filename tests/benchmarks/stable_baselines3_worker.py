@@ -1,5 +1,5 @@
-"""Stable-Baselines3's PPO with the same settings; runs in its own environment, `.venv-benchmark`,
-and imports nothing of ours.
+"""Stable-Baselines3's algorithms, and sb3-contrib's, with the same settings; runs in its own
+environment, `.venv-benchmark`, and imports nothing of ours.
 
 `python stable_baselines3_worker.py SETTINGS.json`, where the settings are what `throughput.py`
 wrote. Each line "SECONDS" on standard input starts a segment of at least so many seconds; its
@@ -11,17 +11,21 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+WARM_STEPS = 2048
+"""Before anything is measured; what learns from a replay has begun to learn then."""
+SEGMENT_STEPS = 256
+"""At least so many at once: their `learn` has a beginning and an end of its own."""
 
-def make_model(settings: dict[str, Any]) -> Any:
-    import torch
-    from stable_baselines3 import PPO
+
+def make_environments(settings: dict[str, Any]) -> Any:
+    """Wrapped as ours are."""
     from stable_baselines3.common.env_util import make_atari_env, make_vec_env
     from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
-    torch.set_num_threads(settings["threads"])
     hyper = settings["hyperparameters"]
     if settings["kind"] == "atari":
         import ale_py
@@ -41,46 +45,155 @@ def make_model(settings: dict[str, Any]) -> Any:
         environments = make_atari_env(
             settings["id"], hyper["num_envs"], seed=1, env_kwargs=made, wrapper_kwargs=wrapped
         )
-        environments = VecFrameStack(environments, n_stack=4)
-    else:
-        environments = make_vec_env(settings["id"], hyper["num_envs"], seed=1)
-        observations, rewards = hyper["normalise_observations"], hyper["normalise_rewards"]
-        if observations or rewards:
-            environments = VecNormalize(
-                environments, norm_obs=observations, norm_reward=rewards, gamma=hyper["discount"]
-            )
-    batch = hyper["num_envs"] * hyper["rollout_length"]
-    layers = {} if settings["kind"] == "atari" else {"net_arch": list(hyper["hidden_sizes"])}
-    return PPO(
-        "CnnPolicy" if settings["kind"] == "atari" else "MlpPolicy",
-        environments,
-        learning_rate=hyper["learning_rate"],
-        n_steps=hyper["rollout_length"],
-        batch_size=batch // hyper["minibatches"],
-        n_epochs=hyper["update_epochs"],
-        gamma=hyper["discount"],
-        gae_lambda=hyper["gae_lambda"],
-        clip_range=hyper["clip"],
-        ent_coef=hyper["entropy_coefficient"],
-        vf_coef=hyper["value_coefficient"] / 2,  # their value loss has no ½
-        max_grad_norm=hyper["max_gradient_norm"],
-        policy_kwargs={**layers, "optimizer_kwargs": {"eps": hyper["adam_epsilon"]}},
-        device="cpu",
-        verbose=0,
+        return VecFrameStack(environments, n_stack=4)
+    shown = settings["shown"]
+    environments = make_vec_env(
+        settings["id"], hyper["num_envs"], seed=1, wrapper_class=only(shown) if shown else None
+    )
+    observations, rewards = hyper["normalise_observations"], hyper["normalise_rewards"]
+    if not observations and not rewards:
+        return environments
+    return VecNormalize(
+        environments, norm_obs=observations, norm_reward=rewards, gamma=hyper["discount"]
     )
 
 
+def only(shown: list[int]) -> Callable[[Any], Any]:
+    """A wrapper that shows these numbers of an observation and no others."""
+    import gymnasium
+    import numpy as np
+
+    def wrapped(environment: Any) -> Any:
+        space = environment.observation_space
+        kept = gymnasium.spaces.Box(space.low[shown], space.high[shown], dtype=np.float32)
+        return gymnasium.wrappers.TransformObservation(environment, lambda seen: seen[shown], kept)
+
+    return wrapped
+
+
+def ppo(settings: dict[str, Any], environments: Any) -> Any:
+    from stable_baselines3 import PPO
+
+    atari = settings["kind"] == "atari"
+    hyper = settings["hyperparameters"]
+    layers = {} if atari else {"net_arch": list(hyper["hidden_sizes"])}
+    return PPO(
+        "CnnPolicy" if atari else "MlpPolicy",
+        environments,
+        **on_policy(hyper),
+        policy_kwargs={**layers, "optimizer_kwargs": {"eps": hyper["adam_epsilon"]}},
+        device="cpu",
+    )
+
+
+def recurrent_ppo(settings: dict[str, Any], environments: Any) -> Any:
+    from sb3_contrib import RecurrentPPO
+    from torch import nn
+
+    hyper = settings["hyperparameters"]
+    network = {
+        "lstm_hidden_size": hyper["lstm_size"],
+        "net_arch": list(hyper["hidden_sizes"]),
+        "activation_fn": nn.ReLU,
+        "ortho_init": False,
+        "enable_critic_lstm": True,
+        "optimizer_kwargs": {"eps": hyper["adam_epsilon"]},
+    }
+    return RecurrentPPO(
+        "MlpLstmPolicy", environments, **on_policy(hyper), policy_kwargs=network, device="cpu"
+    )
+
+
+def on_policy(hyper: dict[str, Any]) -> dict[str, Any]:
+    """What PPO with and without a memory has."""
+    batch = hyper["num_envs"] * hyper["rollout_length"]
+    return {
+        "learning_rate": hyper["learning_rate"],
+        "n_steps": hyper["rollout_length"],
+        "batch_size": batch // hyper["minibatches"],
+        "n_epochs": hyper["update_epochs"],
+        "gamma": hyper["discount"],
+        "gae_lambda": hyper["gae_lambda"],
+        "clip_range": hyper["clip"],
+        "ent_coef": hyper["entropy_coefficient"],
+        "vf_coef": hyper["value_coefficient"] / 2,  # their value loss has no ½
+        "max_grad_norm": hyper["max_gradient_norm"],
+    }
+
+
+def dqn(settings: dict[str, Any], environments: Any) -> Any:
+    from stable_baselines3 import DQN
+
+    atari, hyper = settings["kind"] == "atari", settings["hyperparameters"]
+    layers = {} if atari else {"net_arch": list(hyper["hidden_sizes"])}
+    return DQN(
+        "CnnPolicy" if atari else "MlpPolicy", environments, **off_policy(hyper),
+        **exploration(hyper), policy_kwargs=layers, device="cpu",
+    )  # fmt: skip
+
+
+def qr_dqn(settings: dict[str, Any], environments: Any) -> Any:
+    from sb3_contrib import QRDQN
+
+    hyper = settings["hyperparameters"]
+    network = {"net_arch": list(hyper["hidden_sizes"]), "n_quantiles": hyper["quantiles"]}
+    return QRDQN(
+        "MlpPolicy", environments, **off_policy(hyper), **exploration(hyper),
+        policy_kwargs=network, device="cpu",
+    )  # fmt: skip
+
+
+def sac(settings: dict[str, Any], environments: Any) -> Any:
+    from stable_baselines3 import SAC
+
+    hyper = settings["hyperparameters"]
+    return SAC(
+        "MlpPolicy", environments, **off_policy(hyper), tau=hyper["target_rate"],
+        policy_kwargs={"net_arch": list(hyper["hidden_sizes"])}, device="cpu",
+    )  # fmt: skip
+
+
+def off_policy(hyper: dict[str, Any]) -> dict[str, Any]:
+    """What everything that learns from a replay has."""
+    return {
+        "learning_rate": hyper["learning_rate"],
+        "buffer_size": min(hyper["replay_size"], 20_000),  # theirs holds every frame eight times
+        "learning_starts": min(hyper["learning_starts"], WARM_STEPS // 2),
+        "batch_size": hyper["batch_size"],
+        "gamma": hyper["discount"],
+        "train_freq": max(1, hyper["train_every"] // hyper["num_envs"]),
+        "gradient_steps": hyper["updates"],
+    }
+
+
+def exploration(hyper: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "target_update_interval": hyper["target_every"],
+        "exploration_fraction": hyper["exploration_fraction"],
+        "exploration_final_eps": hyper["final_epsilon"],
+        "max_grad_norm": hyper["max_gradient_norm"],
+    }
+
+
+MAKERS: dict[str, Callable[[dict[str, Any], Any], Any]] = {
+    "PPO": ppo, "RecurrentPPO": recurrent_ppo, "DQN": dqn, "QRDQN": qr_dqn, "SAC": sac,
+}  # fmt: skip
+
+
 def main() -> None:
+    import torch
+
     settings = json.loads(Path(sys.argv[1]).read_text())
-    model = make_model(settings)
-    batch = model.n_steps * model.n_envs
-    model.learn(batch)  # warm
+    torch.set_num_threads(settings["threads"])
+    model = MAKERS[settings["reference"]](settings, make_environments(settings))
+    at_once = max(getattr(model, "n_steps", 0) * model.n_envs, SEGMENT_STEPS)
+    model.learn(max(at_once, WARM_STEPS))  # warm
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         steps, started, computed = 0, time.perf_counter(), time.process_time()
         while time.perf_counter() - started < float(line):
             steps -= model.num_timesteps
-            model.learn(batch, reset_num_timesteps=False)
+            model.learn(at_once, reset_num_timesteps=False)
             steps += model.num_timesteps
         print(
             json.dumps(

@@ -29,18 +29,35 @@ class Outcome:
         return len(self.scores) == self.wanted
 
 
+@dataclass(frozen=True)
+class Bound:
+    """For the mean over the runs: at least `value`; an upper one: below it."""
+
+    value: float
+    is_upper: bool = False
+
+    def holds(self, mean: float) -> bool:
+        """Never for NaN."""
+        return mean < self.value if self.is_upper else mean >= self.value
+
+    def __str__(self) -> str:
+        """`≥ 475`, `< −700`."""
+        return f"{'<' if self.is_upper else '≥'} {number(self.value, 0)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bounded:
-    """A game whose runs must return at least so much on average."""
+    """An algorithm and a game whose runs must learn so much on average, or cannot."""
 
+    algorithm: str
     game: str
     policy: str
     ours: Outcome
-    least: float
+    bound: Bound
 
     @property
     def verdict(self) -> str:
-        return verdict(self.ours.is_complete, lambda: fmean(self.ours.scores) >= self.least)
+        return verdict(self.ours.is_complete, lambda: self.bound.holds(fmean(self.ours.scores)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +94,18 @@ def spread(ours: Sequence[float], theirs: Sequence[float]) -> float:
 def bounded_table(rows: Iterable[Bounded]) -> list[str]:
     """Lines of markdown."""
     lines = [
-        "| game | steps of a run | policy | mean return of each run | mean | at least | |",
-        "|---|---|---|---|---|---|---|",
+        "| algorithm | game | steps of a run | policy | mean return of each run | mean | bound | |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         cells = (
+            row.algorithm,
             row.game,
             steps(row.ours),
             row.policy,
             each(row.ours),
             mean(row.ours),
-            number(row.least, 0),
+            str(row.bound),
             row.verdict,
         )
         lines.append(f"| {' | '.join(cells)} |")

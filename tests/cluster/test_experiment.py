@@ -1,5 +1,5 @@
-"""Issue 4, points 1 to 3: the experiment on the cluster, restricted, placed as asked, and equal to
-the local engine's."""
+"""The experiment on the cluster, restricted, placed as asked, and equal to the local engine's; with
+every algorithm."""
 
 from __future__ import annotations
 
@@ -67,3 +67,31 @@ def test_the_manifest_as_it_stands(
     status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
     assert (outdir / "runs/0/videos/episode-0.mp4").stat().st_size > 10_000
+
+
+SHORT = {
+    "a2c": {"game": "cartpole", "epochs": "300"},
+    "dqn": {"game": "cartpole", "epochs": "6"},
+    "ppo-lstm": {"game": "cartpole-no-velocity", "epochs": "10"},
+    "sac": {"game": "pendulum", "epochs": "3"},
+}
+
+
+@pytest.mark.parametrize("algorithm", SHORT)
+def test_every_algorithm_from_its_own_manifest(
+    images: Images, restricted: str, outdir: Path, tmp_path: Path, algorithm: str
+) -> None:
+    """Two runs, to films, averages and the page; the same numbers as on this machine."""
+    name, manifest = f"t-{algorithm}", Path(f"workflows/manifests/{algorithm}.yaml")
+    short = {"runs": "2", "evaluation_episodes": "3", **SHORT[algorithm]}
+    submit(manifest, name, outdir, images, **short)
+    status = k.ended(name)
+    assert status["phase"] == "Succeeded", status.get("message")
+    run_here(name, manifest, parameters(outdir, images, **short), tmp_path)
+    local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
+    for run in ("0", "1"):
+        assert (outdir / "runs" / run / "videos/episode-0.mp4").stat().st_size > 1000
+        for file in ("train.csv", "evaluation.csv"):
+            there, here = (folder / "runs" / run / file for folder in (outdir, local))
+            assert there.read_bytes() == here.read_bytes(), (run, file)
+    assert (outdir / "report.html").stat().st_size > 10_000

@@ -1,14 +1,18 @@
-"""Every kind of environment, registered or a user's own: trains, resumes exactly in a new process,
-evaluates."""
+"""Every kind of environment, registered or a user's own, and every algorithm: trains, resumes exactly
+in a new process, evaluates."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +20,24 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from agents.checks.streams import KeptStreams
+from agents.distributed.interfaces import Ack, Receiver, Unreachable, Unrolls
+from agents.distributed.local import LocalLink
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay
-from agents.interfaces import State
-from agents.load import load_policy, make_trainer
-from config.games import own_presets
+from agents.interfaces import Actor, HasStreams, Learner, Progress, State, Trainer
+from agents.load import load_policy, make_actor, make_learner, make_trainer
+from config.algorithms import ALGORITHMS, find_algorithm
+from config.described import parameters
+from config.games import USUAL, own_presets
 from config.resolve import Resolved, resolve
 
 SHORT = {
-    "num_envs": "2",
-    "rollout_length": "32",
-    "update_epochs": "1",
-    "minibatches": "2",
-    "epochs": "5",
-}
+    "epochs": "5", "num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2",
+    "epoch_steps": "64", "learning_starts": "64", "train_every": "4", "batch_size": "32",
+    "epoch_updates": "2", "unroll_length": "5",
+}  # fmt: skip
+"""As far as an algorithm has them."""
 OWN = (
     "tests.own_games:Picture",
     "tests.own_games:Square",
@@ -38,10 +46,27 @@ OWN = (
 )
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
 GAMES = (*(game for game in own_presets() if not game.startswith("lunarlander") or HAS_BOX2D), *OWN)
+STRANGER = "my_lab.reinforce:ALGORITHM"
+PAIRS = [("ppo", game) for game in GAMES] + [
+    (algorithm, USUAL[family])
+    for algorithm in (*ALGORITHMS, STRANGER)
+    for family in find_algorithm(algorithm).families
+    if algorithm != "ppo" and family in USUAL and not find_algorithm(algorithm).has_actors
+]
+"""PPO plays every kind of environment, every other algorithm a game of each of its families."""
+WITH_ACTORS = [
+    (algorithm, USUAL[family])
+    for algorithm in (*ALGORITHMS, "my_lab.crowd:ALGORITHM")
+    for family in find_algorithm(algorithm).families
+    if family in USUAL and find_algorithm(algorithm).has_actors
+]
+"""Those whose experience comes from other processes, here from threads."""
 
 
-def short(game: str) -> Resolved:
-    return resolve("ppo", {"game": game, **SHORT})
+def short(algorithm: str, game: str) -> Resolved:
+    known = {info.name for info in parameters(algorithm)}
+    given = {name: text for name, text in SHORT.items() if name in known}
+    return resolve(algorithm, {"game": game, **given})
 
 
 def flat(state: State, path: str = "") -> dict[str, Any]:
@@ -92,39 +117,55 @@ def load(folder: Path) -> State:
     )
 
 
-def place(folder: Path, game: str) -> Path:
-    return folder / str(GAMES.index(game))
+Outcome = tuple[list[str], str]
+
+
+def place(folder: Path, pair: tuple[str, str]) -> Path:
+    return folder / str(PAIRS.index(pair))
 
 
 def finish(folder: Path) -> None:
-    """In a new process: continue every game from its saved state, and print what came out."""
-    for game in GAMES:
-        trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
-        trainer.load_state_dict(load(place(folder, game)))
-        rows = [repr(one) for one in trainer.train()]
+    """In a new process: continue every training from its saved state, and print what came out."""
+    for pair in PAIRS:
+        trainer = make_trainer(short(*pair), run=1, device="cpu", precision="fp32")
+        trainer.load_state_dict(load(place(folder, pair)))
+        streams = sorted(place(folder, pair).glob("*.stream"))
+        if isinstance(trainer, HasStreams):
+            trainer.load_streams({path.stem: iter([load_file(path)]) for path in streams})
+        rows = [repr(one) for one, _ in epochs_of(trainer)]
         trainer.close()
-        print(json.dumps({"game": game, "rows": rows, "digest": digest(trainer.state_dict())}))
+        print(json.dumps({"pair": pair, "rows": rows, "digest": digest(trainer.state_dict())}))
+
+
+def epochs_of(trainer: Trainer) -> Iterator[tuple[Progress, KeptStreams]]:
+    """As the steps train: what has grown is asked for after every epoch."""
+    kept = KeptStreams()
+    for progress in trainer.train():
+        kept.take(trainer)
+        yield progress, kept
 
 
 @pytest.fixture(scope="module")
 def outcomes(
     tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, tuple[list[str], str, list[str], str]]:
-    """Game -> rows after epoch 3 and the final digest, undisturbed and resumed; one new process for
-    all games."""
+) -> dict[tuple[str, str], tuple[Outcome, Outcome]]:
+    """Algorithm and game -> rows after epoch 3 and the final digest, undisturbed and resumed; one
+    new process for all."""
     folder = tmp_path_factory.mktemp("states")
-    undisturbed: dict[str, tuple[list[str], str]] = {}
-    for game in GAMES:
-        place(folder, game).mkdir()
-        trainer = make_trainer(short(game), run=1, device="cpu", precision="fp32")
+    undisturbed: dict[tuple[str, str], Outcome] = {}
+    for pair in PAIRS:
+        place(folder, pair).mkdir()
+        trainer = make_trainer(short(*pair), run=1, device="cpu", precision="fp32")
         rows = []
-        for one in trainer.train():
+        for one, kept in epochs_of(trainer):
             rows.append(repr(one))
             if one.epoch == 3:
-                save(place(folder, game), trainer.state_dict())
-                assert set(one.metrics) >= {"policy_loss", "value_loss", "entropy"}
-                assert one.frame == one.step * short(game).game.frames_per_step
-        undisturbed[game] = rows[3:], digest(trainer.state_dict())
+                save(place(folder, pair), trainer.state_dict())
+                for name in kept.names:
+                    save_file(kept.rows(name), place(folder, pair) / f"{name}.stream")
+                assert one.metrics
+                assert one.frame == one.step * short(*pair).game.frames_per_step
+        undisturbed[pair] = rows[3:], digest(trainer.state_dict())
         trainer.close()
     root = Path(__file__).parents[2]
     command = [
@@ -135,29 +176,29 @@ def outcomes(
     finished = subprocess.run(
         command,
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests' / 'stranger'}"},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert finished.returncode == 0, finished.stderr
     answers = [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
-    return {one["game"]: (*undisturbed[one["game"]], one["rows"], one["digest"]) for one in answers}
+    resumed = {tuple(one["pair"]): (one["rows"], one["digest"]) for one in answers}
+    return {pair: (undisturbed[pair], resumed[pair]) for pair in PAIRS}
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("pair", PAIRS, ids=" on ".join)
 def test_a_training_resumes_exactly_in_a_new_process(
-    game: str, outcomes: dict[str, tuple[list[str], str, list[str], str]]
+    pair: tuple[str, str], outcomes: dict[tuple[str, str], tuple[Outcome, Outcome]]
 ) -> None:
-    rows, state, resumed_rows, resumed_state = outcomes[game]
-    assert len(rows) == 2
-    assert resumed_rows == rows
-    assert resumed_state == state
+    undisturbed, resumed = outcomes[pair]
+    assert len(undisturbed[0]) == 2
+    assert resumed == undisturbed
 
 
-@pytest.mark.parametrize("game", GAMES)
-def test_a_policy_acts_in_the_environment_s_own_terms(game: str) -> None:
-    resolved = short(game)
+@pytest.mark.parametrize("pair", PAIRS, ids=" on ".join)
+def test_a_policy_acts_in_the_environment_s_own_terms(pair: tuple[str, str]) -> None:
+    resolved = short(*pair)
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     policy = load_policy(resolved, trainer.state_dict())
     trainer.close()
@@ -168,7 +209,7 @@ def test_a_policy_acts_in_the_environment_s_own_terms(game: str) -> None:
 
 
 def test_atari_film_shows_the_evaluated_episode() -> None:
-    resolved = short("breakout")
+    resolved = short("ppo", "breakout")
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     policy = load_policy(resolved, trainer.state_dict())
     trainer.close()
@@ -178,3 +219,59 @@ def test_atari_film_shows_the_evaluated_episode() -> None:
     assert 2 * episode.length - 1 <= len(frames) <= 2 * episode.length + 1
     assert frames[0].shape == (420, 320, 3) and frames[0].dtype == np.uint8
     assert len({frame.tobytes() for frame in frames}) > episode.length / 2
+
+
+class Until(LocalLink):
+    """To a learner that is there until it has gone."""
+
+    def __init__(self, receiver: Receiver, gone: threading.Event) -> None:
+        super().__init__(receiver)
+        self.gone = gone
+
+    def send(self, unrolls: Unrolls) -> list[Ack]:
+        if self.gone.is_set():
+            raise Unreachable
+        return super().send(unrolls)
+
+
+def act(actor: Actor) -> None:
+    with contextlib.closing(actor), contextlib.suppress(Unreachable):
+        for _ in actor.act():
+            pass
+
+
+def learn(learner: Learner, resolved: Resolved, generation: int, epochs: int) -> list[Progress]:
+    """So many epochs, with two actors."""
+    receiver, gone = learner.receiver(generation), threading.Event()
+    threads = list[threading.Thread]()
+    for member in (0, 1):
+        actor = make_actor(resolved, run=1, member=member, link=Until(receiver, gone))
+        threads.append(threading.Thread(target=act, args=(actor,)))
+        threads[-1].start()
+    rows = list(itertools.islice(filter(None, learner.train()), epochs))
+    gone.set()
+    learner.close()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return rows
+
+
+@pytest.mark.parametrize("pair", WITH_ACTORS, ids=" on ".join)
+def test_a_training_with_actors_goes_on_where_it_was(pair: tuple[str, str], tmp_path: Path) -> None:
+    """No two are equal; but nothing that is counted goes back."""
+    resolved = short(*pair)
+    first, second = (
+        make_learner(resolved, run=1, device="cpu", precision="fp32") for _ in range(2)
+    )
+    rows = learn(first, resolved, 1, 3)
+    save(tmp_path, first.state_dict())
+    second.load_state_dict(load(tmp_path))
+    assert (second.epoch, second.step) == (3, rows[-1].step)
+    rows += learn(second, resolved, 2, 2)
+    assert [one.epoch for one in rows] == [1, 2, 3, 4, 5]
+    assert [one.step for one in rows] == [resolved.steps_per_epoch * n for n in range(1, 6)]
+    assert all(one.metrics.keys() == rows[0].metrics.keys() for one in rows)
+    policy = load_policy(resolved, second.state_dict())
+    (episode,) = evaluate(policy, resolved, 0, 1, True)
+    assert episode.length > 0 and np.isfinite(episode.return_)

@@ -14,7 +14,9 @@ from agents.interfaces import Growth, Progress, State
 
 ROWS, CAPACITY = 20, 150
 FRAME = (64, 512)
-"""32 KiB: the rows of three epochs, between two checkpoints, are more than a small segment."""
+LARGEST_BYTES = 25 * 2**15
+"""Of a segment; a row has 32 KiB: of the rows of three epochs, between two checkpoints, some fill one
+in an epoch without a checkpoint, the others are written by the checkpoint."""
 
 
 class Learner:
@@ -85,9 +87,10 @@ def train(attempt: Any) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     import steps.train
-    from steps.training import single
+    from steps.training import single, streams
 
     single.train = train
+    streams.LARGEST_BYTES, streams.SEALED_BYTES = LARGEST_BYTES, LARGEST_BYTES // 2
     return steps.train.main(argv)
 
 

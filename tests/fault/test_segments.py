@@ -99,6 +99,23 @@ def test_killed_at_seeded_moments(start: Start, tmp_path: Path, expected: Produc
     assert set(segments(run)) == listed(run)
 
 
+def test_a_segment_that_no_checkpoint_lists_yet_counts_for_nothing(
+    start: Start, tmp_path: Path, expected: Products
+) -> None:
+    """One that was full in an epoch without a checkpoint, after which its attempt dies."""
+    run = prepare(start, tmp_path / "x")
+    step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": "after_rename:4:replay"})
+    assert step.end() == -signal.SIGKILL, step.text
+    early = set(segments(run)) - listed(run)
+    assert early, "written before its checkpoint"
+    again = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": "before_rename:1:checkpoints"})
+    assert again.end() == -signal.SIGKILL, again.text
+    last = start(*train(tmp_path / "x"))
+    assert last.end() == 0, last.text
+    assert products(run) == expected
+    assert set(segments(run)) == listed(run)
+
+
 @pytest.mark.parametrize("harm", ["removed", "changed", "shorter"])
 def test_a_checkpoint_without_its_segments_is_not_gone_on_from(
     start: Start, tmp_path: Path, expected: Products, harm: str

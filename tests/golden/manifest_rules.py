@@ -14,6 +14,11 @@ Rule = Callable[[Manifest], Iterator[str]]
 SHELLS = {"sh", "bash", "ash", "dash", "zsh", "env", "eval"}
 RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
 TAG = re.compile(r"\{\{\s*(.+?)\s*\}\}")
+NAMED = re.compile(r"[a-z]+(?:\.[A-Za-z0-9_-]+)+")
+OWN_OR_CPU_IMAGE = (
+    "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
+    " : workflow.parameters.cpu_image}}"
+)
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
 KNOWN_MOUNTS = NEEDED_MOUNTS | {"/dev/shm"}  # noqa: S108
@@ -32,7 +37,11 @@ def dags(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def tags(value: Any) -> list[str]:
-    return TAG.findall(json.dumps(value, ensure_ascii=False))
+    """What is replaced; of an expression, `{{=a.b == 'x' ? c.d : e.f}}`, the names in it."""
+    found = TAG.findall(json.dumps(value, ensure_ascii=False))
+    return [
+        name for tag in found for name in (NAMED.findall(tag) if tag.startswith("=") else [tag])
+    ]
 
 
 def names_in(depends: str) -> set[str]:
@@ -240,6 +249,24 @@ def only_leaves_are_retried(manifest: Manifest) -> Iterator[str]:
             yield f"{leaf['name']}: no generous limit with backoff"
 
 
+def actors_hold_nothing_back(manifest: Manifest) -> Iterator[str]:
+    """What runs beside `train` is tolerated however it ends, and nothing in the run needs it; Argo
+    refuses `continueOn` in a DAG with `depends`."""
+    for dag in dags(manifest):
+        tasks = dag["dag"]["tasks"]
+        members = [task for task in tasks if "withSequence" in task]
+        for task in members:
+            if task.get("continueOn") != {"failed": True, "error": True} or len(tasks) > 1:
+                yield f"{dag['name']}.{task['name']}: its end is not tolerated"
+            for other in dags(manifest):
+                names = [
+                    one["name"] for one in other["dag"]["tasks"] if one["template"] == dag["name"]
+                ]
+                for one in other["dag"]["tasks"]:
+                    if set(names) & names_in(one.get("depends", "")) or set(names) & producers(one):
+                        yield f"{other['name']}.{one['name']}: waits for {names}"
+
+
 def pods_are_restricted(manifest: Manifest) -> Iterator[str]:
     """Kubernetes' pod security standard *restricted*, and a read-only root."""
     pod = manifest["spec"].get("securityContext", {})
@@ -273,10 +300,28 @@ def pods_have_an_account_of_their_own(manifest: Manifest) -> Iterator[str]:
 def pods_say_what_they_need(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         resources = leaf.get("container", {}).get("resources", {})
-        if not {"cpu", "memory"} <= set(
-            resources.get("requests", {})
-        ) or "memory" not in resources.get("limits", {}):
-            yield f"{leaf['name']}: {resources}"
+        patches = json.loads(leaf.get("podSpecPatch", "{}")).get("containers", [])
+        requests, limits = (
+            {
+                name: value
+                for part in (resources, *(patch["resources"] for patch in patches))
+                for name, value in part.get(kind, {}).items()
+            }
+            for kind in ("requests", "limits")
+        )
+        if not {"cpu", "memory"} <= set(requests) or "memory" not in limits:
+            yield f"{leaf['name']}: requests {requests}, limits {limits}"
+
+
+def a_training_gets_the_memory_of_its_parameter(manifest: Manifest) -> Iterator[str]:
+    """All of it at once: what is only promised may not be there when a replay has grown."""
+    for leaf in leaves(manifest):
+        patch = leaf.get("podSpecPatch", "")
+        if "gpu_image" in leaf.get("container", {}).get("image", ""):
+            if patch.count('"memory":"{{workflow.parameters.training_memory}}"') != 2:
+                yield f"{leaf['name']}: {patch}"
+        elif "memory" in patch:
+            yield f"{leaf['name']}: {patch}"
 
 
 def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
@@ -295,14 +340,18 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
 
 def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
-        if not re.fullmatch(
-            r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}",
-            leaf.get("container", {}).get("image", ""),
+        image = leaf.get("container", {}).get("image", "")
+        of_actors = leaf["name"] == "train-actor" and image == OWN_OR_CPU_IMAGE
+        if not of_actors and not re.fullmatch(
+            r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}", image
         ):
-            yield f"{leaf['name']}: image {leaf.get('container', {}).get('image')}"
+            yield f"{leaf['name']}: image {image}"
     for parameter in manifest["spec"]["arguments"]["parameters"]:
-        if parameter["name"].endswith("_image") and not re.search(
-            r":(?!latest$)[^:/]+$|@sha256:", parameter["value"]
+        may_be_empty = parameter["name"] == "actor_image" and parameter["value"] == ""
+        if (
+            parameter["name"].endswith("_image")
+            and not may_be_empty
+            and not re.search(r":(?!latest$)[^:/]+$|@sha256:", parameter["value"])
         ):
             yield f"{parameter['name']}: {parameter['value']}"
 
@@ -382,8 +431,10 @@ def every_value_is_text(manifest: Manifest) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     runs_a_step_without_a_shell, every_tag_resolves, every_task_and_argument_exists, entry_and_exit_have_their_inputs, reads_only_ancestors,
-    conditions_read_outputs_with_a_default, never_reads_a_tolerated_producer, dependencies_name_a_result, only_leaves_are_retried,
+    conditions_read_outputs_with_a_default, actors_hold_nothing_back,
+    never_reads_a_tolerated_producer, dependencies_name_a_result, only_leaves_are_retried,
     pods_are_restricted, pods_have_an_account_of_their_own, pods_say_what_they_need, only_training_asks_for_gpus,
+    a_training_gets_the_memory_of_its_parameter,
     images_are_parameters_with_a_version, mounts_are_known_and_declared, cleans_up_after_itself, ends_with_a_report, names_fit,
     every_value_is_text,
 )  # fmt: skip

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,25 @@ import yaml
 from manifest_rules import RULES, Manifest, Rule, dags, leaves
 
 from config import pipeline
-from config.algorithms import ALGORITHMS
+from config.algorithms import ALGORITHMS, ppo
 from config.cluster import load_cluster
 from config.described import parameters
 from config.resolve import resolve
 from workflows.dag import manifest_yaml, render
+from workflows.local.language.tags import replace as replaced
 
+WITH_ACTORS = replace(
+    ppo.ALGORITHM, name="crowd", topology="actor-learner", actor="nowhere:make_actor"
+)
+CROWD = f"{__name__}:WITH_ACTORS"
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
 namespace: learning
 gpu_image: registry.example/rl@sha256:{digest}
 gpu_resource: amd.com/gpu
 parallelism: 3
-gpu: {{limits: {{cpu: "8", memory: 32Gi}}, node_selector: {{pool: gpu}}, tolerations: [{{key: amd.com/gpu, operator: Exists}}]}}
+training_memory: 32Gi
+gpu: {{limits: {{cpu: "8"}}, node_selector: {{pool: gpu}}, tolerations: [{{key: amd.com/gpu, operator: Exists}}]}}
 cpu: {{requests: {{cpu: 500m, memory: 1Gi}}, node_selector: {{pool: cpu}}}}
 """.format(digest="0" * 64)
 
@@ -62,8 +69,18 @@ def own_cluster_manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 
 @pytest.fixture
-def ppo() -> Manifest:
+def manifest() -> Manifest:
     return manifest_yaml.load(committed("ppo"))
+
+
+@pytest.fixture(scope="module")
+def built_with_actors() -> Manifest:
+    return render.build_manifest(CROWD, load_cluster())
+
+
+@pytest.fixture
+def with_actors(built_with_actors: Manifest) -> Manifest:
+    return copy.deepcopy(built_with_actors)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -75,10 +92,12 @@ def test_the_committed_file_is_a_fresh_build(algorithm: str) -> None:
 
 
 def test_what_can_be_listed_is_offered_with_the_empty_value_where_it_is_allowed(
-    ppo: Manifest,
+    manifest: Manifest,
 ) -> None:
     offered = {
-        one["name"]: one["enum"] for one in ppo["spec"]["arguments"]["parameters"] if "enum" in one
+        one["name"]: one["enum"]
+        for one in manifest["spec"]["arguments"]["parameters"]
+        if "enum" in one
     }
     assert offered["device"] == ["auto", "cpu", "cuda"]
     assert offered["evaluation_policy"] == ["", "greedy", "sample"]
@@ -105,7 +124,8 @@ def test_the_render_command_writes_the_committed_file(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "workflows.dag.render", str(tmp_path)], check=True, timeout=60
     )
-    assert (tmp_path / "ppo.yaml").read_text() == committed("ppo")
+    for algorithm in ALGORITHMS:
+        assert (tmp_path / f"{algorithm}.yaml").read_text() == committed(algorithm)
 
 
 def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:
@@ -120,8 +140,17 @@ def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:
     )
 
 
-def test_schema(strict_schema: Any, ppo: Manifest, own_cluster_manifest: Manifest) -> None:
-    assert [error.message for error in strict_schema.iter_errors(ppo)] == []
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_schema(strict_schema: Any, algorithm: str) -> None:
+    manifest = manifest_yaml.load(committed(algorithm))
+    assert [error.message for error in strict_schema.iter_errors(manifest)] == []
+
+
+def test_schema_with_actors(strict_schema: Any, with_actors: Manifest) -> None:
+    assert [error.message for error in strict_schema.iter_errors(with_actors)] == []
+
+
+def test_schema_of_another_cluster(strict_schema: Any, own_cluster_manifest: Manifest) -> None:
     assert [error.message for error in strict_schema.iter_errors(own_cluster_manifest)] == []
 
 
@@ -137,16 +166,28 @@ def test_schema(strict_schema: Any, ppo: Manifest, own_cluster_manifest: Manifes
     ],
 )
 def test_the_schema_catches_a_slip(
-    strict_schema: Any, ppo: Manifest, damage: Callable[[Manifest], None]
+    strict_schema: Any, manifest: Manifest, damage: Callable[[Manifest], None]
 ) -> None:
-    damage(ppo)
-    assert list(strict_schema.iter_errors(ppo))
+    damage(manifest)
+    assert list(strict_schema.iter_errors(manifest))
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_rule(algorithm: str) -> None:
+    manifest = manifest_yaml.load(committed(algorithm))
+    assert {rule.__name__: list(rule(manifest)) for rule in RULES} == {
+        rule.__name__: [] for rule in RULES
+    }
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_rule(rule: Rule, ppo: Manifest, own_cluster_manifest: Manifest) -> None:
-    assert list(rule(ppo)) == []
+def test_rule_on_another_cluster(rule: Rule, own_cluster_manifest: Manifest) -> None:
     assert list(rule(own_cluster_manifest)) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_with_actors(rule: Rule, with_actors: Manifest) -> None:
+    assert list(rule(with_actors)) == []
 
 
 def leaf(manifest: Manifest, name: str) -> dict[str, Any]:
@@ -188,6 +229,10 @@ def argument(name: str, /, **values: Any) -> Callable[[Manifest], None]:
     return change
 
 
+GPUS_ONLY = (
+    '{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1","memory":"4Gi"}}}]}'
+)
+OF_ACTORS = "actors_hold_nothing_back"
 DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
     "runs_a_step_without_a_shell": [
         set_in_leaf("train", "container", "command", value=["sh", "-c", "python -m steps.train {{workflow.parameters.game}}"]),
@@ -216,6 +261,11 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
     "reads_only_ancestors": [set_in_task("evaluate", depends=""), set_in_task("average", when='"{{tasks.plot-average.status}}" == ""')],
     "conditions_read_outputs_with_a_default": [
         lambda manifest: leaf(manifest, "train")["outputs"]["parameters"][0]["valueFrom"].pop("default"),
+    ],
+    OF_ACTORS: [
+        set_in_task("actor", continueOn={"failed": True}), set_in_task("actor", continueOn={}),
+        set_in_task("evaluate", depends="train.Succeeded && train-actors.Succeeded"),
+        lambda manifest: dags(manifest)[-1]["dag"]["tasks"].append({"name": "other", "template": "play"}),
     ],
     "never_reads_a_tolerated_producer": [
         set_in_task("evaluate", depends="train.Succeeded || train.Failed"),
@@ -247,6 +297,12 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
     "pods_say_what_they_need": [
         lambda manifest: leaf(manifest, "play")["container"]["resources"].pop("limits"),
         lambda manifest: leaf(manifest, "play")["container"]["resources"]["requests"].pop("cpu"),
+        lambda manifest: leaf(manifest, "train").pop("podSpecPatch"),
+    ],
+    "a_training_gets_the_memory_of_its_parameter": [
+        lambda manifest: leaf(manifest, "train").pop("podSpecPatch"),
+        lambda manifest: leaf(manifest, "train").update(podSpecPatch=GPUS_ONLY),
+        lambda manifest: leaf(manifest, "play").update(podSpecPatch=leaf(manifest, "train")["podSpecPatch"]),
     ],
     "only_training_asks_for_gpus": [
         lambda manifest: leaf(manifest, "play").update(podSpecPatch=leaf(manifest, "train")["podSpecPatch"]),
@@ -286,33 +342,108 @@ EACH_DAMAGE = [
 
 
 @pytest.mark.parametrize(("rule", "damage"), EACH_DAMAGE)
-def test_each_rule_can_fail(rule: Rule, damage: Callable[[Manifest], Any], ppo: Manifest) -> None:
-    damage(ppo)
-    assert list(rule(ppo))
+def test_each_rule_can_fail(
+    rule: Rule, damage: Callable[[Manifest], Any], manifest: Manifest, with_actors: Manifest
+) -> None:
+    damaged = with_actors if rule.__name__ == OF_ACTORS else manifest
+    damage(damaged)
+    assert list(rule(damaged))
 
 
-def test_the_figure(ppo: Manifest) -> None:
+def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) -> None:
+    """Nothing else of the run is different from one process that trains."""
+    alone = manifest_yaml.load(committed("ppo"))
+    run, alone_run = (
+        next(dag for dag in dags(one) if dag["name"] == "run")["dag"]["tasks"]
+        for one in (with_actors, alone)
+    )
+    (beside,) = [one for one in run if one not in alone_run]
+    assert [one for one in run if one is not beside] == alone_run
+    assert (beside["name"], beside.get("depends", "")) == ("train-actors", "")
+    loop = task(with_actors, "actor")
+    assert loop["withSequence"] == {"count": "{{workflow.parameters.actors}}"}
+    own = {"name": "member", "value": "{{item}}"}
+    assert own in loop["arguments"]["parameters"]
+    given = ["--outdir={{inputs.parameters.outdir}}", "--run={{inputs.parameters.run}}"]
+    learner, actor = (leaf(with_actors, name) for name in ("train", "train-actor"))
+    assert learner["container"]["args"] == [*given, "--role=learner"]
+    member = "--member={{inputs.parameters.member}}"
+    assert actor["container"]["args"] == [*given, "--role=actor", member]
+    assert actor["container"]["command"] == learner["container"]["command"]
+    assert int(actor["retryStrategy"]["limit"]) >= 100
+    assert "outputs" not in actor and "podSpecPatch" not in actor
+
+
+def test_fewer_runs_are_active_where_they_have_actors(
+    with_actors: Manifest, manifest: Manifest
+) -> None:
+    active, alone = (
+        next(dag for dag in dags(one) if dag["name"] == "experiment")["parallelism"]
+        for one in (with_actors, manifest)
+    )
+    assert active < alone
+
+
+@pytest.mark.parametrize(("own", "image"), [("", "rl:1-cpu"), ("sim:2", "sim:2")])
+def test_actors_have_an_image_of_their_own_if_they_are_given_one(
+    with_actors: Manifest, own: str, image: str
+) -> None:
+    values = {
+        "workflow.parameters.actor_image": own,
+        "workflow.parameters.cpu_image": "rl:1-cpu",
+        "workflow.parameters.actors": "3",
+    }
+    container = replaced(leaf(with_actors, "train-actor")["container"], values)
+    assert container["image"] == image
+    assert {"name": "EXPERIMENT_IMAGE", "value": image} in container["env"]
+
+
+def test_parameters_of_actors_are_only_where_there_are_actors(
+    with_actors: Manifest, manifest: Manifest
+) -> None:
+    offered, alone = (
+        {one["name"]: one["value"] for one in found["spec"]["arguments"]["parameters"]}
+        for found in (with_actors, manifest)
+    )
+    of_actors = {
+        "actors": "2",
+        "actor_image": "",
+        "reconnect_timeout": "300",
+        "no_data_timeout": "600",
+    }
+    assert {name: offered[name] for name in offered.keys() - alone.keys()} == of_actors
+    told = leaf(with_actors, "prepare")["container"]["args"]
+    assert "actors={{workflow.parameters.actors}}" in told
+    assert "actor_image={{workflow.parameters.actor_image}}" in told
+
+
+def test_the_figure(manifest: Manifest) -> None:
     """The DAG of the design, edge by edge; a step that is added changes none of them."""
     edges = {
-        one["name"]: one.get("depends", "") for dag in dags(ppo) for one in dag["dag"]["tasks"]
+        one["name"]: one.get("depends", "") for dag in dags(manifest) for one in dag["dag"]["tasks"]
     }
     assert edges | {
         "prepare": "", "runs": "prepare.Succeeded", "average": "(runs.Succeeded || runs.Failed || runs.Errored)",
         "plot-average": "average.Succeeded", "train": "", "evaluate": "train.Succeeded", "play": "evaluate.Succeeded",
         "plot-training": "train.Succeeded", "plot-evaluation": "evaluate.Succeeded", "report": "",
     } == edges  # fmt: skip
-    conditional = {one["name"] for dag in dags(ppo) for one in dag["dag"]["tasks"] if "when" in one}
+    conditional = {
+        one["name"] for dag in dags(manifest) for one in dag["dag"]["tasks"] if "when" in one
+    }
     assert conditional == {"evaluate"}
-    assert (ppo["spec"]["entrypoint"], ppo["spec"]["onExit"]) == ("experiment", "finish")
+    assert (manifest["spec"]["entrypoint"], manifest["spec"]["onExit"]) == ("experiment", "finish")
 
 
-def test_parameters_are_those_of_config(ppo: Manifest) -> None:
-    offered = {one["name"]: one["value"] for one in ppo["spec"]["arguments"]["parameters"]}
-    assert offered == {info.name: info.default for info in parameters("ppo")}
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_parameters_are_those_of_config(algorithm: str) -> None:
+    manifest = manifest_yaml.load(committed(algorithm))
+    offered = {one["name"]: one["value"] for one in manifest["spec"]["arguments"]["parameters"]}
+    assert offered == {info.name: info.default for info in parameters(algorithm)}
+    assert resolve(algorithm, offered).algorithm == algorithm, "argo submit as it stands"
 
 
-def test_every_step_runs_its_module(ppo: Manifest) -> None:
-    modules = {one["name"]: one["container"]["command"][2] for one in leaves(ppo)}
+def test_every_step_runs_its_module(manifest: Manifest) -> None:
+    modules = {one["name"]: one["container"]["command"][2] for one in leaves(manifest)}
     assert modules == {step.name: step.module for step in pipeline.STEPS}
     assert (modules["train"], modules["plot-average"]) == ("steps.train", "steps.plot_average")
 
@@ -325,7 +456,9 @@ def test_cluster_settings_arrive(own_cluster_manifest: Manifest) -> None:
         and "tolerations" not in play
     )
     assert "amd.com/gpu" in train["podSpecPatch"]
-    assert train["container"]["resources"]["limits"] == {"cpu": "8", "memory": "32Gi"}
+    assert train["container"]["resources"]["limits"] == {"cpu": "8"}
+    values = own_cluster_manifest["spec"]["arguments"]["parameters"]
+    assert {one["name"]: one["value"] for one in values}["training_memory"] == "32Gi"
     assert play["container"]["resources"]["requests"] == {"cpu": "500m", "memory": "1Gi"}
     assert (
         next(dag for dag in dags(own_cluster_manifest) if dag["name"] == "experiment")[
@@ -363,14 +496,15 @@ def plain_scalars(text: str) -> Iterator[tuple[str, str]]:
 
 NUMBERS_AND_BOOLEANS = {
     "parallelism", "fsGroup", "runAsGroup", "runAsUser", "secondsAfterCompletion", "runAsNonRoot", "allowPrivilegeEscalation",
-    "readOnlyRootFilesystem",
+    "readOnlyRootFilesystem", "error", "failed",
 }  # fmt: skip
 
 
-def test_no_text_looks_like_a_number() -> None:
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_text_looks_like_a_number(algorithm: str) -> None:
     assert [
         one
-        for one in plain_scalars(committed("ppo"))
+        for one in plain_scalars(committed(algorithm))
         if NOT_TEXT.fullmatch(one[1]) and one[0] not in NUMBERS_AND_BOOLEANS
     ] == []
 
@@ -400,12 +534,14 @@ def test_ambiguous_text_is_quoted(text: str) -> None:
     assert yaml.safe_load(written) == {"value": text}
 
 
-def test_values_replace_defaults_as_argo_submit_does(ppo: Manifest) -> None:
-    filled = render.with_values(ppo, {"runs": "3", "game": "breakout"}, name="ppo-1", deadline_s=60)
+def test_values_replace_defaults_as_argo_submit_does(manifest: Manifest) -> None:
+    filled = render.with_values(
+        manifest, {"runs": "3", "game": "breakout"}, name="ppo-1", deadline_s=60
+    )
     values = {one["name"]: one["value"] for one in filled["spec"]["arguments"]["parameters"]}
     assert (values["runs"], values["game"], values["seed"]) == ("3", "breakout", "0")
     assert filled["metadata"] == {"name": "ppo-1"} and filled["spec"]["activeDeadlineSeconds"] == 60
-    assert ppo == manifest_yaml.load(committed("ppo")), "the original was changed"
+    assert manifest == manifest_yaml.load(committed("ppo")), "the original was changed"
 
 
 def argo_command() -> str | None:
@@ -429,8 +565,8 @@ def test_argo_lint(tmp_path: Path, own_cluster_manifest: Manifest) -> None:
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
-def test_argo_lint_can_fail(tmp_path: Path, ppo: Manifest) -> None:
-    task(ppo, "average")["depends"] = "rums.Succeeded"
+def test_argo_lint_can_fail(tmp_path: Path, manifest: Manifest) -> None:
+    task(manifest, "average")["depends"] = "rums.Succeeded"
     path = tmp_path / "broken.yaml"
-    path.write_text(manifest_yaml.dump(ppo))
+    path.write_text(manifest_yaml.dump(manifest))
     assert lint(path).returncode == 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from config.tables import parameter_table, with_tables
+from config.algorithms import ALGORITHMS
+from config.described import parameters
+from config.tables import with_tables
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -13,7 +15,24 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_tables_are_fresh() -> None:
     assert with_tables(README) == README, "stale: run `make manifests`"
-    assert parameter_table("ppo") in README
+    assert "`ppo`" in README[README.index("<!-- parameters -->") :]
+
+
+def test_every_parameter_stands_once_and_every_algorithm_has_its_presets() -> None:
+    """What all experiments have is not repeated for each algorithm."""
+    listed, presets = (
+        README.partition(f"<!-- {mark} -->")[2].partition(f"<!-- /{mark} -->")[0]
+        for mark in ("parameters", "presets")
+    )
+    shared, *own = listed.split("\n\n`")
+    for algorithm in ALGORITHMS:
+        for info in parameters(algorithm):
+            is_own = info.section == "hyperparameters"
+            assert (f"\n| `{info.name}` |" in shared) != is_own
+        (table,) = (one for one in own if f"`{algorithm}`" in f"`{one.partition(':')[0]}")
+        for info in parameters(algorithm):
+            assert (f"\n| `{info.name}` |" in table) == (info.section == "hyperparameters")
+        assert presets.count(f"\n`{algorithm}`:\n") == 1
 
 
 def test_every_target_that_the_readme_names_exists() -> None:

@@ -65,9 +65,9 @@ def sweep_next_temporary() -> None:
     """As an attempt does that began before and has not noticed this one."""
     write = files.write_and_sync
 
-    def swept(path: Path, content: bytes) -> None:
+    def swept(path: Path, content: bytes, mode: int) -> None:
         files.write_and_sync = write
-        write(path, content)
+        write(path, content, mode)
         path.unlink()
 
     files.write_and_sync = swept

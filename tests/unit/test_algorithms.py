@@ -17,15 +17,17 @@ from config import algorithms
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.ppo import PPO
-from config.described import parameters, section_title
+from config.described import parameters, section_title, shared_parameters
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import NO_VERSION, package_versions
 from config.measures import RETURN
 from config.parameters import parameter
 from config.resolve import Resolved, resolve
+from config.tables import parameter_tables, preset_table
+from workflows.request.listing import everything
 
-OWN = f"{__name__}:GREEDY"
+OWN, SHARING = f"{__name__}:GREEDY", f"{__name__}:CONTINUOUS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,7 @@ GREEDY = Algorithm(
     families=("discrete",),
     presets={"any": {"steps": 12_000, "num_envs": 3}, "acrobot": {"epoch_steps": 5}},
 )
+CONTINUOUS = replace(GREEDY, families=("continuous",))
 NO_ALGORITHM = 7
 
 
@@ -112,6 +115,22 @@ def test_what_is_no_algorithm(text: str, reason: str) -> None:
     assert reason in refusal_of(text, {})
 
 
+def test_what_all_experiments_have_is_listed_once() -> None:
+    """With the defaults of all; algorithms with the same hyperparameters share their table."""
+    listed, tables = everything(["ppo", OWN]), parameter_tables(["ppo", OWN, SHARING])
+    for info in shared_parameters(["ppo", OWN]):
+        assert listed.count(f"\n  {info.name} ") == 1
+    assert "default /storage/ppo or /storage/greedy" in " ".join(listed.split())
+    assert list(tables) == ["Every experiment:", "`ppo`:", f"`{OWN}` and `{SHARING}`:"]
+    assert "| `game` | `cartpole or pendulum` |" in tables["Every experiment:"]
+    assert "| `outdir` | `/storage/ppo or /storage/greedy` |" in tables["Every experiment:"]
+    for heading, table in tables.items():
+        assert ("| `num_envs` |" in table) == (heading == "Every experiment:")
+        assert ("| `clip` |" in table) == (heading == "`ppo`:")
+        assert ("| `epoch_steps` |" in table) == (OWN in heading)
+    assert everything([OWN]).count("/storage/") == 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unmade(Greedy):
     depth: int = 3
@@ -130,7 +149,9 @@ class Nothing:
     ("changes", "reason"),
     [
         ({"name": "My Lab"}, "name cannot be 'My Lab'; allowed: 1 to 40 of a-z, 0-9 and -"),
-        ({"topology": "ring"}, "topology cannot be 'ring'; allowed: single"),
+        ({"topology": "ring"}, "topology cannot be 'ring'; allowed: single or actor-learner"),
+        ({"topology": "actor-learner"}, "actor cannot be ''; allowed: an import path"),
+        ({"actor": "no path"}, "actor cannot be 'no path'; allowed: an import path"),
         ({"families": ()}, "families cannot be (); allowed: some of discrete, continuous"),
         ({"families": "discrete"}, "families cannot be 'discrete'; allowed: some of"),
         (
@@ -147,6 +168,9 @@ class Nothing:
         ({"trainer": "my_lab.ddqn"}, "trainer cannot be 'my_lab.ddqn'; allowed: an import path"),
         ({"policy": ""}, "policy cannot be ''; allowed: an import path"),
         ({"precision_probe": "x"}, "precision_probe cannot be 'x'"),
+        ({"replay_bytes": "x"}, "replay_bytes cannot be 'x'; allowed: an import path"),
+        ({"training_memory": "12 GB"}, "training_memory cannot be '12 GB'; allowed: a quantity"),
+        ({"training_memory": 12}, "training_memory cannot be 12; allowed: a quantity such as 4Gi"),
         ({"hyperparameters": Nothing}, "allowed: a dataclass"),
         ({"hyperparameters": Unmade}, "are not made by config.parameters.parameter"),
         ({"hyperparameters": Taken}, "'seed' is a parameter of every experiment"),
@@ -183,10 +207,67 @@ def test_a_mistake_in_a_preset_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> N
     find_algorithm.cache_clear()
 
 
-def test_a_game_that_an_algorithm_cannot_play() -> None:
-    with pytest.raises(BadInput, match="the game's actions are continuous; greedy plays games"):
-        check_game(resolve(OWN, {"game": "pendulum"}))
+@pytest.mark.parametrize(
+    ("game", "given"),
+    [
+        ("pendulum", {"wrappers": "gymnasium.wrappers:ClipAction"}),
+        ("MountainCarContinuous-v0", {}),
+    ],
+)
+def test_a_game_that_an_algorithm_cannot_play(game: str, given: dict[str, str]) -> None:
+    """One of ours is refused by name, every other when it is there, in the same words."""
+    said = "the game's actions are continuous; greedy plays games whose actions are discrete"
+    assert refusal_of(OWN, {"game": "pendulum"}) == f"{OWN} cannot play pendulum: {said}"
+    with pytest.raises(BadInput) as refusal:
+        check_game(resolve(OWN, {"game": game, **given}))
+    assert str(refusal.value) == f"{OWN} cannot play {game}: {said}"
     assert not check_game(resolve("ppo", {"game": "pendulum"})).discrete
+
+
+def test_options_and_wrappers_may_change_what_a_game_s_players_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only then is a game of ours made to see it; an Atari game's do not."""
+    monkeypatch.setattr(sys.modules[__name__], "GREEDY", CONTINUOUS)
+    find_algorithm.cache_clear()
+    assert "cannot play lunarlander" in refusal_of(OWN, {"game": "lunarlander"})
+    assert resolve(OWN, {"game": "lunarlander", "env_options": "continuous=true"}).family == ""
+    assert resolve(OWN, {"game": "cartpole", "wrappers": "my_lab:Smooth"}).family == ""
+    assert "cannot play pong" in refusal_of(OWN, {"game": "pong", "env_options": "img_width=96"})
+    find_algorithm.cache_clear()
+
+
+def test_the_game_of_an_experiment_that_names_none_is_one_that_it_plays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert resolve(OWN, {}).game.name == resolve("ppo", {}).game.name == "cartpole"
+    monkeypatch.setattr(sys.modules[__name__], "GREEDY", CONTINUOUS)
+    find_algorithm.cache_clear()
+    assert resolve(OWN, {}).game.name == "pendulum"
+    assert {info.name: info.default for info in parameters(OWN)}["game"] == "pendulum"
+    find_algorithm.cache_clear()
+
+
+def test_tables_and_lists_show_the_games_that_an_algorithm_plays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = preset_table(OWN).splitlines()[0]
+    assert (
+        shown
+        == "|  | acrobot | cartpole | cartpole-no-velocity | lunarlander | mountaincar | Atari | other |"
+    )
+    assert "pendulum" not in everything([OWN]) and "tetris" in everything([OWN])
+    monkeypatch.setattr(sys.modules[__name__], "GREEDY", CONTINUOUS)
+    find_algorithm.cache_clear()
+    shown = preset_table(OWN).splitlines()[0]
+    assert shown == "|  | lunarlander_continuous | pendulum | pendulum-no-velocity | other |"
+    listed = everything([OWN])
+    assert (
+        f"games for {OWN}\n  lunarlander_continuous, pendulum, pendulum-no-velocity\n\nany other"
+        in listed
+    )
+    assert "further Atari games for ppo\n" in everything(["ppo", OWN])
+    find_algorithm.cache_clear()
 
 
 def test_code_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

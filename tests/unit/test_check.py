@@ -3,7 +3,7 @@ that break one, each named by one line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from my_lab import reinforce
 from agents.checks.environment import EnvironmentChecks
 from agents.checks.promises import Finding, tried
 from agents.checks.training import TrainingChecks
-from agents.interfaces import Progress, State
+from agents.interfaces import Growth, Progress, State
 from config.algorithms import find_algorithm
 from config.resolve import resolve
 from steps import check
@@ -94,6 +94,80 @@ class Restarting(reinforce.Trainer):
         super().load_state_dict(state | {"epoch": 0}, *between)
 
 
+class Replaying(reinforce.Trainer):
+    """Draws a row of its last fifty observations in every epoch but the first; it keeps them in a
+    stream."""
+
+    CAPACITY = 50
+
+    def __init__(self, resolved: Any, **options: Any) -> None:
+        super().__init__(resolved, **options)
+        self.replay = np.zeros((0, 4), np.float32)
+        self.added = 0
+
+    def rollout(self) -> tuple[np.ndarray, ...]:
+        rows = super().rollout()
+        seen = rows[0].reshape(-1, 4)
+        self.replay = np.concatenate([self.replay, seen])[-self.CAPACITY :]
+        self.added += len(seen)
+        return rows
+
+    def train(self) -> Iterator[Progress]:
+        for progress in super().train():
+            place = int(torch.randint(len(self.replay), (1,), generator=self.generator))
+            drawn = float(self.replay[place].sum()) if self.epoch > 1 else None
+            yield replace(progress, metrics={"drawn": drawn})
+
+    def grown(self) -> dict[str, Growth]:
+        added, self.added = self.added, 0
+        return {"replay": Growth(rows={"seen": self.replay[-added:]}, keep=self.CAPACITY)}
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        self.replay = np.concatenate([part["seen"] for part in streams["replay"]])
+
+
+class Emptied(Replaying):
+    """Takes only the last part back."""
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        self.replay = list(streams["replay"])[-1]["seen"]
+
+
+class Repeating(Replaying):
+    """What was given back is added again."""
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        super().load_streams(streams)
+        self.added = len(self.replay)
+
+
+class Differing(Replaying):
+    """Its rows are rounded once it has been given some back."""
+
+    digits = 9
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        super().load_streams(streams)
+        self.digits = 3
+
+    def grown(self) -> dict[str, Growth]:
+        (growth,) = super().grown().values()
+        return {"replay": replace(growth, rows={"seen": growth.rows["seen"].round(self.digits)})}
+
+
+class OtherColumns(Replaying):
+    def grown(self) -> dict[str, Growth]:
+        (growth,) = super().grown().values()
+        return {"replay": replace(growth, rows={f"seen_{self.epoch}": growth.rows["seen"]})}
+
+
+class Ragged(Replaying):
+    def grown(self) -> dict[str, Growth]:
+        (growth,) = super().grown().values()
+        seen = growth.rows["seen"]
+        return {"replay": replace(growth, rows={"seen": seen, "action": seen[1:]})}
+
+
 class Outside(reinforce.Policy):
     def act(self, observations: np.ndarray, *, sample: bool) -> np.ndarray:
         return super().act(observations, sample=sample) + 2
@@ -135,6 +209,11 @@ BROKEN_TRAINERS = [
     (Disturbing, "state_dict() changed the training"),
     (Forgetful, "the resumed training differs"),
     (Restarting, "load_state_dict() leaves epoch 0, step 64; saved were 2 and 64"),
+    (Emptied, "the resumed training differs: metrics of epoch 3"),
+    (Repeating, "the resumed training adds other rows: 146 in the stream 'replay', not 128"),
+    (Differing, "the resumed training adds other rows: column 'seen' of the stream 'replay'"),
+    (OtherColumns, "'seen_1': ('float32', (4,))}, it got {'seen_2': ('float32', (4,))}"),
+    (Ragged, "the stream 'replay' got columns of [31, 32] rows"),
 ]
 BROKEN_POLICIES = [
     (Outside, "is not in Discrete(2)"),
@@ -159,6 +238,13 @@ def test_a_stranger_s_algorithm_keeps_every_promise(monkeypatch: pytest.MonkeyPa
     findings = findings_of(monkeypatch)
     assert [finding for finding in findings if not finding.kept] == []
     assert len(findings) == 7
+
+
+def test_a_trainer_with_a_replay_keeps_every_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its last rows back before it goes on, and is asked for new ones after every epoch."""
+    findings = findings_of(monkeypatch, trainer=f"{__name__}:Replaying")
+    assert [finding for finding in findings if not finding.kept] == []
+    assert findings[2].seen.endswith("bytes, beside it the streams replay")
 
 
 @pytest.mark.parametrize(("broken", "reason"), BROKEN_TRAINERS, ids=lambda one: str(one)[-30:])
@@ -255,6 +341,36 @@ def test_the_command_on_a_network(
     monkeypatch.setattr(check, "_killed", lambda what, texts: "train.csv")
     assert check.main(["my_lab.nets:Residual", "-p", "rollout_length=16"]) == 0
     assert capsys.readouterr().out.count("ok    ") == 9
+
+
+def test_what_a_network_and_a_game_are_tried_with(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ours that can, or the one that is named, which says what it cannot."""
+    lab = "my_lab.reinforce:ALGORITHM"
+    assert check.main(["cartpole", "--algorithm", lab]) == 0
+    assert capsys.readouterr().out.count("ok    ") == 5
+    for arguments, refusal in (
+        (["pendulum", "--algorithm", lab], f"{lab} cannot play pendulum: the game's actions are"),
+        (["my_lab.nets:Residual", "--algorithm", lab], "unknown parameter 'network'"),
+        (["my_lab.nets:Residual", "--algorithm", "pp0"], "unknown algorithm 'pp0'; did you mean"),
+        ([lab, "--algorithm", "ppo"], f"--algorithm is for a network or a game; {lab!r} is an"),
+    ):
+        assert check.main(arguments) == 2
+        said = capsys.readouterr()
+        assert said.err.startswith(f"check: {refusal}") and said.err.count("\n") == 1
+        assert said.out == ""
+
+
+def test_the_algorithm_of_ours_is_the_first_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    ppo = check.ALGORITHMS["ppo"]
+    ours = {
+        "reinforce": reinforce.ALGORITHM,
+        "sac": replace(reinforce.ALGORITHM, families=("continuous",)),
+        "ppo": ppo,
+    }
+    monkeypatch.setattr(check, "ALGORITHMS", ours)
+    assert check._trains("my_lab.nets:Residual", {}) == "ppo"
+    games = ("cartpole", "pendulum", "FrozenLake-v1")
+    assert [check._player(game) for game in games] == ["reinforce", "sac", "ppo"]
 
 
 def test_the_command_on_what_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,8 +19,8 @@ def written(folder: Path, text: str) -> Path:
 
 def test_the_defaults_fit_one_small_node() -> None:
     cluster = load_cluster()
-    assert cluster.gpu.requests == Requests(cpu="1", memory="4Gi")
-    assert cluster.gpu.limits.memory is not None
+    assert cluster.gpu.requests == Requests(cpu="1")
+    assert cluster.training_memory == "4Gi"
     assert cluster.cpu.limits.memory is not None
     assert cluster.gpu_resource == "nvidia.com/gpu"
     assert cluster.gpu.tolerations == (
@@ -51,6 +51,7 @@ gpu:
     mine, default = load_cluster(written(tmp_path, text)), load_cluster()
     assert mine.namespace == "experiments"
     assert mine.gpu.requests == Requests(cpu="8", memory=default.gpu.requests.memory)
+    assert mine.cpu.requests == default.cpu.requests
     assert mine.gpu.node_selector == {"accelerator": "h100", "dedicated": "true"}
     assert mine.gpu.tolerations == (
         Toleration(key="dedicated", value="gpu", effect="NoExecute", toleration_seconds=60),
@@ -78,13 +79,20 @@ gpu:
         ),
         ("gpu: {requests: {cpu: two}}", "'gpu.requests.cpu' cannot be 'two'; allowed: a quantity"),
         (
-            "gpu: {limits: {memory: 4 GiB}}",
-            "'gpu.limits.memory' cannot be '4 GiB'; allowed: a quantity",
+            "cpu: {limits: {memory: 4 GiB}}",
+            "'cpu.limits.memory' cannot be '4 GiB'; allowed: a quantity",
         ),
         (
-            "gpu: {limits: {memory: null}}",
-            "empty value for 'gpu.limits.memory'; allowed: a quantity",
+            "cpu: {limits: {memory: null}}",
+            "empty value for 'cpu.limits.memory'; allowed: a quantity",
         ),
+        (
+            "gpu: {limits: {memory: 8Gi}}",
+            "'gpu.limits.memory' cannot be '8Gi'; allowed: empty, and 'training_memory' for both",
+        ),
+        ("gpu: {requests: {memory: 8Gi}}", "'gpu.requests.memory' cannot be '8Gi'; allowed: empty"),
+        ("training_memory: 8", "'training_memory' cannot be 8; allowed: a quantity"),
+        ("training_memory: ''", "empty value for 'training_memory'; allowed: a quantity"),
         (
             "gpu: {node_selector: {dedicated: true}}",
             "gpu.node_selector.dedicated cannot be True; allowed: text, quote it",

@@ -3,6 +3,7 @@ imported for it."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ from ale_py import roms
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.environments.training import check_game
 from config.errors import BadInput
 from config.games import (
     BOX2D_ID,
@@ -23,6 +25,7 @@ from config.games import (
     own_presets,
     preset,
 )
+from config.resolve import resolve
 
 WITHOUT_SINGLE_PLAYER = {"combat", "joust", "maze_craze", "warlords"}
 
@@ -41,12 +44,25 @@ def test_every_game_of_ale_has_a_short_name_and_the_id_that_gymnasium_knows() ->
 def test_the_kinds_are_those_that_gymnasium_offers() -> None:
     for name in own_presets():
         game = find_game(name)
-        spec = gymnasium.spec(game.id)
+        module, _, gymnasium_id = game.id.rpartition(":")
+        if module:
+            importlib.import_module(module)
+        spec = gymnasium.spec(gymnasium_id)
         native = spec.vector_entry_point is not None
         assert (game.kind != "sync") == native, name
         if game.kind != "atari":
             assert game.solved == spec.reward_threshold
             assert game.frames_per_step == 1
+
+
+def test_every_game_of_ours_knows_what_its_players_do() -> None:
+    """As its action space says; without Box2D nobody can ask a game that needs it."""
+    assert {game.family for game in games().values()} == {"discrete", "continuous"}
+    for name in own_presets():
+        game = find_game(name)
+        if not BOX2D_ID.fullmatch(game.id) or importlib.util.find_spec("Box2D"):
+            assert check_game(resolve("ppo", {"game": name})).family == game.family, name
+    assert find_game("CartPole-v0").family == find_game("my_lab.envs:Maze").family == ""
 
 
 @pytest.mark.parametrize("name", ["cartpole", "breakout", "tic_tac_toe_3d"])
@@ -170,7 +186,7 @@ def test_an_atari_game_with_a_file_of_its_own_still_has_the_shared_preset() -> N
     "changed",
     [
         {"id": "os; rm"}, {"kind": "script"}, {"options": []}, {"frames_per_step": 0}, {"frames_per_step": True}, {"solved": "475"},
-        {"name": 3}, {"id": None},
+        {"name": 3}, {"id": None}, {"family": "discret"}, {"family": None},
     ],
 )  # fmt: skip
 def test_a_game_that_was_read_back_is_checked(changed: dict[str, object]) -> None:
@@ -178,6 +194,7 @@ def test_a_game_that_was_read_back_is_checked(changed: dict[str, object]) -> Non
         "name": "x",
         "id": "X-v0",
         "kind": "sync",
+        "family": "discrete",
         "options": {},
         "frames_per_step": 1,
         "solved": None,

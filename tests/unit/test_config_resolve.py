@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config import games, presets
+from config.algorithms import ALGORITHMS
 from config.algorithms.ppo import PPO
 from config.described import SECTIONS, ParameterInfo, parameters
 from config.environment import EnvironmentSettings
@@ -190,7 +191,9 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_and_the_known(
 
 
 def test_an_unknown_algorithm_is_refused_with_the_known() -> None:
-    assert refused({}, "pppo") == "unknown algorithm 'pppo'; did you mean 'ppo'? known: ppo"
+    known = ", ".join(sorted(ALGORITHMS))
+    refusal = f"unknown algorithm 'pppo'; did you mean 'ppo'? known: {known}"
+    assert refused({}, "pppo") == refusal
     assert refused({}, "../ppo").startswith("unknown algorithm '../ppo'")
 
 
@@ -333,6 +336,7 @@ def another_value(name: str, current: Any) -> str:
         "env_options": "stack_num=2",
         "wrappers": "gymnasium.wrappers:RecordEpisodeStatistics",
         "min_runs": "1",
+        "training_memory": "8Gi",
         "checkpoint_interval": "2",
     }
     if name in special:
@@ -367,7 +371,7 @@ def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
 
 def test_what_is_no_part_of_the_identity() -> None:
     assert {one.name for one in parameters("ppo") if not one.identity} == {
-        "outdir", "runs", "min_runs", "gpus", "gpu_image", "cpu_image", "claim", "vectorisation",
+        "outdir", "runs", "min_runs", "gpus", "gpu_image", "cpu_image", "claim", "training_memory", "vectorisation",
     }  # fmt: skip
 
 
@@ -460,7 +464,7 @@ def changed(path: str, value: object) -> dict[str, Any]:
         ("experiment.runs", 0), ("experiment.runs", ...), ("experiment.extra", 1), ("experiment.epochs", None),
         ("experiment.outdir", "../x"),
         ("hyperparameters.clip", "high"), ("hyperparameters.minibatches", 7), ("hyperparameters.clip", ...), ("game", "cartpole"),
-        ("game.kind", "other"), ("game.id", "a b"), ("game.id", ...), ("game.options", 1),
+        ("game.kind", "other"), ("game.family", "discret"), ("game.id", "a b"), ("game.id", ...), ("game.options", 1),
         ("environment.sticky_actions", 0.5), ("environment", ...), ("packages", None), ("packages.numpy", 2),
     ],
 )  # fmt: skip

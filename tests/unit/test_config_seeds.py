@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from config.experiment import Experiment
 from config.parameters import declared
-from config.seeds import RUNS, integer_seed, seed_sequence
+from config.seeds import RUNS, environment_seeds, integer_seed, seed_sequence
 
 
 def stream(*key: object) -> tuple[int, ...]:
@@ -75,3 +75,35 @@ def test_numbers_that_would_take_another_number_of_words_are_refused(
 
 def test_there_are_seeds_of_environments_for_every_run() -> None:
     assert declared(Experiment)["runs"].high == RUNS
+
+
+def of_actor(actor: int, seedings: int, run: int = 0) -> set[int]:
+    """Of 4 environments each."""
+    environments, numbers = np.meshgrid(np.arange(4), np.arange(seedings))
+    of_each = environment_seeds(7, run, 4, environments.ravel(), numbers.ravel(), actor)
+    return set(of_each.tolist())
+
+
+def test_no_two_actors_share_a_seed() -> None:
+    each = [of_actor(actor, 1000, run) for actor in range(9) for run in (0, 1)]
+    assert len(set.union(*each)) == 9 * 2 * 4 * 1000
+
+
+def test_two_to_the_k_actors_meet_after_two_to_the_23_minus_k_seedings() -> None:
+    environment, each = np.zeros(1, np.int64), 2**20
+
+    def different(seedings: int) -> int:
+        of_all = [
+            environment_seeds(7, 0, 1, environment, np.arange(seedings), actor)
+            for actor in range(8)
+        ]
+        return len(np.unique(np.concatenate(of_all)))
+
+    assert different(each) == 8 * each
+    assert different(each + 1) == 8 * each
+
+
+def test_one_actor_has_the_seeds_of_a_training_without_actors() -> None:
+    environments, numbers = np.arange(4), np.full(4, 3)
+    alone = environment_seeds(7, 2, 4, environments, numbers)
+    assert alone.tolist() == environment_seeds(7, 2, 4, environments, numbers, 0).tolist()

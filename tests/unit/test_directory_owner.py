@@ -81,8 +81,10 @@ def test_by_hand_only_a_living_owner_is_in_the_way(path: Path) -> None:
     path.write_text(json.dumps({"uid": "first", "process": processes.identity()}))
     with pytest.raises(WrongDirectory, match="still running"):
         owner.check(path, None)
-    path.write_text(json.dumps({"uid": "first", "process": f"{processes.identity()}0"}))
-    owner.check(path, None)
+    host, pid, start, world = processes.identity().rsplit(":", 3)
+    gone = f"{host}:{pid}:{start}0:{world}"  # the same number, given out again
+    path.write_text(json.dumps({"uid": "first", "process": gone}))
+    owner.check(path, None, on_wait=lambda: pytest.fail("its end is known without its lease"))
 
 
 def test_the_lease_is_watched_not_compared_with_a_clock(path: Path) -> None:
@@ -179,9 +181,9 @@ def test_an_attempt_becomes_the_newest_though_an_older_one_sweeps_its_temporary(
     older.claim()
     write = files.write_and_sync
 
-    def swept(path: Path, content: bytes) -> None:
+    def swept(path: Path, content: bytes, mode: int) -> None:
         monkeypatch.setattr(files, "write_and_sync", write)
-        write(path, content)
+        write(path, content, mode)
         files.remove_temporaries(tmp_path)
 
     monkeypatch.setattr(files, "write_and_sync", swept)

@@ -11,6 +11,7 @@ from PIL import Image
 
 from config.measures import RETURN
 from config.numbers import duration, number, short
+from config.resolve import resolve
 from steps.figures import average, run, style
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
 from steps.statistics.curves import common_grid, curve, hold
@@ -105,6 +106,55 @@ def test_one_run_that_ended_no_episode_has_no_curve():
     assert run.resources({"wall_s": np.ones(1), "gpu_percent": np.full(1, np.nan)}, **LINES) is None
 
 
+def learns_late(rows: int = 80) -> dict[str, np.ndarray]:
+    """A learner that has nothing to say in the first half; one metric never has."""
+    late = columns(rows) | {"q_mean": np.linspace(0, 30, rows), "empty": np.full(rows, np.nan)}
+    late["value_loss"][: rows // 2] = late["q_mean"][: rows // 2] = np.nan
+    late["epsilon"] = np.linspace(1, 0.05, rows)
+    return late
+
+
+def test_metrics_that_begin_late_share_the_steps_of_the_others(tmp_path):
+    """All panels have one axis of steps, which stands under the last row only, and the smoothing
+    that the caption names."""
+    figure = run.losses(learns_late(), RETURN, **LINES, frames_per_step=1)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "value loss",
+        "mean Q value",
+        "exploration ε",
+    ]
+    assert {axes.get_xlim() for axes in figure.axes} == {(100 - 79, 8000 + 79)}
+    assert "a trailing mean of 2 rows" in texts(figure)
+    pale, strong = (line.get_ydata() for line in figure.axes[1].lines)
+    assert len(pale) == 40 and np.isfinite(pale).all()
+    assert strong[1:] == pytest.approx((pale[1:] + pale[:-1]) / 2)
+    write(figure, tmp_path / "losses")
+
+
+def test_metrics_that_begin_late_share_the_steps_over_all_runs(tmp_path):
+    runs = {i: average.thin_losses(learns_late(80 + i), RETURN) for i in range(3)}
+    figure = average.losses(HEADING, runs, frames_per_step=1)
+    assert figure.axes[1].get_title(loc="left") == "mean Q value"
+    assert len({axes.get_xlim() for axes in figure.axes}) == 1
+    assert figure.axes[0].get_xlim()[0] < 100
+    write(figure, tmp_path / "losses")
+
+
+@pytest.mark.parametrize(("value", "label"), [(0.00063, "6.3e−4"), (-2.0, "−2"), (0.0, "0")])
+def test_what_stays_the_same_has_one_number(value, label):
+    """Not three that read alike, nor the rounding of the trailing mean as a curve."""
+    constant = columns(400) | {"learning_rate": np.full(400, value)}
+    figure = run.losses(constant, RETURN, **LINES, frames_per_step=1)
+    assert figure is not None
+    figure.canvas.draw()
+    loss, learning_rate = figure.axes
+    assert [one.get_text() for one in learning_rate.get_yticklabels()] == [label]
+    assert np.ptp(learning_rate.get_ylim()) == pytest.approx(2 * abs(value) or 2)
+    assert len(loss.get_yticklabels()) > 2
+    left = min(one.get_window_extent().x0 for one in learning_rate.get_yticklabels())
+    assert loss.get_window_extent().x1 < left
+
+
 def test_one_row_is_drawn(tmp_path):
     one = {name: values[-1:] for name, values in columns().items()}
     figure = run.training_curve(one, RETURN, **LINES, frames_per_step=1, solved=None)
@@ -147,6 +197,8 @@ def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
     assert short_ is not None
     assert "a trailing mean of" in texts(long)
     assert "Smoothing: none" in texts(short_)
+    shown = [axes.get_legend().get_lines() for axes in (*long.axes, *short_.axes)]
+    assert [[line.get_alpha() for line in lines] for lines in shown] == [[0.3, None], [None]]
 
 
 def test_long_lines_keep_their_peaks():
@@ -208,3 +260,49 @@ def test_the_title_of_a_single_panel_stands_below_the_figure_s_own():
         style.arrange(figure, "one run")
         tops.append((1 - figure.subplotpars.top) * figure.get_figheight())
     assert tops == pytest.approx([0.62, 0.85]), "inches below the upper edge"
+
+
+@pytest.mark.parametrize("lowest", [-1700.0, -19_000.0, -170_000.0, -2.5e7, 0.00025])
+def test_the_name_of_the_y_axis_stands_beside_its_numbers(lowest):
+    falling = columns() | {"return_mean": np.linspace(lowest, lowest / 4, 50)}
+    figure = run.training_curve(falling, RETURN, **LINES, frames_per_step=1, solved=None)
+    assert figure is not None
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    name = axes.yaxis.label.get_window_extent()
+    numbers = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert name.x0 > 0, "inside the figure"
+    assert name.x1 < min(number.x0 for number in numbers)
+
+
+def test_the_last_number_of_the_x_axis_is_inside_the_figure():
+    long = columns() | {"step": np.linspace(1e3, 1e5, 50)}
+    figure = run.training_curve(long, RETURN, **LINES, frames_per_step=1, solved=None)
+    assert figure is not None
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    shown = [one for one in axes.get_xticklabels() if one.get_position()[0] <= axes.get_xlim()[1]]
+    assert shown[-1].get_text() == "100k"
+    assert shown[-1].get_window_extent().x1 < figure.bbox.x1 - 5
+
+
+def test_the_numbers_of_an_axis_are_written_alike_up_to_ten_thousand():
+    _, (axes,) = style.panels(1, title="Training", subtitle="PPO on Pendulum-v1")
+    write_tick = axes.yaxis.get_major_formatter()
+    ticks = [-20_000, -1250, -750, 0, 1012.5, 0.25]
+    assert [write_tick(value) for value in ticks] == [
+        "−20k", "−1250", "−750", "0", "1012.5", "0.25",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "title"),
+    [
+        ("pendulum-no-velocity", "pendulum-no-velocity"),
+        ("pendulum", "Pendulum-v1"),
+        ("my_lab.mazes:Maze", "my_lab.mazes:Maze"),
+    ],
+)
+def test_a_game_is_headed_by_what_people_call_it(given, title):
+    line = style.experiment_line(resolve("ppo", {"game": given}))
+    assert line.startswith(f"PPO on {title}, ")

@@ -8,16 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from config.resolve import resolve
+from steps.figures.style import look
+from steps.statistics.curves import curve
 from tests import synthetic
 from tests.benchmarks import breakout, experiments, learning, stable_baselines3_breakout
+from tests.benchmarks.curves import Learnt, side_by_side
 from tests.benchmarks.experiments import Experiment, run_together
+from tests.benchmarks.learning import GOALS, LONG, Goal
 from tests.benchmarks.verdicts import (
     HOLDS,
     INCOMPLETE,
     MISSED,
+    Bound,
     Bounded,
     Compared,
     Outcome,
@@ -33,9 +39,9 @@ def outcome(*scores: float, wanted: int | None = None) -> Outcome:
     return Outcome(wanted=len(scores) if wanted is None else wanted, scores=scores, steps=99_840)
 
 
-def bounded(*scores: float, least: float, wanted: int | None = None) -> Bounded:
+def bounded(*scores: float, bound: Bound, wanted: int | None = None) -> Bounded:
     reached = outcome(*scores, wanted=wanted)
-    return Bounded(game="acrobot", policy="greedy", ours=reached, least=least)
+    return Bounded(algorithm="dqn", game="acrobot", policy="greedy", ours=reached, bound=bound)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +74,19 @@ def test_the_spread_is_that_of_the_learner_whose_runs_differ_more() -> None:
 
 
 def test_a_bound_is_for_the_mean_of_all_runs() -> None:
-    assert bounded(-80.0, -95.0, -95.0, least=-90.0).verdict == HOLDS
-    assert bounded(-80.0, -95.0, -95.1, least=-90.0).verdict == MISSED
-    assert bounded(float("nan"), -80.0, -80.0, least=-90.0).verdict == MISSED
-    assert bounded(-80.0, -80.0, least=-90.0, wanted=3).verdict == INCOMPLETE
+    least = Bound(-90)
+    assert bounded(-80.0, -95.0, -95.0, bound=least).verdict == HOLDS
+    assert bounded(-80.0, -95.0, -95.1, bound=least).verdict == MISSED
+    assert bounded(float("nan"), -80.0, -80.0, bound=least).verdict == MISSED
+    assert bounded(-80.0, -80.0, bound=least, wanted=3).verdict == INCOMPLETE
+
+
+def test_an_upper_bound_is_not_reached() -> None:
+    below = Bound(150, is_upper=True)
+    assert bounded(100.0, 199.0, bound=below).verdict == HOLDS
+    assert bounded(100.0, 200.0, bound=below).verdict == MISSED
+    assert bounded(float("nan"), 100.0, bound=below).verdict == MISSED
+    assert (str(below), str(Bound(-90))) == ("< 150", "≥ −90")
 
 
 def test_a_comparison_needs_both() -> None:
@@ -84,10 +99,11 @@ def test_a_comparison_needs_both() -> None:
 
 
 def test_the_tables() -> None:
-    rows = [bounded(-80.0, -95.0, least=-90.0), bounded(-99.0, least=-90.0, wanted=2)]
+    below = Bound(-90, is_upper=True)
+    rows = [bounded(-80.0, -95.0, bound=Bound(-90)), bounded(-99.0, bound=below, wanted=2)]
     assert bounded_table(rows)[2:] == [
-        "| acrobot | 99,840 | greedy | −80.0, −95.0 | −87.5 | −90 | holds |",
-        "| acrobot | 99,840 | greedy | −99.0, – | −99.0 | −90 | incomplete |",
+        "| dqn | acrobot | 99,840 | greedy | −80.0, −95.0 | −87.5 | ≥ −90 | holds |",
+        "| dqn | acrobot | 99,840 | greedy | −99.0, – | −99.0 | < −90 | incomplete |",
     ]
     ours, theirs = outcome(1.0, 2.0), outcome(5.0, 7.0)
     (line,) = compared_table([Compared(game="Pong", policy="sample", ours=ours, theirs=theirs)])[2:]
@@ -96,8 +112,9 @@ def test_the_tables() -> None:
 
 def fill(outdir: Path, monkeypatch: pytest.MonkeyPatch, *, least: float) -> None:
     """A finished experiment, with another bound than the true one."""
-    monkeypatch.setattr(learning, "BOUNDS", {"cartpole": (100_000, least)})
-    directory = outdir / "ours" / "cartpole"
+    goal = Goal("ppo", "cartpole", 100_000, Bound(least))
+    monkeypatch.setattr(learning, "GOALS", (goal,))
+    directory = outdir / "ours" / "ppo-cartpole"
     synthetic.experiment(directory, ("complete",) * learning.RUNS)
 
 
@@ -130,19 +147,19 @@ def test_what_is_not_there_yet_is_incomplete_and_says_why(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    synthetic.experiment(tmp_path / "ours" / "cartpole", ("complete", "unfinished", "complete"))
+    synthetic.experiment(tmp_path / "ours" / "ppo-cartpole", ("complete", "unfinished", "complete"))
     assert learning.main(["--report", "--outdir", str(tmp_path)]) == 1
     said = capsys.readouterr().out
-    assert said.count("| incomplete |") == len(learning.BOUNDS) + 4
-    assert "cartpole: run 1: " in said
-    assert f"acrobot: no file {tmp_path}/ours/acrobot/experiment.yaml" in said
+    assert said.count("| incomplete |") == len(GOALS) + 4
+    assert "ppo cartpole: run 1: " in said
+    assert f"dqn acrobot: no file {tmp_path}/ours/dqn-acrobot/experiment.yaml" in said
 
 
 def test_without_stable_baselines3_one_line_before_anything_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(learning, "REFERENCE_PYTHON", learning.ROOT / ".venv-absent/bin/python")
-    monkeypatch.setattr(learning, "train", lambda game, outdir: pytest.fail("it trains"))
+    monkeypatch.setattr(Experiment, "run", lambda self: pytest.fail("it trains"))
     assert learning.main(["--outdir", str(tmp_path)]) == 2
     said = capsys.readouterr()
     assert said.out == "" and len(said.err.splitlines()) == 1
@@ -185,16 +202,53 @@ def test_stable_baselines3_has_the_budget_of_ours() -> None:
     assert ours.experiment.evaluation_episodes == breakout.EPISODES
 
 
-@pytest.mark.parametrize("game", learning.BOUNDS)
-def test_the_presets_have_the_length_that_the_bounds_are_for(game: str) -> None:
-    budget, _ = learning.BOUNDS[game]
-    resolved = resolve("ppo", {"game": game})
-    assert abs(resolved.total_steps - budget) < resolved.steps_per_epoch
+@pytest.mark.parametrize("goal", [*GOALS, *LONG], ids=lambda goal: goal.name)
+def test_the_trainings_have_the_length_that_the_bounds_are_for(goal: Goal, tmp_path: Path) -> None:
+    made = learning.experiment(goal, tmp_path)
+    resolved = resolve(goal.algorithm, made.given)
+    assert 0 <= resolved.total_steps - goal.steps < resolved.steps_per_epoch
+    assert resolved.experiment.evaluation_episodes == 20
 
 
-@pytest.mark.parametrize("game", ["cartpole", "breakout"])
+def test_no_two_goals_share_a_directory(tmp_path: Path) -> None:
+    directories = [learning.experiment(one, tmp_path).directory for one in (*GOALS, *LONG)]
+    assert len(set(directories)) == len(directories)
+    assert directories[-2].name == "sac-lunarlander_continuous-200k"
+
+
+def names(algorithms: list[str] | None, games: list[str] | None, *, long: bool = False):
+    goals, with_breakout = learning.chosen(algorithms, games, long=long)
+    return [one.name for one in goals], with_breakout
+
+
+def test_algorithms_and_games_are_chosen() -> None:
+    assert learning.chosen(None, None) == (list(GOALS), True)
+    assert names(["dqn"], ["acrobot", "breakout"]) == (["dqn-acrobot"], False)
+    assert names(None, ["cartpole"]) == (["ppo-cartpole", "dqn-cartpole"], False)
+    assert names(["ppo"], ["breakout"]) == ([], True)
+    assert learning.chosen(None, None, long=True) == (list(LONG), False)
+    options = learning.parse(["--algorithm", "dqn", "--game", "acrobot", "--game", "cartpole"])
+    assert (options.algorithm, options.game) == (["dqn"], ["acrobot", "cartpole"])
+
+
+def goals_named(*wanted: str) -> list[Goal]:
+    return [one for one in (*GOALS, *LONG) if one.name in wanted]
+
+
+@pytest.mark.parametrize(
+    "goal",
+    [
+        *goals_named("ppo-cartpole", "dqn-cartpole", "ppo-pendulum-no-velocity-100k"),
+        *LONG,
+        None,
+    ],
+    ids=lambda goal: goal.name if goal else "breakout",
+)
 def test_the_command_of_every_experiment_is_accepted(
-    game: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    goal: Goal | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     commands: list[list[str]] = []
 
@@ -204,17 +258,64 @@ def test_the_command_of_every_experiment_is_accepted(
 
     monkeypatch.setattr(experiments, "run_together", collect)
     of_breakout = breakout.experiments(tmp_path, learning.SEED)
-    made = of_breakout if game == "breakout" else [learning.experiment(game, tmp_path)]
+    made = of_breakout if goal is None else [learning.experiment(goal, tmp_path)]
     for one in made:
         assert one.run()
     for command, one in zip(commands, made, strict=True):
-        assert command[1:3] == ["-m", "workflows.submit"]
+        assert command[1:4] == ["-m", "workflows.submit", goal.algorithm if goal else "ppo"]
         capsys.readouterr()
         assert submit.main([*command[3:], "--dry-run"]) == 0
         plan = capsys.readouterr().out
         assert str(one.directory) in plan
         for name, value in (("runs", one.runs), ("seed", learning.SEED)):
             assert re.search(rf"^ +\* {name} +{value}\b", plan, re.MULTILINE)
+
+
+def learnt(algorithm: str, bound: Bound, *heights: float) -> Learnt:
+    """Runs of different lengths whose training stays at a height, and who score that."""
+    curves = [
+        curve(np.arange(1.0, 101 + i) * 100, np.full(100 + i, height))
+        for i, height in enumerate(heights)
+    ]
+    return Learnt(algorithm=algorithm, bound=bound, curves=curves, scores=heights)
+
+
+def test_the_figure_shows_every_run_their_mean_and_the_bounds() -> None:
+    pair = [
+        learnt("ppo-lstm", Bound(450), 400.0, 500.0, 480.0),
+        learnt("ppo", Bound(150, is_upper=True), 100.0, 60.0),
+    ]
+    with look():
+        figure = side_by_side("Memory", "return", {"cartpole": pair, "pendulum": pair[:1]})
+    cartpole, pendulum = figure.axes
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["cartpole", "pendulum"]
+    said = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert said == ["ppo-lstm, n = 3", "ppo, n = 2"]
+    assert [text.get_text() for text in cartpole.texts] == ["≥ 450", "< 150"]
+    thin, strong, scores = (
+        [line.get_ydata() for line in cartpole.lines if is_one(line)]
+        for is_one in (
+            lambda line: line.get_linewidth() < 0.8,
+            lambda line: line.get_linewidth() == 2.0,
+            lambda line: line.get_marker() == "D",
+        )
+    )
+    assert [line[-1] for line in thin] == [400.0, 500.0, 480.0, 100.0, 60.0]
+    assert [line[-1] for line in strong] == [460.0, 80.0]
+    assert [list(points) for points in scores] == [[400.0, 500.0, 480.0], [100.0, 60.0]]
+    assert len(pendulum.lines) == 3 + 1 + 1 + 1
+
+
+def test_the_figure_is_drawn_once_both_games_were_learnt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--report", "--algorithm", "ppo", "--outdir", str(tmp_path)]
+    for game, is_drawn in zip(learning.WITHOUT_VELOCITIES, (False, True), strict=True):
+        for goal in (one for one in GOALS if one.game == game):
+            synthetic.experiment(tmp_path / "ours" / goal.name, game=game)
+        assert learning.main(arguments) == 1
+        drawn = tmp_path / "without-velocities.png"
+        assert drawn.exists() is is_drawn is (f"Figure: {drawn}" in capsys.readouterr().out)
 
 
 def test_the_reference_is_trained_side_by_side_with_its_settings(
@@ -262,6 +363,7 @@ def step(name: str, *arguments: str) -> None:
 
 def test_a_real_experiment_is_evaluated_with_both_policies(tmp_path: Path) -> None:
     made = Experiment(
+        algorithm="ppo",
         directory=tmp_path / "cartpole",
         given={},
         runs=1,

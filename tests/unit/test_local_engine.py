@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import pytest
 
+from config import control_groups
 from tests.unit.local_workflows import Document, output, pod, task, with_inputs, workflow
 from workflows import on_this_machine
 from workflows.local import Capacity, Node, WorkflowStatus, run
@@ -252,8 +253,8 @@ def test_c19_processors_that_control_groups_allow(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(slots, "CONTROL_GROUPS", tmp_path)
-    monkeypatch.setattr(slots, "OWN_GROUPS", tmp_path / "own")
+    monkeypatch.setattr(control_groups, "CONTROL_GROUPS", tmp_path)
+    monkeypatch.setattr(control_groups, "OWN_GROUPS", tmp_path / "own")
     assert slots._quota() == cpus
 
 
@@ -409,6 +410,19 @@ def test_gpus_may_come_from_a_pod_spec_patch_with_a_parameter(
     for gpus, expected in (("2", "0,1"), ("0", "")):
         status = engine(manifest, parameters={"gpus": gpus}, capacity=Capacity(2.0, ("0", "1")))
         assert printed(tmp_path, status.by_name("w.a")).splitlines()[-1] == expected
+
+
+def test_memory_of_a_pod_spec_patch_is_cut_to_the_machine_s_and_not_handed_out(
+    engine: Callable[..., WorkflowStatus],
+) -> None:
+    patch = '{"containers":[{"name":"main","resources":{"requests":{"memory":"{{workflow.parameters.m}}"}}}]}'
+    leaf = pod("train", "import time; time.sleep(0.3)", podSpecPatch=patch)
+    manifest, notices = workflow([task(f"t{i}", "train") for i in range(2)], leaf), list[str]()
+    machine = Capacity(4.0, memory_bytes=7.625 * 2**30)
+    for asked in ("12Gi", "4Gi"):
+        options = {"parameters": {"m": asked}, "capacity": machine, "notice": notices.append}
+        assert overlap(engine(manifest, **options), "train") == 2
+    assert notices == ["train requests 12 GiB of memory, this machine has 7.625: it gets 7.625"]
 
 
 @pytest.mark.parametrize("spec_level", [True, False])

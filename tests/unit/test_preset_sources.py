@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -18,12 +17,10 @@ from torch.distributions import Categorical, Independent, Normal
 from torch.nn import functional
 
 from agents.algorithms.ppo import Batch, PPOTrainer
-from config.algorithms.ppo import PPO
-from config.environment import EnvironmentSettings
-from config.games import FOLDER, Game, find_game, own_presets
-from config.parameters import declared
+from config.games import FOLDER, find_game, own_presets
 from config.presets import preset_values
 from config.resolve import resolve
+from tests.decided_presets import decided
 
 # github.com/vwxyzjn/cleanrl, commit fe8d8a0: cleanrl/ppo_atari.py and ppo_continuous_action.py,
 # class Args, make_env and the call of Adam.
@@ -31,7 +28,7 @@ CLEANRL_ATARI = {
     "total_timesteps": 10_000_000, "learning_rate": 2.5e-4, "num_envs": 8, "num_steps": 128,
     "anneal_lr": True, "gamma": 0.99, "gae_lambda": 0.95, "num_minibatches": 4, "update_epochs": 4,
     "clip_coef": 0.1, "clip_vloss": True, "ent_coef": 0.01, "vf_coef": 0.5, "max_grad_norm": 0.5,
-    "eps": 1e-5,
+    "eps": 1e-5, "norm_adv": True,
 }  # fmt: skip
 OURS = {
     "sticky_actions": 0.25, "full_action_set": False, "env_options": None, "wrappers": None,
@@ -50,7 +47,8 @@ CLEANRL_CONTINUOUS_WRAPPERS = {"normalise_observations": True, "normalise_reward
 # Stable-Baselines3 2.9.2: PPO.__init__, and in common/policies.py the eps.
 STABLE_BASELINES3 = {
     "learning_rate": 3e-4, "batch_size": 64, "gamma": 0.99, "gae_lambda": 0.95, "clip_range": 0.2,
-    "vf_coef": 0.5, "max_grad_norm": 0.5, "eps": 1e-5, "normalize": False,
+    "vf_coef": 0.5, "max_grad_norm": 0.5, "eps": 1e-5, "normalize_advantage": True,
+    "normalize": False,
 }  # fmt: skip
 # github.com/DLR-RM/rl-baselines3-zoo, commit 22e3ff2: hyperparams/ppo.yml.
 # "lin_": falls to 0. Left out: Pendulum's use_sde and sde_sample_freq.
@@ -90,14 +88,20 @@ CHANGED: dict[str, dict[str, Any]] = {
     },
     "fallback": {"num_envs": 8, "rollout_length": 256, "clip_value_loss": False},
 }  # fmt: skip
-OF_THE_ZOO = [name for name in own_presets() if find_game(name).kind != "atari"]
+WITHOUT_VELOCITIES = [name for name in own_presets() if name.endswith("-no-velocity")]
+"""Their settings are those of the game with velocities, to be compared with."""
+OF_THE_ZOO = [
+    name
+    for name in own_presets()
+    if find_game(name).kind != "atari" and name not in WITHOUT_VELOCITIES
+]
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
 WITHOUT_WRAPPERS = {
     "noop_max": 30, "episodic_life": False, "fire_after_life_loss": True, "clip_rewards": False,
     "normalise_observations": False, "normalise_rewards": False,
 }  # fmt: skip
-NETWORK = {"hidden_sizes": (64, 64), "log_std_init": 0.0}
-"""Of both: two towers of 64 and 64 tanh units. The Nature CNN has no parameter."""
+NETWORK = {"hidden_sizes": (64, 64), "log_std_init": 0.0, "optimiser": "adam"}
+"""Of both: two towers of 64 and 64 tanh units, learnt by Adam. The Nature CNN has no parameter."""
 
 
 def of_cleanrl(theirs: dict[str, Any], wrappers: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +111,8 @@ def of_cleanrl(theirs: dict[str, Any], wrappers: dict[str, Any]) -> dict[str, An
         "update_epochs": "update_epochs", "minibatches": "num_minibatches",
         "learning_rate": "learning_rate", "anneal_learning_rate": "anneal_lr",
         "adam_epsilon": "eps", "discount": "gamma", "gae_lambda": "gae_lambda", "clip": "clip_coef",
-        "clip_value_loss": "clip_vloss", "entropy_coefficient": "ent_coef",
+        "normalise_advantages": "norm_adv", "clip_value_loss": "clip_vloss",
+        "entropy_coefficient": "ent_coef",
         "value_coefficient": "vf_coef", "max_gradient_norm": "max_grad_norm",
     }  # fmt: skip
     settings = {ours: theirs[name] for ours, name in names.items()}
@@ -120,7 +125,8 @@ def of_the_zoo(game: str) -> dict[str, Any]:
     names = {
         "num_envs": "n_envs", "rollout_length": "n_steps", "update_epochs": "n_epochs",
         "adam_epsilon": "eps", "discount": "gamma", "gae_lambda": "gae_lambda",
-        "entropy_coefficient": "ent_coef", "max_gradient_norm": "max_grad_norm",
+        "normalise_advantages": "normalize_advantage", "entropy_coefficient": "ent_coef",
+        "max_gradient_norm": "max_grad_norm",
         "normalise_observations": "normalize", "normalise_rewards": "normalize",
     }  # fmt: skip
     settings = {ours: theirs[name] for ours, name in names.items()}
@@ -133,16 +139,11 @@ def of_the_zoo(game: str) -> dict[str, Any]:
     return WITHOUT_WRAPPERS | NETWORK | {"clip_value_loss": False} | settings
 
 
-def check(name: str, game: Game, published: dict[str, Any], source: str) -> None:
+def check(name: str, game: str, published: dict[str, Any], source: str) -> None:
     """Every parameter that a training of this game gets, and the steps, are those published."""
-    values = preset_values("ppo", game)
-    steps = values.pop("steps")
     changed = CHANGED.get(name, {})
     assert all(published[one] != value for one, value in changed.items()), "a change that is none"
-    settings = set(declared(EnvironmentSettings)) & set(values)
-    environment = EnvironmentSettings(**{one: values.pop(one) for one in settings})
-    decided = asdict(environment) | asdict(PPO(**values)) | {"steps": steps}
-    assert decided == OURS | published | changed
+    assert decided("ppo", game) == OURS | published | changed
     page = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     comment = page[: page.index("ppo:")]
     assert source in comment
@@ -151,19 +152,28 @@ def check(name: str, game: Game, published: dict[str, Any], source: str) -> None
 
 def test_atari_follows_cleanrl_in_every_particular() -> None:
     published = of_cleanrl(CLEANRL_ATARI, CLEANRL_ATARI_WRAPPERS)
-    check("atari", find_game("pong"), published, "CleanRL, ppo_atari.py")
+    check("atari", "pong", published, "CleanRL, ppo_atari.py")
 
 
 def test_other_environments_follow_cleanrl_s_continuous_control() -> None:
     published = of_cleanrl(CLEANRL_CONTINUOUS, CLEANRL_CONTINUOUS_WRAPPERS)
-    check("fallback", find_game("Other-v0"), published, "CleanRL, ppo_continuous_action.py")
+    check("fallback", "Other-v0", published, "CleanRL, ppo_continuous_action.py")
 
 
 @pytest.mark.parametrize("name", OF_THE_ZOO)
 def test_the_others_follow_the_zoo(name: str) -> None:
     game = find_game(name)
     source = f"rl-baselines3-zoo, hyperparams/ppo.yml, {game.id}"
-    check(name, game, of_the_zoo(game.id), source)
+    check(name, name, of_the_zoo(game.id), source)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
+@pytest.mark.parametrize("name", WITHOUT_VELOCITIES)
+def test_without_velocities_they_are_as_with_them(name: str, algorithm: str) -> None:
+    whole = name.removesuffix("-no-velocity")
+    found, expected = (preset_values(algorithm, find_game(one)) for one in (name, whole))
+    assert found == expected
+    assert f"config/games/{whole}.yaml" in (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def cleanrl_s_loss(rows: Batch, policy: Any, values: Tensor) -> Tensor:

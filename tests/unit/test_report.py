@@ -220,6 +220,13 @@ def test_a_game_without_images_is_complete_without_films(tmp_path):
 HOSTILE = "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m{{7*7}}'\"&"
 
 
+def test_a_game_of_a_long_path_is_headed_by_its_short_name(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("unfinished",), game="cartpole-no-velocity")
+    page = run_report(directory, "Failed")[1]
+    assert "<h1>PPO <span>on</span> cartpole-no-velocity</h1>" in page
+    assert "agents.environments.no_velocity:CartPoleNoVelocity-v1" in text_of(page), "as a fact"
+
+
 def test_hostile_words_stay_words(tmp_path):
     directory = synthetic.experiment(tmp_path, ("failed",))
     run = directory.run(0)

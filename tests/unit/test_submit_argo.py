@@ -156,6 +156,18 @@ def test_refused_before_anything_is_sent(
     assert list(argo.workflows) == ["ppo-0"] and (argo.requests == [] or "ppo-0" in arguments)
 
 
+def test_a_game_that_cannot_be_played_is_refused_before_anything_is_sent(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reinforce = "my_lab.reinforce:ALGORITHM"
+    assert submit.main([reinforce, "-p", "game=pendulum"]) == 2
+    assert capsys.readouterr().err == (
+        f"refused: {reinforce} cannot play pendulum: the game's actions are continuous; "
+        "reinforce plays games whose actions are discrete\n"
+    )
+    assert not argo.workflows
+
+
 def test_local_ignores_the_server(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
     assert submit.main(["ppo", "--local", "--dry-run"]) == 0
     assert "this machine" in capsys.readouterr().out

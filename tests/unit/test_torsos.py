@@ -130,7 +130,9 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("broken", "reason"), BROKEN, ids=lambda one: str(one)[-30:])
+@pytest.mark.parametrize(
+    ("broken", "reason"), BROKEN, ids=lambda one: getattr(one, "__name__", str(one))[-30:]
+)
 def test_a_network_that_breaks_a_promise(broken: Any, reason: str) -> None:
     with pytest.raises(BadInput) as refusal:
         check_game(small("cartpole", f"{__name__}:{broken.__name__}"))

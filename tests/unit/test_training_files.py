@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
-from steps.training.recorder import Recorder
+from steps.training.recorder import Interval, Recorder
 from steps.training.resources import ResourceSampler
 from steps.training.saver import Saver
 
@@ -42,11 +44,24 @@ def progress(epoch: int) -> Progress:
     )
 
 
-def record(run: RunDirectory, resolved: Resolved, first: int, last: int, saved: str | None) -> str:
+def learns_from_epoch_5(epoch: int) -> Progress:
+    """As a learner that collects first."""
+    loss = None if epoch < 5 else float(epoch)
+    return replace(progress(epoch), metrics={"loss": loss, "epsilon": 0.5})
+
+
+def record(
+    run: RunDirectory,
+    resolved: Resolved,
+    first: int,
+    last: int,
+    saved: str | None,
+    brought: Callable[[int], Progress] = progress,
+) -> str:
     document = None if saved is None else json.loads(saved)
     recorder = Recorder(run, resolved, step=(first - 1) * 10, saved=document)
     for epoch in range(first, last + 1):
-        recorder.add(progress(epoch))
+        recorder.add(brought(epoch))
     state = json.dumps(recorder.state())
     recorder.close()
     return state
@@ -80,18 +95,41 @@ def test_a_row_covers_its_interval_and_the_last_epoch_ends_one(
     assert (rows[0]["frame"], rows[0]["length_mean"]) == ("120", "5.0")
 
 
+def test_a_metric_is_averaged_over_the_epochs_that_had_it(
+    run: RunDirectory, resolved: Resolved
+) -> None:
+    """Of 4, 5 and 6 in two; its cell is empty, and TensorBoard has no point, where none had."""
+    record(run, resolved, 1, 8, None, learns_from_epoch_5)
+    rows = read_rows(run.train_csv)
+    assert [row["loss"] for row in rows] == ["", "5.5", "7.5"]
+    assert [row["epsilon"] for row in rows] == ["0.5"] * 3
+    events = EventAccumulator(str(run.tensorboard)).Reload()
+    points = [(event.step, event.value) for event in events.Scalars("train/loss")]
+    assert points == [(60, 5.5), (80, 7.5)]
+    assert len(events.Scalars("train/epsilon")) == 3
+
+
+def test_an_interval_of_an_older_checkpoint_had_all_values(resolved: Resolved) -> None:
+    before = {"epochs": 2, "returns": [], "lengths": [], "sums": {"loss": 3.0, "epsilon": 1.0}}
+    interval = Interval(**before)  # type: ignore[arg-type]
+    interval.add(learns_from_epoch_5(6))
+    row = interval.row(learns_from_epoch_5(6), resolved.measure)
+    assert (row["loss"], row["epsilon"]) == (3.0, 0.5)
+
+
+@pytest.mark.parametrize("brought", [progress, learns_from_epoch_5])
 @pytest.mark.parametrize("cut", range(1, 8))
 def test_a_resumed_recorder_writes_the_same_bytes(
-    tmp_path: Path, resolved: Resolved, cut: int
+    tmp_path: Path, resolved: Resolved, cut: int, brought: Callable[[int], Progress]
 ) -> None:
     undisturbed, resumed = (
         ExperimentDirectory(tmp_path / "a").run(0),
         ExperimentDirectory(tmp_path / "b").run(0),
     )
-    whole = record(undisturbed, resolved, 1, 8, None)
-    saved = record(resumed, resolved, 1, cut, None)
-    record(resumed, resolved, cut + 1, 8, saved)  # killed after it wrote everything
-    assert record(resumed, resolved, cut + 1, 8, saved) == whole
+    whole = record(undisturbed, resolved, 1, 8, None, brought)
+    saved = record(resumed, resolved, 1, cut, None, brought)
+    record(resumed, resolved, cut + 1, 8, saved, brought)  # killed after it wrote everything
+    assert record(resumed, resolved, cut + 1, 8, saved, brought) == whole
     assert resumed.train_csv.read_bytes() == undisturbed.train_csv.read_bytes()
 
 

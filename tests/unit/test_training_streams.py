@@ -1,20 +1,23 @@
-"""Streams in segments: what is written, what is read back, what a checkpoint costs, what is tidied
-up."""
+"""Streams in segments: what is written and when, what is read back, what a checkpoint costs, what is
+tidied up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from config.errors import NoUsableState, WrongDirectory
+from config.errors import ExperimentError, NoUsableState, WrongDirectory
 from steps.directory import checkpoints, streams
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.streams import Stream
 from steps.directory.tensors import DamagedError
 from steps.training import streams as writing
+from steps.training.saver import MOST_PENDING, Saver
 from steps.training.streams import StreamFiles
 
 ROW = 1000
@@ -36,6 +39,20 @@ def allowed() -> None:
     """Another attempt has not started."""
 
 
+def at_once(write: Callable[[], object]) -> None:
+    """Nothing else is going on."""
+    write()
+
+
+def opened(
+    run: RunDirectory,
+    before: Mapping[str, Stream] | None = None,
+    permitted: Callable[[], None] = allowed,
+    start: Callable[[Callable[[], object]], None] = at_once,
+) -> StreamFiles:
+    return StreamFiles(run, before or {}, permitted, start)
+
+
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "SEALED_BYTES", 20 * ROW)
@@ -49,7 +66,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 def save(run: RunDirectory, files: StreamFiles, step: int) -> None:
     packed = checkpoints.pack(step=step, state={}, identity={}, record={"epoch": step})
-    checkpoints.write(run, step, {**packed, **files.write()})
+    checkpoints.write(run, step, {**packed, **files.ended()()})
 
 
 def newest(run: RunDirectory) -> Checkpoint:
@@ -72,7 +89,7 @@ def stored(run: RunDirectory) -> dict[str, int]:
 @pytest.mark.parametrize("keep", [None, 50])
 def test_what_was_added_comes_back(run: RunDirectory, count: int, keep: int | None) -> None:
     """Also after every resume, and however the rows come together in segments."""
-    files, total = StreamFiles(run, {}, allowed), 0
+    files, total = opened(run), 0
     for step in range(1, 8):
         files.add({"replay": Grown(total, count, keep)})  # type: ignore[dict-item]
         total += count
@@ -81,12 +98,96 @@ def test_what_was_added_comes_back(run: RunDirectory, count: int, keep: int | No
         first = 0 if keep is None else max(0, total - keep)
         assert kept(run, checkpoint) == list(range(first, total))
         if step % 2:
-            files = StreamFiles(run, checkpoint.streams, allowed)
+            files = opened(run, checkpoint.streams)
+
+
+def test_full_segments_are_on_the_disk_before_a_checkpoint_lists_them(run: RunDirectory) -> None:
+    """Their rows do not depend on how many come in an epoch; a checkpoint writes what is left."""
+    for name, epochs in (("replay", [7] * 30), ("positions", [200, 10])):
+        files, total = opened(run), 0
+        for count in epochs:
+            files.add({name: Grown(total, count, None)})  # type: ignore[dict-item]
+            total += count
+        assert [int(path.name[:12]) for path in sorted(run.stream(name).iterdir())] == [0, 60, 120]
+        before = set(run.stream(name).iterdir())
+        listed = streams.parse(files.ended()()[streams.STREAMS])[name]
+        (rest,) = set(run.stream(name).iterdir()) - before
+        assert 30 * ROW < rest.stat().st_size < 31 * ROW
+        assert [segment.rows for segment in listed.segments] == [60, 60, 60, 30]
+    sums = [path.name for path in sorted(run.stream("replay").iterdir())]
+    assert sums == [path.name for path in sorted(run.stream("positions").iterdir())]
+
+
+def test_what_an_epoch_brought_may_be_written_over(run: RunDirectory) -> None:
+    """By a trainer that goes on in its ring, before anything is on the disk."""
+    waiting = list[Callable[[], object]]()
+    files, grown = opened(run, start=waiting.append), Grown(0, 130, None)
+    files.add({"replay": grown})  # type: ignore[dict-item]
+    ended = files.ended()
+    grown.rows["frame"][:] = -1
+    files.add({"replay": Grown(130, 70, 60)})  # type: ignore[dict-item]
+    for write in waiting[:2]:
+        write()
+    packed = checkpoints.pack(step=1, state={}, identity={}, record={"epoch": 1})
+    checkpoints.write(run, 1, {**packed, **ended()})
+    assert kept(run, newest(run)) == list(range(130))
+
+
+def test_memory_is_that_of_a_few_segments(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of forty that are written between two checkpoints, however many come in one epoch."""
+    monkeypatch.setattr(writing, "LARGEST_BYTES", 600 * ROW)
+    saver, epochs = Saver(), [Grown(0, 12_000, None), *(Grown(0, 100, None) for _ in range(120))]
+    files = opened(run, start=saver.start)
+    files.add({"replay": Grown(0, 1, None)})  # type: ignore[dict-item]
+    tracemalloc.start()
+    for grown in epochs:
+        files.add({"replay": grown})  # type: ignore[dict-item]
+    saver.start(files.ended())
+    saver.wait()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    saver.close()
+    assert len(stored(run)) == 24_001 // 600 + 1
+    # One is collected, those that wait are copies of rows, one of them is joined and packed.
+    assert 600 * ROW < peak < (1 + MOST_PENDING + 2 + 0.5) * 600 * ROW
+
+
+def test_what_leaves_the_window_before_a_checkpoint_leaves_the_disk(run: RunDirectory) -> None:
+    files = opened(run)
+    for first in range(0, 900, 60):
+        files.add({"replay": Grown(first, 60, 100)})  # type: ignore[dict-item]
+        assert len(stored(run)) <= 3
+    save(run, files, 1)
+    assert [int(name[:12]) for name in stored(run)] == [780, 840]
+    for first in range(900, 1200, 60):
+        files.add({"replay": Grown(first, 60, 100)})  # type: ignore[dict-item]
+    assert set(stored(run)) >= {segment.name for segment in newest(run).streams["replay"].segments}
+    assert kept(run, newest(run)) == list(range(800, 900))
+
+
+def test_no_checkpoint_appears_after_a_segment_that_was_not_written(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = Saver()
+    files = opened(run, start=saver.start)
+
+    def full(path: Path, content: bytes) -> None:
+        raise ExperimentError(f"no space for {path.name}")
+
+    monkeypatch.setattr(writing, "write_atomically", full)
+    files.add({"replay": Grown(0, 60, None)})  # type: ignore[dict-item]
+    saver.start(lambda: save(run, files, 1))
+    with pytest.raises(ExperimentError, match="no space for 000000000000-"):
+        saver.wait()
+    saver.close()
+    assert not run.checkpoint(1).exists()
 
 
 def test_a_checkpoint_costs_what_is_new(run: RunDirectory) -> None:
     """However long the stream is, and with few files where little is added at a time."""
-    files, cost = StreamFiles(run, {}, allowed), []
+    files, cost = opened(run), []
     for step in range(80):
         before = set(stored(run)) if step else set()
         files.add({"replay": Grown(step * 3, 3, None)})  # type: ignore[dict-item]
@@ -97,7 +198,7 @@ def test_a_checkpoint_costs_what_is_new(run: RunDirectory) -> None:
 
 
 def test_segments_live_as_long_as_a_checkpoint_lists_them(run: RunDirectory) -> None:
-    files = StreamFiles(run, {}, allowed)
+    files = opened(run)
     for step in range(6):
         files.add({"replay": Grown(step * 30, 30, 60)})  # type: ignore[dict-item]
         save(run, files, step)
@@ -106,21 +207,21 @@ def test_segments_live_as_long_as_a_checkpoint_lists_them(run: RunDirectory) -> 
 
 
 def test_what_no_checkpoint_lists_is_removed_at_the_next_start(run: RunDirectory) -> None:
-    files = StreamFiles(run, {}, allowed)
+    files = opened(run)
     files.add({"replay": Grown(0, 30, None)})  # type: ignore[dict-item]
     save(run, files, 1)
     before = stored(run)
     files.add({"replay": Grown(30, 30, None)})  # type: ignore[dict-item]
-    files.write()
+    files.ended()()
     (run.stream("replay") / ".000000000060-x.1.tmp").write_bytes(b"half")
     (run.stream("replay") / "notes.txt").write_text("a person's")
     assert len(stored(run)) == len(before) + 3
-    StreamFiles(run, newest(run).streams, allowed)
+    opened(run, newest(run).streams)
     assert set(stored(run)) == {*before, "notes.txt"}
 
 
 def test_nothing_is_removed_where_a_list_cannot_be_read(run: RunDirectory) -> None:
-    files = StreamFiles(run, {}, allowed)
+    files = opened(run)
     for step in range(2):
         files.add({"replay": Grown(step * 30, 30, 30)})  # type: ignore[dict-item]
         save(run, files, step)
@@ -142,7 +243,7 @@ def damaged(run: RunDirectory) -> Iterator[None]:
 
 
 def test_a_damaged_segment_makes_its_checkpoint_unusable(run: RunDirectory) -> None:
-    files = StreamFiles(run, {}, allowed)
+    files = opened(run)
     for step in range(2):
         files.add({"replay": Grown(step * 30, 30, None)})  # type: ignore[dict-item]
         save(run, files, step)
@@ -161,10 +262,10 @@ def test_a_damaged_segment_makes_its_checkpoint_unusable(run: RunDirectory) -> N
     [('"end": 60', '"end": 61'), ('"first": 30', '"first": 31'), ("000000000030-", "../x")],
 )
 def test_a_list_that_cannot_be_right_is_refused(run: RunDirectory, before: str, after: str) -> None:
-    files = StreamFiles(run, {}, allowed)
+    files = opened(run)
     for step in range(2):
         files.add({"replay": Grown(step * 30, 30, None)})  # type: ignore[dict-item]
-        listed = files.write()
+        listed = files.ended()()
     text = listed[streams.STREAMS].decode()
     assert before in text
     streams.parse(text.encode())
@@ -173,7 +274,7 @@ def test_a_list_that_cannot_be_right_is_refused(run: RunDirectory, before: str, 
 
 
 def test_without_a_stream_a_checkpoint_is_what_it_was(run: RunDirectory) -> None:
-    save(run, StreamFiles(run, {}, allowed), 1)
+    save(run, opened(run), 1)
     assert {path.name for path in run.checkpoint(1).iterdir()} == {
         "tensors.safetensors", "state.json", "manifest.json",
     }  # fmt: skip
@@ -182,17 +283,17 @@ def test_without_a_stream_a_checkpoint_is_what_it_was(run: RunDirectory) -> None
 @pytest.mark.parametrize("name", ["plots", "checkpoints", "..", "a/b", "Replay", ""])
 def test_names_that_no_stream_has(run: RunDirectory, name: str) -> None:
     with pytest.raises(ValueError, match="a stream cannot be called"):
-        StreamFiles(run, {}, allowed).add({name: Grown(0, 1, None)})  # type: ignore[dict-item]
+        opened(run).add({name: Grown(0, 1, None)})  # type: ignore[dict-item]
 
 
 def test_rows_that_do_not_belong_to_the_stream(run: RunDirectory) -> None:
-    files = StreamFiles(run, {}, allowed)
+    files = opened(run)
     files.add({"replay": Grown(0, 5, None)})  # type: ignore[dict-item]
     save(run, files, 1)
     other, ragged = Grown(5, 5, None), Grown(5, 5, None)
     other.rows = {"frame": other.rows["frame"].astype(np.int64)}
     ragged.rows["action"] = np.zeros(4)
-    for continued in (files, StreamFiles(run, newest(run).streams, allowed)):
+    for continued in (files, opened(run, newest(run).streams)):
         with pytest.raises(ValueError, match="the stream 'replay' has the columns"):
             continued.add({"replay": other})  # type: ignore[dict-item]
         with pytest.raises(ValueError, match=r"columns of \[4, 5\] rows"):
@@ -207,11 +308,23 @@ def test_a_stream_is_not_written_through_a_link_or_by_an_older_attempt(
     run.root.mkdir(parents=True)
     run.stream("replay").symlink_to(elsewhere)
     with pytest.raises(WrongDirectory, match="symbolic link"):
-        StreamFiles(run, {}, allowed).add({"replay": Grown(0, 1, None)})  # type: ignore[dict-item]
+        opened(run).add({"replay": Grown(0, 1, None)})  # type: ignore[dict-item]
 
     def refused() -> None:
         raise WrongDirectory("another attempt")
 
     with pytest.raises(WrongDirectory, match="another attempt"):
-        StreamFiles(run, {}, refused).add({"positions": Grown(0, 1, None)})  # type: ignore[dict-item]
+        opened(run, {}, refused).add({"positions": Grown(0, 1, None)})  # type: ignore[dict-item]
     assert not run.stream("positions").exists()
+
+
+def test_an_older_attempt_writes_no_further_segment(run: RunDirectory) -> None:
+    answers = iter([None])
+
+    def permitted() -> None:
+        if next(answers, "another attempt") is not None:
+            raise WrongDirectory("another attempt")
+
+    with pytest.raises(WrongDirectory, match="another attempt"):
+        opened(run, {}, permitted).add({"replay": Grown(0, 60, None)})  # type: ignore[dict-item]
+    assert not run.stream("replay").exists()

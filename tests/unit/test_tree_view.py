@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 from loopback_argo import LoopbackArgo
 from nested_workflow import OWN, study
 
+from config.algorithms import ppo
+from config.cluster import load_cluster
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status, write_status
 from tests import synthetic
 from workflows import on_cluster, submit
+from workflows.dag import render
 from workflows.dag.layout import Layout
 from workflows.dag.tasks import Task, Tasks, Where, read_tasks
 from workflows.local import Capacity, run
 from workflows.progress.ending import end
 from workflows.progress.view import ProgressView
 
+WITH_ACTORS = replace(ppo.ALGORITHM, topology="actor-learner", actor="nowhere:make_actor")
 Document = dict[str, Any]
 ESCAPE, TIME = re.compile(r"\x1b\[[0-9;]*[A-Za-z]"), re.compile(r" \d+(\.\d)? s\b")
 
@@ -50,9 +55,8 @@ def statuses(tmp_path_factory: pytest.TempPathFactory) -> list[Document]:
 
 
 def shown(out: io.StringIO, layout: Layout, *seen: Document, **options: Any) -> list[str]:
-    view = ProgressView(
-        workflow="wf", layout=layout, resolved=None, directory=None, out=out, **options
-    )
+    given = {"resolved": None, "directory": None, **options}
+    view = ProgressView(workflow="wf", layout=layout, out=out, **given)
     for status in seen:
         view.update(status)
         view._draw_now()
@@ -243,6 +247,45 @@ def test_loops_in_loops() -> None:
         "    ○ average",
         "  ○ reports",
     ]
+
+
+def test_actors_stand_beside_the_training_that_they_help(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One is tolerated that fails; one that finds no room is named, with the reason."""
+    monkeypatch.setenv("COLUMNS", "160")
+    directory = synthetic.experiment(tmp_path / "x", ("absent",), epochs=196)
+    directory.run(0).root.mkdir(parents=True)
+    directory.run(0).train_csv.write_text("epoch,step,return_mean\n98,25088,123.4\n")
+    manifest = render.build_manifest(f"{__name__}:WITH_ACTORS", load_cluster())
+    layout = Layout.of(render.with_values(manifest, {}, name="wf"))
+    assert "2 x (train, train-actors (actor), evaluate," in layout.listed(2)
+    stage = "runs(0:0).train-actors"
+    why = "Unschedulable: 0/1 nodes are available"
+    before = [
+        node("prepare", "Succeeded"),
+        node("runs"),
+        node("runs(0:0)"),
+        node("runs(0:0).train"),
+    ]
+    before += [node(stage, type="DAG"), node(f"{stage}.actor", type="TaskGroup")]
+    actors = [node(f"{stage}.actor({number}:{number})") for number in range(3)]
+    waits = [node(f"{stage}.actor(2:2)(0)", "Pending", type="Pod", message=why)]
+    files = {"resolved": synthetic.resolved_of(directory), "directory": directory.root}
+    seen = status(*before, *actors, *waits)
+    (row,) = (line for line in shown(Terminal(), layout, seen, **files) if "run 0" in line)
+    bar = "━━━━━━━━━━━━━━  50 %  return 123.4"
+    assert row == f"  run 0  ● train  {bar}  ● train-actors 2 of 3  actor 2: {why}"
+    said = [line[10:] for line in shown(io.StringIO(), layout, seen)]
+    assert f"run 0  train-actors  actor 2 is waiting: {why}" in said
+
+    over = [node(one["id"], "Succeeded") for one in before if one["id"] != "runs"]
+    over += [node(f"{stage}.actor(0:0)", "Succeeded"), node(f"{stage}.actor(1:1)", "Failed")]
+    lines = shown(Terminal(), layout, status(*over), **files)
+    (row,) = (line for line in lines if "run 0" in line)
+    assert row.startswith("  run 0  ✔ train  return 123.4  ✔ train-actors  ○ evaluate"), row
+    tasks = read_tasks(status(*over), "wf", layout, 1)
+    assert not list(tasks.having("failed"))
 
 
 @pytest.mark.parametrize("rows", [8, 12, 24, 40])

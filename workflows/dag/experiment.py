@@ -3,7 +3,8 @@
 prepare ─▶ runs[i] ─────────────────────────────────────┐
              train ─▶ evaluate ─▶ play                  │ all runs ended,
                  │        └─────▶ plot-evaluation       │ however they ended
-                 └──▶ plot-training                     ▼
+                 └──▶ plot-training                     │
+             train-actors, with some algorithms         ▼
                                           average ─▶ plot-average
 
 exit handler, finish: report, always last, also after a stop or a deadline. It is a DAG for its one
@@ -34,21 +35,21 @@ from hera.workflows import models as m
 
 from config import pipeline
 from config.algorithms import find_algorithm
-from config.cluster import Cluster
+from config.cluster import Cluster, defaults
 from config.described import ParameterInfo, parameters
 from config.pipeline import End, Need, Scope, Step
 from workflows.dag.pods import (
     OUTDIR,
-    READ_BY_ARGO,
     RUN,
     UNPRIVILEGED_POD,
     cpu,
     gpu,
     grace_period_patch,
+    inputs,
     outputs,
     volumes,
 )
-from workflows.dag.topologies import train_stage
+from workflows.dag.topologies import active_runs, beside_train, read_by_argo, train
 
 RESULTS: Mapping[End, Any] = {
     "succeeded": TaskResult.succeeded,
@@ -59,10 +60,11 @@ KEEP_FINISHED_S = 7 * 24 * 3600
 
 def build(algorithm: str, cluster: Cluster) -> Workflow:
     """The workflow of one algorithm on one cluster; every other choice is a workflow parameter."""
+    descriptor = find_algorithm(algorithm)
     with Workflow(
         api_version="argoproj.io/v1alpha1",
         kind="Workflow",
-        generate_name=f"{find_algorithm(algorithm).name}-",
+        generate_name=f"{descriptor.name}-",
         entrypoint="experiment",
         on_exit="finish",
         service_account_name=cluster.service_account,
@@ -77,15 +79,16 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),
     ) as workflow:
         templates = {step.name: _template(step, algorithm, cluster) for step in pipeline.STEPS}
-        with DAG(name="run", inputs=_inputs("outdir", "run")) as run:
-            _tasks("run", templates)
+        members = beside_train(descriptor, cluster)
+        with DAG(name="run", inputs=inputs("outdir", "run")) as run:
+            _tasks("run", templates, beside_train=members)
         with DAG(
             name="experiment",
             inputs=[
-                *_inputs("outdir"),
+                *inputs("outdir"),
                 Parameter(name="parameters", default="{{workflow.parameters.json}}"),
             ],
-            parallelism=cluster.parallelism,
+            parallelism=active_runs(descriptor, cluster),
         ):
             _tasks("experiment", templates | {pipeline.RUNS: run})
         with DAG(name="finish"):
@@ -98,31 +101,27 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
 
 
 def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
-    """The pod of one step; of the training, as many as its topology has."""
-    more = ["parameters"] if step.name == pipeline.PREPARE else ["run"] if step.in_run else []
-    inputs = _inputs("outdir", *more)
+    """The pod of one step."""
     if step.name == pipeline.TRAIN:
-        return train_stage(find_algorithm(algorithm).topology, cluster, inputs)
+        return train(find_algorithm(algorithm), cluster)
+    more = ["parameters"] if step.name == pipeline.PREPARE else ["run"] if step.in_run else []
     pod = gpu if step.pool == "gpu" else cpu
     return pod(
         cluster,
         step.name,
         step.module,
-        inputs=inputs,
+        inputs=inputs("outdir", *more),
         args=_args(step, algorithm),
         outputs=outputs(step),
     )
 
 
-def _inputs(*names: str) -> list[Parameter]:
-    return [Parameter(name=name) for name in names]
-
-
 def _args(step: Step, algorithm: str) -> list[str]:
     """What a step is told: all parameters the first one, by which the others then go."""
     if step.name == pipeline.PREPARE:
+        read = read_by_argo(find_algorithm(algorithm))
         known = [("outdir", "{{inputs.parameters.outdir}}")]
-        known += [(name, f"{{{{workflow.parameters.{name}}}}}") for name in READ_BY_ARGO]
+        known += [(name, f"{{{{workflow.parameters.{name}}}}}") for name in read]
         fixed = [word for name, value in known for word in ("-p", f"{name}={value}")]
         every = "--parameters={{inputs.parameters.parameters}}"
         of_workflow = "--workflow-parameters={{workflow.parameters.json}}"
@@ -132,7 +131,13 @@ def _args(step: Step, algorithm: str) -> list[str]:
     return [OUTDIR, *more[step.scope]]
 
 
-def _tasks(scope: Scope, templates: Mapping[str, Container | DAG], **instead: str) -> None:
+def _tasks(
+    scope: Scope,
+    templates: Mapping[str, Container | DAG],
+    *,
+    beside_train: Sequence[DAG] = (),
+    **instead: str,
+) -> None:
     """The tasks of one DAG, in the order of the table. The loop over the runs stands where their
     first row does, and needs what they need of the steps outside. instead: arguments that are no
     inputs of the DAG.
@@ -143,6 +148,8 @@ def _tasks(scope: Scope, templates: Mapping[str, Container | DAG], **instead: st
     for step in pipeline.STEPS:
         if step.scope == scope:
             _call(step.name, templates[step.name], step.needs, tasks, instead)
+            for beside in beside_train if step.name == pipeline.TRAIN else ():
+                _call(str(beside.name), beside, step.needs, tasks, instead)
         elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
             needs = [need for one in pipeline.steps("run") for need in one.needs]
             listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
@@ -164,8 +171,8 @@ def _call(
     inside = [need for need in needs if need.task in tasks]
     wanted = [tasks[need.task].get_parameter(need.only_if) for need in inside if need.only_if]
     when = " && ".join(f'"{value}" == "true"' for value in wanted)
-    inputs = [parameter.name for parameter in cast(list[Parameter], template.inputs)]
-    handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in inputs} | {**instead}
+    named = [parameter.name for parameter in cast(list[Parameter], template.inputs)]
+    handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in named} | {**instead}
     # Hera cannot say in its types that a template called inside a DAG makes a task.
     task = cast(Task, template(name=name, arguments=handed_on, when=when or None, **options))
     for need in inside:
@@ -174,14 +181,8 @@ def _call(
 
 
 def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:
-    """The workflow's parameters: those of `config/`, with the cluster's images and storage claim as
-    defaults.
-    """
-    of_cluster = {
-        "gpu_image": cluster.gpu_image,
-        "cpu_image": cluster.cpu_image,
-        "claim": cluster.claim,
-    }
+    """The workflow's parameters: those of `config/`, with the cluster's settings as defaults."""
+    of_cluster = defaults(cluster, find_algorithm(algorithm))
     return [
         Parameter(
             name=info.name,

@@ -1,4 +1,4 @@
-"""`gpu()` and `cpu()`: the pod of one step. The only place that knows Kubernetes details.
+"""`gpu()`, `cpu()` and `actor()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
 
 Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
 *restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from hera.workflows import (
@@ -30,18 +31,32 @@ from hera.workflows import (
 from hera.workflows import models as m
 
 from config.cluster import Cluster, Pool
+from config.errors import NEVER_RETRIED
 from config.pipeline import Step
 
 STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
-READ_BY_ARGO = ("gpus", "gpu_image", "cpu_image", "claim")
+READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
 """Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
 pods."""
+READ_OF_ACTORS = ("actors", "actor_image")
+"""The same of experiments with actors."""
+NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
+"""Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
+IMAGES = {
+    "gpu": "{{workflow.parameters.gpu_image}}",
+    "cpu": "{{workflow.parameters.cpu_image}}",
+    "actor": "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
+    " : workflow.parameters.cpu_image}}",
+}
+"""By pool."""
 
 # Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same
 # way again. The code is "-1" when the container never ended by itself: a deleted pod, a lost node.
-RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
+RETRY_UNLESS_FINAL = (
+    f"lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in {list(NEVER_RETRIED)})"
+)
 
 HARDENED = m.SecurityContext(
     allow_privilege_escalation=False,
@@ -60,24 +75,26 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 
 
 def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that trains: GPUs as many as the parameter `gpus` says, and a generous number of
-    retries.
+    """A pod that trains: GPUs and memory as the parameters `gpus` and `training_memory` say, and a
+    generous number of retries.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
-    3. The number of GPUs goes through `podSpecPatch`, because Argo takes no parameter in a resource
-    quantity.
+    3. Both parameters go through `podSpecPatch`, because Argo takes none in a resource quantity.
     """
-    limits = {cluster.gpu_resource: "{{workflow.parameters.gpus}}"}
+    memory = {"memory": "{{workflow.parameters.training_memory}}"}
+    limits = {cluster.gpu_resource: "{{workflow.parameters.gpus}}", **memory}
+    resources = {"requests": memory, "limits": limits}
     return _pod(
         cluster,
         name,
         module,
         pool="gpu",
+        image=IMAGES["gpu"],
         environment={},
         shared_memory=True,
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
         pod_spec_patch=json.dumps(
-            {"containers": [{"name": "main", "resources": {"limits": limits}}]},
+            {"containers": [{"name": "main", "resources": resources}]},
             separators=(",", ":"),
         ),
         **options,
@@ -85,17 +102,36 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
 
 
 def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that evaluates, films, plots or reports: never with a GPU, also where the NVIDIA
-    runtime is the default one.
-    """
+    """A pod that evaluates, films, plots or reports, never with a GPU."""
     return _pod(
         cluster,
         name,
         module,
         pool="cpu",
-        environment={"NVIDIA_VISIBLE_DEVICES": "void"},
+        image=IMAGES["cpu"],
+        environment=NO_GPU,
         shared_memory=False,
         retries=_retries(limit=6, first_wait="2s", longest_wait="5m"),
+        **options,
+    )
+
+
+def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
+    """A pod that steps environments for a learner, without a GPU, in an image of its own if the
+    parameter `actor_image` names one.
+
+    It costs a retry whenever its node is taken away, and whenever its learner was not there for
+    `reconnect_timeout`, which may be all the time that a learner waits for a GPU: so there are many.
+    """
+    return _pod(
+        cluster,
+        name,
+        module,
+        pool="actor",
+        image=IMAGES["actor"],
+        environment=NO_GPU,
+        shared_memory=True,
+        retries=_retries(limit=1000, first_wait="2s", longest_wait="2m"),
         **options,
     )
 
@@ -112,6 +148,11 @@ def volumes() -> list[ExistingVolume | EmptyDirVolume]:
             name="shared-memory", medium="Memory", size_limit=m.Quantity(root="1Gi")
         ),  # the default /dev/shm has 64 MiB
     ]
+
+
+def inputs(*names: str) -> list[Parameter]:
+    """The inputs of a template, each to be given by its caller."""
+    return [Parameter(name=name) for name in names]
 
 
 def outputs(step: Step) -> list[Parameter] | None:
@@ -142,12 +183,12 @@ def _pod(
     module: str,
     *,
     pool: str,
-    environment: dict[str, str],
+    image: str,
+    environment: Mapping[str, str],
     shared_memory: bool,
     retries: RetryStrategy,
     **options: Any,
 ) -> Container:
-    image = f"{{{{workflow.parameters.{pool}_image}}}}"
     mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH} | (
         {"shared-memory": SHARED_MEMORY} if shared_memory else {}
     )

@@ -1,40 +1,88 @@
-"""How the train stage is laid out over pods. Whatever the layout, it takes `--outdir` and
-`--run` and leaves the same files and outputs behind.
+"""How the train stage is laid out over pods. Whatever the layout, it leaves the same files and
+outputs behind, and everything after `train` stays as it is.
 
-A topology is a function from the cluster's settings and the stage's inputs to the template that the
-run's DAG calls as `train`: `single` is one pod; actor-learner and self-play are DAGs of several,
-and everything after `train` stays as it is.
+    single           train                    one GPU pod
+    actor-learner    train                    the learner, the same pod with a role
+                     train-actors: actor × N  beside it
+
+In each run's DAG the pod that answers for the training is the task `train`, and nothing needs its
+members but the end of the run: an actor that cannot be scheduled holds neither evaluation nor plots
+of its run back. How an actor ends is nobody's failure; Argo tolerates that (`continueOn`) only in a
+DAG without `depends`, so the actors are one of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-from hera.workflows import DAG, Container, Parameter
+from hera.workflows import DAG, Container
+from hera.workflows import models as m
 
 from config import pipeline
+from config.algorithms.descriptor import Algorithm
 from config.cluster import Cluster
-from workflows.dag.pods import OUTDIR, RUN, gpu, outputs
+from workflows.dag.pods import (
+    OUTDIR,
+    READ_BY_ARGO,
+    READ_OF_ACTORS,
+    RUN,
+    actor,
+    gpu,
+    inputs,
+    outputs,
+)
 
-TrainStage = Callable[[Cluster, list[Parameter]], Container | DAG]
+ACTORS = "train-actors"
+COUNT = "{{workflow.parameters.actors}}"
+MEMBER = "--member={{inputs.parameters.member}}"
 
 
-def single(cluster: Cluster, inputs: list[Parameter]) -> Container:
-    """One process trains: environments, policy and learning in one GPU pod."""
+def train(algorithm: Algorithm, cluster: Cluster) -> Container:
+    """The template `train`: one process that trains, or the learner, in one GPU pod."""
     step = pipeline.find(pipeline.TRAIN)
+    role = ["--role=learner"] if algorithm.has_actors else []
     return gpu(
         cluster,
         step.name,
         step.module,
-        inputs=inputs,
-        args=[OUTDIR, RUN],
+        inputs=inputs("outdir", "run"),
+        args=[OUTDIR, RUN, *role],
         outputs=outputs(step),
     )
 
 
-TOPOLOGIES: dict[str, TrainStage] = {"single": single}
+def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
+    """The templates of the tasks that a run starts together with `train`, named as they are."""
+    if not algorithm.has_actors:
+        return []
+    one = actor(
+        cluster,
+        "train-actor",
+        pipeline.find(pipeline.TRAIN).module,
+        inputs=inputs("outdir", "run", "member"),
+        args=[OUTDIR, RUN, "--role=actor", MEMBER],
+    )
+    with DAG(name=ACTORS, inputs=inputs("outdir", "run")) as actors:
+        handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("outdir", "run")}
+        one(
+            name="actor",
+            arguments={**handed_on, "member": "{{item}}"},
+            with_sequence=m.Sequence(count=m.IntOrString(root=COUNT)),
+            continue_on=m.ContinueOn(failed=True, error=True),
+        )
+    return [actors]
 
 
-def train_stage(topology: str, cluster: Cluster, inputs: list[Parameter]) -> Container | DAG:
-    """The template named `train`: inputs `outdir` and `run`, and the outputs of the table's row."""
-    return TOPOLOGIES[topology](cluster, inputs)
+def read_by_argo(algorithm: Algorithm) -> Sequence[str]:
+    """The parameters that hold for a whole workflow of this algorithm."""
+    return (*READ_BY_ARGO, *READ_OF_ACTORS) if algorithm.has_actors else READ_BY_ARGO
+
+
+def active_runs(algorithm: Algorithm, cluster: Cluster) -> int:
+    """How many runs of an experiment are active at once.
+
+    All actors of an active run start at once, also while its learner waits for a GPU; then they hold
+    processors that a learner may need which was preempted. Each lets go of them after
+    `reconnect_timeout`; fewer active runs make it rarer.
+    """
+    return cluster.parallelism_with_actors if algorithm.has_actors else cluster.parallelism

@@ -92,13 +92,17 @@ class Pod:
         time was over, before there was room.
         """
         asked = spec.resources
-        cpus, gpus = self.state.slots.cut(asked.cpus, asked.gpus)
-        for name, wanted, got in (("cpu", asked.cpus, cpus), (asked.gpu_name, asked.gpus, gpus)):
+        given = self.state.slots.cut(asked)
+        for name, wanted, got in (
+            ("cpu", asked.cpus, given.cpus),
+            (asked.gpu_name, asked.gpus, given.gpus),
+            ("GiB of memory", asked.memory_bytes / 2**30, given.memory_bytes / 2**30),
+        ):
             if got < wanted:
                 self.state.say_once(
-                    f"{self.node.template} requests {wanted:g} {name}, this machine has {got:g}: it gets {got:g}"
+                    f"{self.node.template} requests {wanted:.4g} {name}, this machine has {got:.4g}: it gets {got:.4g}"
                 )
-        waiting = asyncio.ensure_future(self.state.slots.acquire(cpus, gpus))
+        waiting = asyncio.ensure_future(self.state.slots.acquire(given.cpus, given.gpus))
         timeout_s = None if self.retried else spec.timeout_s
         await self._first_of(waiting, timeout_s)
         if waiting.done() and not self._refused():

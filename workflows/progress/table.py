@@ -139,7 +139,10 @@ class Table:
         if training is not None and training.state == "running" and progress is not None:
             members = self._members(training) if detail else ""
             stage = self._mark(training, members=False)
-            return f"{stage}  {self._bar(progress.fraction)} {numbers(progress)}{members}"
+            row = f"{stage}  {self._bar(progress.fraction)} {numbers(progress)}{members}"
+            beside = [task for task in item.inside if task is not training and task.group]
+            shown = [self._mark(task) for task in beside if detail and task.state in NOTABLE]
+            return "  ".join([row, *shown, *self._why(beside)])
         learnt = progress.score.written(",.1f") if progress and progress.score else ""
         first, *rest = item.inside
         after = [
@@ -184,9 +187,13 @@ class Table:
         return f"{self._symbol(task)} {name}{again}{took}{inside}"
 
     def _members(self, task: Task) -> str:
-        """` (● learner, ● actors 7 of 8)`, of a stage; of a loop of pods how many run, or failed."""
+        """` (● learner, ● actors 7 of 8)`, of a stage; of a loop of pods, and a stage that is nothing
+        else, how many run, or failed.
+        """
         if task.shape != "line" or not task.inside:
             return ""
+        if task.group == "dag" and [part.group for part in task.inside] == ["loop"]:
+            return self._members(task.inside[0])
         if task.group == "loop":
             state = "failed" if task.state == "failed" else "running"
             count = sum(item.state == state for item in task.inside)

@@ -5,12 +5,21 @@ run (`--dry-run`).
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from config.algorithms import algorithm_names
-from config.described import SECTIONS, ParameterInfo, parameters, section_title
+from config.algorithms import algorithm_names, find_algorithm
+from config.described import (
+    SECTIONS,
+    WITHOUT_PRESETS,
+    ParameterInfo,
+    actor_parameters,
+    own_parameters,
+    parameters,
+    section_title,
+    shared_parameters,
+)
 from config.errors import shown
-from config.games import games, own_presets
+from config.games import games, own_presets, playable
 from config.parameters import to_text
 from config.resolve import Resolved
 from workflows.dag.layout import Layout
@@ -20,27 +29,45 @@ WIDTH = 120
 
 def everything(algorithms: Iterable[str]) -> str:
     """Algorithms, games, and every parameter with help, default and range."""
-    tuned, others = own_presets(), [name for name in games() if name not in own_presets()]
+    algorithms = list(algorithms)
     lines = [f"algorithms  {', '.join(algorithm_names())}, package.module:NAME of your own", ""]
-    lines += _wrapped("games with a preset", ", ".join(tuned))
-    lines += _wrapped("Atari games with a shared preset", ", ".join(others))
-    lines += _wrapped(
-        "any other",
-        "a gymnasium id such as Blackjack-v1, package.module:Name of your own environment, or package.module:Id-v0 that it registers",
-    )
+    lines += _games(algorithms)
+    lines += _sections(shared_parameters(algorithms))
+    if with_actors := [name for name in algorithms if find_algorithm(name).has_actors]:
+        lines += _sections(actor_parameters(), with_actors[0])
     for algorithm in algorithms:
-        lines += parameter_table(algorithm)
+        lines += _sections(own_parameters(algorithm), algorithm)
     return "\n".join(lines)
 
 
-def parameter_table(algorithm: str) -> Iterator[str]:
+def _games(algorithms: Iterable[str]) -> Iterator[str]:
+    """Those that each algorithm plays."""
+    families = {algorithm: find_algorithm(algorithm).families for algorithm in algorithms}
+    others = [name for name in games() if name not in own_presets()]
+    for algorithm, played in families.items():
+        yield from _wrapped(f"games for {algorithm}", ", ".join(playable(played, own_presets())))
+    players = [algorithm for algorithm, played in families.items() if playable(played, others)]
+    if players:
+        yield from _wrapped(f"further Atari games for {', '.join(players)}", ", ".join(others))
+    yield from _wrapped(
+        "any other",
+        "a gymnasium id such as Blackjack-v1, package.module:Name of your own environment, or package.module:Id-v0 that it registers",
+    )
+
+
+def parameter_table(algorithm: str) -> list[str]:
     """Lines: a heading for each section, then name, default, help and what is allowed."""
-    listed = parameters(algorithm)
-    width = max(len(info.name) for info in listed)
+    return list(_sections(parameters(algorithm), algorithm))
+
+
+def _sections(infos: Sequence[ParameterInfo], algorithm: str = "") -> Iterator[str]:
+    width = max(len(info.name) for info in infos)
     for section in SECTIONS:
-        preset = "" if section == "experiment" else " (default: the preset of the game)"
-        yield f"\n{section_title(algorithm, section)}{preset}, -p name=value"
-        yield from (_row(info, width) for info in listed if info.section == section)
+        inside = [info for info in infos if info.section == section]
+        if inside:
+            preset = "" if section in WITHOUT_PRESETS else " (default: the preset of the game)"
+            yield f"\n{section_title(algorithm, section)}{preset}, -p name=value"
+            yield from (_row(info, width) for info in inside)
 
 
 def _row(info: ParameterInfo, width: int) -> str:

@@ -13,9 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from config.algorithms.descriptor import FAMILIES
 from config.errors import BadInput, WrongDirectory, shown
-from config.games import games
 from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
 from config.resolve import Resolved
@@ -98,9 +96,7 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
-    is_ours = resolved.game.name in games() and not resolved.packages
-    plays_everything = set(resolved.descriptor.families) == set(FAMILIES)
-    known = is_ours and plays_everything and not resolved.environment.env_options
+    known = resolved.family and not resolved.packages and not resolved.environment.env_options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():

@@ -23,6 +23,7 @@ from workflows.local.language.go_values import parameter_text
 from workflows.local.language.quantities import duration_s, integer, quantity
 from workflows.local.language.tags import Values, replace
 from workflows.local.machine.mounts import Mounts
+from workflows.local.machine.slots import Resources
 from workflows.local.spec.fields import POD_PATCH, check_fields
 
 DEFAULT_GRACE_S = 30.0
@@ -37,15 +38,6 @@ rest of a name. Not `OMP_…` and its like: nothing of the caller's that a manif
 change a result. No tokens."""
 PYTHONS = ("python", "python3")
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a pod requests: cores, and GPUs by count; `gpu_name` is the resource's name."""
-
-    cpus: float = 0.0
-    gpus: int = 0
-    gpu_name: str = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,24 +103,24 @@ def read_patch(text: str) -> Mapping[str, Any]:
 
 
 def _resources(fields: Mapping[str, Any]) -> Resources:
-    """Requests, by default the limits. Only cores and GPUs are handed out; memory is checked for
-    being a quantity.
-    """
+    """Requests, by default the limits."""
     amounts = {**(fields.get("limits") or {}), **(fields.get("requests") or {})}
-    cpus, gpus, gpu_name = 0.0, 0, "nvidia.com/gpu"
+    cpus, gpus, gpu_name, memory_bytes = 0.0, 0, "nvidia.com/gpu", 0.0
     for name, value in amounts.items():
         amount = quantity(value)
         if name == "cpu":
             cpus = amount
         elif name.endswith("/gpu"):
             gpus, gpu_name = int(amount), name
-        elif name not in ("memory", "ephemeral-storage"):
+        elif name == "memory":
+            memory_bytes = amount
+        elif name != "ephemeral-storage":
             raise PodError(
                 f"resource {name!r}: cpu, memory, ephemeral-storage and GPUs are supported"
             )
         if amount < 0 or (name.endswith("/gpu") and amount != int(amount)):
             raise PodError(f"resource {name}: {value!r} is not allowed")
-    return Resources(cpus, gpus, gpu_name)
+    return Resources(cpus, gpus, gpu_name, memory_bytes)
 
 
 def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]:

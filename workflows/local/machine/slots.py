@@ -1,30 +1,45 @@
 """CPUs and GPUs of this machine, handed out to pods by what they request.
 
 First come, first served; a pod that fits may pass one that has to wait for something else: those
-without a GPU go on while others wait for one. Memory is not handed out.
+without a GPU go on while others wait for one. Memory is not handed out: what a pod requests is what
+the largest game of its algorithm needs, and most trainings take a small part of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from config.control_groups import own_groups, read
+from config.memory import limit_bytes
+
 TOLERANCE = 1e-6
-CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a pod requests: cores, GPUs by count, and memory; `gpu_name` is the resource's name."""
+
+    cpus: float = 0.0
+    gpus: int = 0
+    gpu_name: str = "nvidia.com/gpu"
+    memory_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a machine has: processors (cores, may be fractional under a quota) and GPUs by the names
-    that CUDA takes.
+    """What a machine has: processors (cores, may be fractional under a quota), GPUs by the names that
+    CUDA takes, and memory.
     """
 
     cpus: float
     gpus: tuple[str, ...] = ()
+    memory_bytes: float = math.inf
 
 
 @dataclass
@@ -53,9 +68,14 @@ class Slots:
     def __post_init__(self) -> None:
         self.free_cpus, self.free_gpus = self.capacity.cpus, list(self.capacity.gpus)
 
-    def cut(self, cpus: float, gpus: int) -> tuple[float, int]:
+    def cut(self, asked: Resources) -> Resources:
         """A request as far as this machine can ever fulfil it."""
-        return min(cpus, self.capacity.cpus), min(gpus, len(self.capacity.gpus))
+        return replace(
+            asked,
+            cpus=min(asked.cpus, self.capacity.cpus),
+            gpus=min(asked.gpus, len(self.capacity.gpus)),
+            memory_bytes=min(asked.memory_bytes, self.capacity.memory_bytes),
+        )
 
     async def acquire(self, cpus: float, gpus: int) -> Grant:
         """Wait for a (cut) request."""
@@ -121,45 +141,22 @@ def detect() -> Capacity:
         )
     else:
         gpus = tuple(str(index) for index in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
-    return Capacity(min(float(affinity), _quota()), gpus)
+    return Capacity(min(float(affinity), _quota()), gpus, limit_bytes())
 
 
 def _quota() -> float:
-    """The processors that the control groups allow, those above this process's included; infinite
-    where there is no limit.
-
-    A container sees its own group as the root of the hierarchy, or (version 1) under a path that is
-    the host's.
-    """
-    quotas = [float("inf")]
-    for line in _read(OWN_GROUPS).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        root = CONTROL_GROUPS / controllers
-        groups = [
-            root / path.lstrip("/"),
-            *(root / parent for parent in Path(path.lstrip("/")).parents),
-        ]
-        quotas += [_quota_of(group) for group in groups]
-    return min(quotas)
+    """The processors that the control groups allow; infinite where there is no limit."""
+    return min(map(_quota_of, own_groups("cpu")), default=math.inf)
 
 
 def _quota_of(group: Path) -> float:
     """Of one group: `cpu.max` in version 2, two files in version 1."""
-    texts = _read(group / "cpu.max").split() or [
-        _read(group / "cpu.cfs_quota_us"),
-        _read(group / "cpu.cfs_period_us"),
+    texts = read(group / "cpu.max").split() or [
+        read(group / "cpu.cfs_quota_us"),
+        read(group / "cpu.cfs_period_us"),
     ]
     try:
         quota, period = (float(text) for text in texts)
     except ValueError:  # "max", or no such group
-        return float("inf")
-    return quota / period if quota > 0 and period > 0 else float("inf")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+        return math.inf
+    return quota / period if quota > 0 and period > 0 else math.inf

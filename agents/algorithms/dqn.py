@@ -1,0 +1,344 @@
+"""Deep Q-learning, Mnih et al. 2015 (doi:10.1038/nature14236), in the order of its algorithm 1.
+
+    repeat: act ε-greedily by Q, and store the transition
+            sample transitions, and learn from them
+                y = r + γ Q⁻(o', argmax_a Q⁻(o', a)), y = r after a termination
+                L = Huber(Q(o, a) − y)
+            every C steps Q⁻ ← Q
+
+Switches, each an addition by others: `double`, the action of the target is Q's choice (van Hasselt
+et al. 2016, arXiv:1509.06461); `dueling` (Wang et al. 2016, `agents.networks.action_values`);
+`n_step`, r is the sum of n rewards (Sutton 1988); `prioritised` (Schaul et al. 2016,
+`agents.experience.priorities`); `quantiles`, of the return instead of its mean (Dabney et al. 2018,
+arXiv:1710.10044).
+
+What others got wrong and this does not: truncation is not termination; the observation after a
+reset is nobody's successor (`agents.experience.replay`); Q⁻ is copied while steps are collected and
+stays as it is in a round of updates, however many; ε depends on the step alone, also after a
+restart; what a mask forbids is neither chosen nor bootstrapped from; a non-finite number never
+reaches the optimiser; every generator is this training's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from agents.actions import masked
+from agents.experience.collection import Collection
+from agents.experience.exploration import linear_epsilon, random_actions
+from agents.experience.priorities import Priorities, importance_weights
+from agents.experience.replay import Transitions
+from agents.interfaces import Growth, Progress, State
+from agents.networks import make_action_values
+from agents.networks.action_values import ActionValues, bootstrapped, taken
+from agents.optimiser import Adam
+from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
+from agents.tape import GradientTape
+from config.errors import Diverged
+from config.resolve import Resolved
+from config.seeds import integer_seed, seed_sequence
+
+LARGEST_SAMPLE = 8192  # transitions, for several updates
+
+
+class Batch(NamedTuple):
+    """B transitions, or those of several updates.
+
+    encoded, next_encoded [B, ...]; actions [B], int64; rewards, discounts [B] (0 after an end);
+    next_masks [B, A] where the environment says what it allows; weights [B]: of each one's loss in
+    the sum, 1 / B unless prioritised, 0 where nothing may be learnt.
+    """
+
+    encoded: Tensor
+    actions: Tensor
+    rewards: Tensor
+    discounts: Tensor
+    next_encoded: Tensor
+    weights: Tensor
+    next_masks: Tensor | None
+
+    def part(self, rows: slice) -> Batch:
+        """These rows of it."""
+        return Batch(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
+
+
+class Update(NamedTuple):
+    """What one step of Adam saw: the loss [], y − Q(o, a) and Q(o, a) [B] (of quantiles their means),
+    the gradient's norm, and the weights [B].
+    """
+
+    loss: Tensor
+    errors: Tensor
+    values: Tensor
+    gradient_norm: float
+    weights: Tensor
+
+
+def huber(predictions: Tensor, targets: Tensor) -> Tensor:
+    """[B] each -> [B]: half the squared error up to 1, from there on the error less ½."""
+    return functional.smooth_l1_loss(predictions, targets, reduction="none")
+
+
+def quantile_huber(quantiles: Tensor, targets: Tensor) -> Tensor:
+    """Dabney et al. 2018, eq. 10 with κ = 1, as their algorithm 1 sums it: θ [B, M], T [B, M'] ->
+    Σ_i E_j |τ_i − 1{T_j < θ_i}| Huber(T_j − θ_i), τ_i = (i + ½) / M; [B].
+    """
+    count = quantiles.shape[1]
+    middles = (torch.arange(count, device=quantiles.device) + 0.5) / count
+    errors = targets[:, None, :] - quantiles[:, :, None]
+    size = functional.smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
+    sides = (middles[:, None] - (errors < 0).to(errors.dtype)).abs()
+    return (sides * size).mean(dim=2).sum(dim=1)
+
+
+class DQNTrainer:
+    """One training; `agents.interfaces.Trainer` with streams."""
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.device, self.epoch, self.step = torch.device(device), 0, 0
+        seed = resolved.experiment.seed
+        self.generators = {
+            purpose: np.random.default_rng(seed_sequence(seed, run, purpose))
+            for purpose in ("actions", "replay")
+        }
+        self.exploration, self.sampling = self.generators.values()
+        self.collection = Collection(resolved, run)
+        self.replay, self.spaces = self.collection.replay, self.collection.spaces
+        weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
+        self.network = self._make_network(precision, weights)
+        self.target = self._make_network(precision, weights)
+        self._copy_target()
+        self.acting = self.network.frozen()
+        self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
+        self.gradients = GradientTape(
+            self._loss, self.network.parameters(), recorded=self.network.is_small
+        )
+        self.priorities: Priorities | None = None
+        if self.hyper.prioritised:
+            capacity = self.replay.slots * self.replay.count
+            self.priorities = Priorities(capacity, exponent=self.hyper.priority_exponent)
+
+    def _make_network(self, precision: str, generator: torch.Generator) -> ActionValues:
+        return make_action_values(
+            self.spaces, hidden_sizes=self.hyper.hidden_sizes, dueling=self.hyper.dueling,
+            quantiles=self.hyper.quantiles, precision=precision, generator=generator,
+            torso=self.hyper.network,
+        ).to(self.device)  # fmt: skip
+
+    def _copy_target(self) -> None:
+        self.target.load_state_dict(self.network.state_dict())
+
+    def train(self) -> Iterator[Progress]:
+        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        while self.epoch < self.resolved.epochs:
+            learnt = list[Update]()
+            for _ in range(self.hyper.epoch_steps // self.replay.count):
+                self.collection.take_step(self._act)
+                self.step = self.collection.step
+                if self.step % self.hyper.target_every == 0:
+                    self._copy_target()
+                if self.step % self.hyper.train_every == 0:
+                    learnt += self._learn()
+            returns, lengths = self.collection.end_epoch()
+            self.epoch += 1
+            yield Progress(
+                epoch=self.epoch, step=self.step, returns=returns, lengths=lengths,
+                frame=self.step * self.resolved.game.frames_per_step, metrics=self._metrics(learnt),
+            )  # fmt: skip
+
+    @property
+    def epsilon(self) -> float:
+        """The probability of a random action in the next step."""
+        return linear_epsilon(
+            self.step, starts=self.hyper.learning_starts, final=self.hyper.final_epsilon,
+            length=self.hyper.exploration_fraction * self.resolved.total_steps,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def _act(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Normalised observations [N, ...] -> actions [N]."""
+        explores = self.exploration.random(len(observations)) < self.epsilon
+        chosen = random_actions(len(observations), self.spaces.actions, masks, self.exploration)
+        if explores.all():
+            return chosen
+        values = self.acting(self._encoded(observations))
+        allowed = None if masks is None else torch.from_numpy(masks).to(self.device)
+        greedy = masked(values, allowed).argmax(dim=1).numpy(force=True)
+        return np.where(explores, chosen, greedy)
+
+    def _encoded(self, observations: np.ndarray) -> Tensor:
+        return self.network.encode(torch.from_numpy(observations)).to(self.device)
+
+    def _learn(self) -> Iterator[Update]:
+        """A round of updates, with one Q⁻; all that can be sampled at once is."""
+        if self.step <= self.hyper.learning_starts or not self.replay.sampleable:
+            return
+        left, at_once = self.hyper.updates, 1
+        if not (self.priorities or self.spaces.image):
+            at_once = max(1, LARGEST_SAMPLE // self.hyper.batch_size)
+        if self.priorities is not None:
+            self.priorities.follow(self.replay.sampleable)
+        while left > 0:
+            yield from self._updates(min(left, at_once))
+            left -= at_once
+        self.acting = self.network.frozen()
+
+    def _updates(self, count: int) -> Iterator[Update]:
+        """So many, each of the next `batch_size` transitions of one sample."""
+        transitions, batch = self._sample(count)
+        with torch.no_grad():
+            target_values = self.target(batch.next_encoded)
+        for number in range(count):
+            rows = slice(number * self.hyper.batch_size, (number + 1) * self.hyper.batch_size)
+            update = self._update(batch.part(rows), target_values[rows])
+            if self.priorities is not None:
+                errors = update.errors.numpy(force=True) * transitions.valid[rows]
+                self.priorities.update(transitions.rows[rows], errors)
+            yield update
+
+    def _sample(self, count: int) -> tuple[Transitions, Batch]:
+        """Transitions for so many updates."""
+        size = count * self.hyper.batch_size
+        if self.priorities is None:
+            transitions = self.replay.sample(size, self.sampling)
+            weights = np.ones(size, np.float32)
+        else:
+            rows, probabilities = self.priorities.sample(size, self.sampling)
+            transitions, stored = self.replay.take(rows), len(self.replay.sampleable)
+            weights = importance_weights(probabilities, stored, self.importance_exponent)
+        valid = transitions.valid.reshape(count, -1)
+        of_each = np.maximum(valid.sum(axis=1, keepdims=True), 1)
+        weights = weights * (valid / of_each).ravel().astype(np.float32)
+        return transitions, self._batch(transitions, weights)
+
+    @property
+    def importance_exponent(self) -> float:
+        """β, from the given one at step 0 to 1 at the end."""
+        first: float = self.hyper.importance_exponent
+        return first + (1 - first) * self.step / self.resolved.total_steps
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next update."""
+        first: float = self.hyper.learning_rate
+        if not self.hyper.anneal_learning_rate:
+            return first
+        return first * (1 - self.step / self.resolved.total_steps)
+
+    def _batch(self, transitions: Transitions, weights: np.ndarray) -> Batch:
+        encoded, next_encoded = (
+            self._encoded(self.collection.normalised(observations))
+            for observations in (transitions.observation, transitions.next_observation)
+        )
+        actions = transitions.action.astype(np.int64)
+        columns = (actions, transitions.reward, transitions.discount, weights)
+        action, reward, discount, weight = (
+            torch.from_numpy(column).to(self.device) for column in columns
+        )
+        masks = transitions.next_masks
+        allowed = None if masks is None else torch.from_numpy(masks).to(self.device)
+        return Batch(encoded, action, reward, discount, next_encoded, weight, allowed)
+
+    @torch.no_grad()
+    def _targets(self, batch: Batch, target_values: Tensor) -> Tensor:
+        """Y [B], or its quantiles [B, M], of Q⁻ at o' [B, A] or [B, A, M]."""
+        choosing = self.network(batch.next_encoded) if self.hyper.double else target_values
+        values = bootstrapped(target_values, self.network.means(choosing), batch.next_masks)
+        rewards, discounts = batch.rewards, batch.discounts
+        if self.hyper.quantiles:
+            rewards, discounts = rewards[:, None], discounts[:, None]
+        return torch.addcmul(rewards, discounts, values)
+
+    def _loss(
+        self, encoded: Tensor, actions: Tensor, targets: Tensor, weights: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The loss, and the errors and values of an `Update`."""
+        values = taken(self.network(encoded), actions)
+        if not self.hyper.quantiles:
+            return (weights * huber(values, targets)).sum(), targets - values, values
+        loss, means = quantile_huber(values, targets), values.mean(dim=1)
+        return (weights * loss).sum(), targets.mean(dim=1) - means, means
+
+    def _update(self, batch: Batch, target_values: Tensor) -> Update:
+        """One step of Adam."""
+        targets = self._targets(batch, target_values)
+        loss, errors, values = self.gradients(batch.encoded, batch.actions, targets, batch.weights)
+        norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
+        update = Update(loss, errors, values, norm, batch.weights)
+        if not math.isfinite(norm + float(update.loss)):
+            raise self._diverged(update, targets)
+        self.optimiser.step(self.learning_rate)
+        return update
+
+    def _diverged(self, update: Update, targets: Tensor) -> Diverged:
+        """The statistics of the batch that must not be learnt from."""
+        columns = {"Q": update.values, "targets": targets, "errors": update.errors}
+        return Diverged(
+            f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: "
+            f"loss {float(update.loss):.4g}; gradient norm {update.gradient_norm:.4g}; "
+            f"batch of {len(update.values)} transitions: {ranges(columns)}"
+        )
+
+    def _metrics(self, learnt: Sequence[Update]) -> dict[str, float | None]:
+        """Means over an epoch's updates, None if there was none."""
+        names = ("loss", "q_mean", "td_error", "gradient_norm")
+        means: dict[str, float | None] = dict.fromkeys(names)
+        learnt = [update for update in learnt if update.weights.any()]
+        if learnt:
+            columns = zip(*((one.values, one.errors, one.weights) for one in learnt), strict=True)
+            values, errors, weights = (torch.cat(column) for column in columns)
+            values, errors = values[weights > 0], errors[weights > 0]
+            means["loss"] = float(torch.stack([update.loss for update in learnt]).mean())
+            means["q_mean"], means["td_error"] = float(values.mean()), float(errors.abs().mean())
+            means["gradient_norm"] = math.fsum(one.gradient_norm for one in learnt) / len(learnt)
+        return {"epsilon": self.epsilon, **means, "learning_rate": self.learning_rate}
+
+    def state_dict(self) -> State:
+        """Everything that affects the future but the replay's rows, which are streams."""
+        return {
+            "format": FORMAT, "epoch": self.epoch,
+            "interface": self.spaces.as_dict(),
+            "network": to_arrays(self.network.state_dict()),
+            "target": to_arrays(self.target.state_dict()),
+            "optimiser": self.optimiser.state_dict(),
+            "priorities": self.priorities.state_dict() if self.priorities else {},
+            "generators": {name: one.bit_generator.state for name, one in self.generators.items()},
+            "collection": self.collection.state_dict(),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Continue exactly where `state_dict` was taken, with `load_streams`; between: called every
+        few replayed steps; may raise. Raises `NoUsableState` for a state of another format.
+        """
+        check_format(state)
+        self.network.load_state_dict(to_tensors(state["network"]))
+        self.target.load_state_dict(to_tensors(state["target"]))
+        self.acting = self.network.frozen()
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self.priorities is not None:
+            self.priorities.load_state_dict(state["priorities"])
+        for name, generator in self.generators.items():
+            generator.bit_generator.state = state["generators"][name]
+        self.collection.load_state_dict(state["collection"], between)
+        self.epoch, self.step = int(state["epoch"]), self.collection.step
+
+    def grown(self) -> dict[str, Growth]:
+        """The replay's streams."""
+        return self.collection.grown()
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        """Take back the replay's rows; raises `NoUsableState` for fewer than there were."""
+        self.collection.load_streams(streams)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self.collection.close()

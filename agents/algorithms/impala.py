@@ -1,0 +1,342 @@
+"""IMPALA, Espeholt et al. 2018 (arXiv:1802.01561), in the order of its section 4: the learner.
+
+    actors: act by the newest policy that they have, μ, and send unrolls of T steps (`actor.py`)
+    learner, repeat: take a batch of B unrolls
+            V-trace targets v and advantages A of π (`vtrace.py`; eq. 1 and section 4.2)
+            one step of the optimiser on
+                L = −E[log π(a) A] + c_v ½ E[(V − v)²] − c_e E[H]
+            publish the weights
+
+E is the mean over rows, where the paper has a sum: with B·T rows, a gradient norm that is clipped at
+40 there is clipped at 40 / BT here, and RMSProp's ε is as much smaller. With `vtrace=false` all
+importance weights are 1: advantage actor-critic with asynchronous actors, the place of A3C (Mnih et
+al. 2016, arXiv:1602.01783).
+
+What others got wrong and this does not: log μ is the actor's, computed when it acted; the last row of
+an unroll only bootstraps, and is the first one of the next; a truncated episode bootstraps from its
+final observation, by what was remembered of that episode; rows whose action was forced are left out
+of every loss and mean; the state that an unroll begins with is the one before its first row, and it
+is cleared inside, where an episode begins; a non-finite number never reaches the optimiser.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.actions import make_actions, masked
+from agents.algorithms.impala_acting import (
+    ActorCriticActing,
+    make_network,
+    weights_of,
+)
+from agents.distributed.batches import Batch
+from agents.distributed.exchange import Exchange
+from agents.distributed.interfaces import Columns
+from agents.distributed.play import Play
+from agents.environments.training import TrainingEnvironments
+from agents.interfaces import Progress, State
+from agents.networks.actor_critic import RecurrentActorCritic, Sequences
+from agents.optimiser import OPTIMISERS
+from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
+from agents.tape import GradientTape
+from agents.vtrace import vtrace
+from config.errors import Diverged
+from config.resolve import Resolved
+from config.seeds import integer_seed
+
+LARGEST_LOG_RATIO = 80.0
+"""Its exponential is finite."""
+METRICS = (
+    "policy_loss", "value_loss", "entropy", "ratio_mean", "ratio_deviation", "gradient_norm",
+    "policy_lag", "policy_lag_deviation", "policy_lag_max",
+)  # fmt: skip
+"""Of one update, in the order in which `_learn` measures them; an epoch's are their means, and the
+largest lag."""
+
+
+class Rows(NamedTuple):
+    """B unrolls, time first: T + 1 rows of what the network is given, T of all others.
+
+    encoded: [B · (T + 1), ...], an unroll after the other, or `Sequences`; actions [T, B] or [T, B,
+    A]; log_mu, rewards [T, B]; terminated, valid bool [T, B]; final bool [T, B]: rows that only hold
+    the observation with which an episode was truncated; masks bool [T, B, P] where there are some.
+    """
+
+    encoded: Any
+    actions: Tensor
+    log_mu: Tensor
+    rewards: Tensor
+    terminated: Tensor
+    valid: Tensor
+    final: Tensor
+    masks: Tensor | None
+
+
+class Update(NamedTuple):
+    """What the optimiser saw: the loss; log π/μ, targets and advantages [T, B]; the loss's parts [3]
+    (E[log π A], E[(V − v)²], E[H]); and the gradient's norm.
+    """
+
+    loss: Tensor
+    log_ratio: Tensor
+    targets: Tensor
+    advantages: Tensor
+    parts: Tensor
+    gradient_norm: float
+
+
+class IMPALATrainer:
+    """The learner of one run; `agents.interfaces.Learner`. wait_s: after so long without a batch,
+    `train` yields None.
+    """
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.device, self.wait_s = torch.device(device), 1.0
+        self.epoch = self.updates = self.step = 0
+        environments = TrainingEnvironments(_with_one_environment(resolved), run)
+        try:  # looked at, and never stepped
+            acting = ActorCriticActing(resolved, environments, run=run, number=0)
+            self.specs = Play(environments, acting, self.hyper.unroll_length).specs
+            self.remembered, self.spaces = tuple(acting.first), environments.interface
+        finally:
+            environments.close()
+        weights = torch.Generator().manual_seed(
+            integer_seed(resolved.experiment.seed, run, "weights")
+        )
+        self.network = make_network(self.hyper, self.spaces, precision, weights).to(self.device)
+        self.actions = make_actions(self.spaces)
+        self.optimiser = OPTIMISERS[self.hyper.optimiser](
+            self.network.parameters(), epsilon=self.hyper.adam_epsilon
+        )
+        self.gradients = GradientTape(
+            self._loss, self.network.parameters(), recorded=self.network.is_small
+        )
+        self.observation_normaliser = acting.normaliser
+        self.exchange = Exchange(
+            self.specs,
+            identity=resolved.identity_hash,
+            batch_size=self.hyper.batch_size,
+            max_lag=self.hyper.max_lag,
+        )
+        self.measured = list[list[float]]()
+
+    def receiver(self, generation: int) -> Exchange:
+        """Where actors find this start of the learner; to be called once, before `train` and after
+        `load_state_dict`; generation: higher than at any start before.
+        """
+        self.exchange.begin(generation)
+        self._publish()
+        return self.exchange
+
+    def train(self) -> Iterator[Progress | None]:
+        """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
+        before a non-finite update.
+        """
+        while self.epoch < self.resolved.epochs:
+            while self.updates < (self.epoch + 1) * self.hyper.epoch_updates:
+                batch = self.exchange.take(self.wait_s)
+                if batch is None:
+                    yield None
+                    continue
+                self._learn(batch)
+                self.exchange.give_back(batch)
+            self.epoch += 1
+            yield self._progress()
+        self.exchange.end()
+
+    def _learn(self, batch: Batch) -> None:
+        """One update, and what is measured of it."""
+        lags = self.updates - batch.oldest
+        rows = self._rows(batch.columns)
+        update = self._update(rows)
+        self.updates += 1
+        self.step += self.hyper.batch_size * self.hyper.unroll_length
+        self._publish()
+        objective, squared_error, entropy = update.parts.tolist()
+        ratios = update.log_ratio[rows.valid].exp()
+        deviation, mean = torch.std_mean(ratios, correction=0) if len(ratios) else (0.0, 1.0)
+        self.measured.append(
+            [
+                -objective,
+                0.5 * squared_error,
+                entropy,
+                float(mean),
+                float(deviation),
+                update.gradient_norm,
+                float(lags.mean()),
+                float(lags.std()),
+                float(lags.max()),
+            ]
+        )
+
+    def _progress(self) -> Progress:
+        """Of the epoch that has ended; its episodes are those that were received in it."""
+        returns, lengths = self.exchange.ended_episodes()
+        means = np.mean(self.measured, axis=0).tolist()
+        metrics = {
+            "learning_rate": self.learning_rate,
+            **dict(zip(METRICS, means, strict=True)),
+        }
+        metrics["policy_lag_max"] = max(one[-1] for one in self.measured)
+        self.measured = []
+        return Progress(
+            epoch=self.epoch, step=self.step, frame=self.step * self.resolved.game.frames_per_step,
+            returns=returns, lengths=lengths, metrics=metrics,
+        )  # fmt: skip
+
+    def _publish(self) -> None:
+        self.exchange.publish(self.updates, weights_of(self.network, self.observation_normaliser))
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next update."""
+        first: float = self.hyper.learning_rate
+        if not self.hyper.anneal_learning_rate:
+            return first
+        updates: int = self.resolved.epochs * self.hyper.epoch_updates
+        return first * (1 - self.updates / updates)
+
+    def _rows(self, columns: Columns) -> Rows:
+        """A batch [B, T + 1, ...] as it is learnt from; the statistics of observations learn first,
+        because what has acted is no matter here: log μ is known.
+        """
+        observation, valid = columns["observation"], columns["valid"][:, :-1]
+        if self.observation_normaliser is not None:
+            self.observation_normaliser.update(observation[:, :-1][valid])
+            shape = observation.shape
+            normalised = self.observation_normaliser(observation.reshape(-1, *shape[2:]))
+            observation = normalised.reshape(shape)
+        begins = columns["begins"]
+        final = begins[:, 1:] & ~columns["terminated"][:, :-1]
+        rewards = columns["reward"]
+        if self.resolved.environment.clip_rewards:
+            rewards = np.clip(rewards, -1, 1)
+        masks = columns.get("mask")
+        return Rows(
+            encoded=self._encoded(observation, begins, columns),
+            actions=self._time_first(columns["action"][:, :-1]),
+            log_mu=self._time_first(columns["log_probability"][:, :-1]),
+            rewards=self._time_first(rewards[:, :-1]),
+            terminated=self._time_first(columns["terminated"][:, :-1]),
+            valid=self._time_first(valid),
+            final=self._time_first(final),
+            masks=None if masks is None else self._time_first(masks[:, :-1]),
+        )
+
+    def _time_first(self, column: np.ndarray) -> Tensor:
+        """[B, T, ...] -> [T, B, ...]."""
+        return torch.from_numpy(column).to(self.device).transpose(0, 1)
+
+    def _encoded(self, observation: np.ndarray, begins: np.ndarray, columns: Columns) -> Any:
+        """Observations [B, T + 1, ...] as the network is given them."""
+        flat = torch.from_numpy(observation.reshape(-1, *observation.shape[2:]))
+        encoded = self.network.encode(flat.to(self.device))
+        if not isinstance(self.network, RecurrentActorCritic):
+            return encoded
+        state = tuple(torch.from_numpy(columns[name]).to(self.device) for name in self.remembered)
+        sequences = encoded.view(*begins.shape, *encoded.shape[1:]).transpose(0, 1)
+        every = torch.arange(begins.size, device=self.device)
+        return Sequences(sequences, state, self._time_first(begins), every)
+
+    def _heads(self, encoded: Any) -> tuple[Tensor, Tensor]:
+        """Policy [T + 1, B, P] and values [T + 1, B]."""
+        policy, values = self.network(encoded)
+        length, size = self.hyper.unroll_length + 1, self.hyper.batch_size
+        if isinstance(encoded, Sequences):
+            return policy.view(length, size, -1), values.view(length, size)
+        return policy.view(size, length, -1).transpose(0, 1), values.view(size, length).T
+
+    def _loss(self, *inputs: Any) -> tuple[Tensor, ...]:
+        """Of `Rows`: L, and what else an `Update` has."""
+        rows, hyper = Rows(*inputs), self.hyper
+        policy, values = self._heads(rows.encoded)
+        policy = masked(policy[:-1], rows.masks)
+        log_pi = self.actions.log_probability(policy, rows.actions)
+        log_ratio = torch.where(rows.valid, log_pi.detach() - rows.log_mu, 0.0)
+        log_ratio = log_ratio.clamp(max=LARGEST_LOG_RATIO)
+        targets, advantages = vtrace(
+            log_ratio if hyper.vtrace else torch.zeros_like(log_ratio),
+            rows.rewards, values.detach(), rows.terminated, rows.final,
+            discount=hyper.discount, rho_bar=hyper.rho_bar, c_bar=hyper.c_bar,
+            trace_lambda=hyper.trace_lambda,
+        )  # fmt: skip
+        weights = rows.valid.to(values.dtype)
+        weights = weights / weights.sum().clamp(min=1)
+        objective = (weights * advantages * log_pi).sum()
+        squared_error = (weights * (values[:-1] - targets).square()).sum()
+        with torch.set_grad_enabled(hyper.entropy_coefficient > 0):
+            entropy = (weights * self.actions.entropy(policy)).sum()
+        loss = 0.5 * hyper.value_coefficient * squared_error - objective
+        if hyper.entropy_coefficient > 0:
+            loss = loss - hyper.entropy_coefficient * entropy
+        parts = torch.stack((objective, squared_error, entropy))
+        return loss, log_ratio, targets, advantages, parts
+
+    def _update(self, rows: Rows) -> Update:
+        """One step of the optimiser."""
+        loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
+        norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
+        update = Update(loss, log_ratio, targets, advantages, parts, norm)
+        if not math.isfinite(norm + float(update.loss)):
+            raise self._diverged(rows, update)
+        self.optimiser.step(self.learning_rate)
+        return update
+
+    def _diverged(self, rows: Rows, update: Update) -> Diverged:
+        """The statistics of the batch that must not be learnt from."""
+        objective, squared_error, entropy = update.parts.tolist()
+        columns = {
+            "rewards": rows.rewards, "targets": update.targets, "advantages": update.advantages,
+            "log ratio": update.log_ratio,
+        }  # fmt: skip
+        return Diverged(
+            f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: "
+            f"losses: policy {-objective:.4g}, value {0.5 * squared_error:.4g}, "
+            f"entropy {entropy:.4g}; gradient norm {update.gradient_norm:.4g}; batch of "
+            f"{rows.rewards.numel()} rows: {ranges(columns)}"
+        )
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, but the actors; between any two updates."""
+        normaliser = self.observation_normaliser
+        return {
+            "format": FORMAT, "epoch": self.epoch, "step": self.step, "updates": self.updates,
+            "interface": self.spaces.as_dict(),
+            "network": to_arrays(self.network.state_dict()),
+            "optimiser": self.optimiser.state_dict(),
+            "observation_normaliser": normaliser.state_dict() if normaliser else {},
+            "exchange": self.exchange.state_dict(),
+            "measured": [list(one) for one in self.measured],
+        }  # fmt: skip
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Go on where `state_dict` was taken, with whatever actors come. Raises `NoUsableState` for
+        a state of another format.
+        """
+        check_format(state)
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.updates = int(state["updates"])
+        self.network.load_state_dict(to_tensors(state["network"]))
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self.observation_normaliser is not None:
+            self.observation_normaliser.load_state_dict(state["observation_normaliser"])
+        self.exchange.load_state_dict(state["exchange"])
+        self.measured = [list(map(float, one)) for one in state["measured"]]
+
+    def close(self) -> None:
+        """Actors wait no longer for a place."""
+        self.exchange.close()
+
+
+def _with_one_environment(resolved: Resolved) -> Resolved:
+    """As many as it takes to see what all of an actor's look like."""
+    return replace(resolved, environment=replace(resolved.environment, num_envs=1))

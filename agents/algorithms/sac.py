@@ -1,0 +1,317 @@
+"""Soft actor-critic, Haarnoja et al. 2018 (arXiv:1812.05905), in the order of the paper's
+algorithm 1.
+
+    repeat: for each environment step
+                sample a ~ π(·|o), step, and store (o, a, r, o') in the replay
+            for each update, on a batch of the replay, with a' ~ π(·|o') and ã ~ π(·|o):
+                y = r + γ (1 − terminated) (min_i Q̄_i(o', a') − α log π(a'|o'))
+                Q_i ← descend J_Q = ½ E[(Q_i(o, a) − y)²]                                (eq. 5)
+                π   ← descend J_π = E[α log π(ã|o) − min_i Q_i(o, ã)]                    (eq. 7)
+                α   ← descend J_α = −α E[log π(ã|o) + H̄]                                (eq. 18)
+                Q̄_i ← Q̄_i + τ (Q_i − Q̄_i)
+
+What others got wrong and this does not: log π has the tanh's term, exactly (`squashed.py`); no
+gradient flows into y, nor into α from the policy's loss; log α is learnt, not α; y takes the smaller
+of the two targets, and has the entropy; truncation is not termination (`replay.py`); actions are
+stored in the unit in which they are learnt; a non-finite number never reaches an optimiser; every
+generator is this training's own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from agents.experience.collection import Collection
+from agents.interfaces import Growth, Progress, State
+from agents.networks import make_soft_actor_critic
+from agents.optimiser import Adam
+from agents.squashed import SquashedActions
+from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
+from agents.tape import GradientTape
+from config.errors import Diverged
+from config.resolve import Resolved
+from config.seeds import integer_seed, seed_sequence
+
+ADAM_EPSILON = 1e-8
+MEANS = ("q_mean", "td_error", "entropy", "alpha", "critic_loss", "actor_loss")
+NORMS = ("critic_gradient_norm", "actor_gradient_norm")
+METRICS = ("learning_rate", *MEANS, *NORMS)
+"""Of an epoch: the last learning rate, and means over its updates; None where it has none."""
+CRITICS, ACTOR, TEMPERATURE = "critics", "actor", "temperature"
+INPUTS = {
+    CRITICS: ("observations", "actions", "targets", "weights"),
+    ACTOR: ("features", "noise", "alpha"),
+    TEMPERATURE: ("entropy",),
+}
+"""What each learns from, as the report of a divergence calls it."""
+
+
+class Batch(NamedTuple):
+    """B transitions to learn from.
+
+    encoded, next_encoded [B, ...]; actions [B, A], between −1 and 1; rewards, discounts [B]: γ, 0
+    after a termination; weights [B]: 1/B, and 0 where nobody knows what followed; noise,
+    next_noise [B, A]: for the actions that the policy samples at both ends.
+    """
+
+    encoded: Tensor
+    actions: Tensor
+    rewards: Tensor
+    discounts: Tensor
+    next_encoded: Tensor
+    weights: Tensor
+    noise: Tensor
+    next_noise: Tensor
+
+
+class Learner(NamedTuple):
+    """The gradients of a loss, and the optimiser of the parameters that it is for."""
+
+    gradients: GradientTape
+    optimiser: Adam
+
+
+def soft_targets(
+    rewards: Tensor, discounts: Tensor, values: Tensor, log_probabilities: Tensor, alpha: Tensor
+) -> Tensor:
+    """The y of eq. 5, [B]: r + γ (min_i Q̄_i − α log π); values [2, B], alpha [], all others [B]."""
+    return rewards + discounts * (values.amin(dim=0) - alpha * log_probabilities)
+
+
+def critics_loss(values: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Eq. 5 of both critics: Σ_i ½ E[(Q_i − y)²]; values [2, B], targets [B], weights [B]."""
+    return 0.5 * ((values - targets).square() * weights).sum()
+
+
+def actor_loss(values: Tensor, log_probabilities: Tensor, alpha: Tensor) -> Tensor:
+    """Eq. 7: E[α log π − min_i Q_i]; values [2, B], log_probabilities [B], alpha []."""
+    return (alpha * log_probabilities - torch.minimum(values[0], values[1])).mean()
+
+
+def temperature_loss(log_alpha: Tensor, entropy: Tensor, target_entropy: float) -> Tensor:
+    """Eq. 18: −α (E[log π] + H̄), with entropy = −E[log π]; all []."""
+    return log_alpha.exp() * (entropy - target_entropy)
+
+
+class SACTrainer:
+    """One training; `agents.interfaces.Trainer` and `HasStreams`."""
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.device = torch.device(device)
+        self.epoch, self.step, seed = 0, 0, resolved.experiment.seed
+        self.generators = {
+            purpose: np.random.default_rng(seed_sequence(seed, run, purpose))
+            for purpose in ("actions", "minibatches", "updates")
+        }
+        self.collection = Collection(resolved, run)
+        spaces = self.collection.spaces
+        self.network = make_soft_actor_critic(
+            spaces, hidden_sizes=self.hyper.hidden_sizes, precision=precision,
+            generator=torch.Generator().manual_seed(integer_seed(seed, run, "weights")),
+            torso=self.hyper.network,
+        ).to(self.device)  # fmt: skip
+        self.actions, self.policy = SquashedActions(spaces.actions), self.network.acting()
+        first_alpha = 1.0 if self.hyper.alpha is None else self.hyper.alpha
+        self.log_alpha = nn.Parameter(torch.tensor(first_alpha, device=self.device).log())
+        self.target_entropy = self.hyper.target_entropy
+        if self.target_entropy is None:
+            self.target_entropy = -float(spaces.actions)
+        self.learners = {
+            CRITICS: self._learner(self._critics_loss, self.network.learnt_by_critics),
+            ACTOR: self._learner(self._actor_loss, list(self.network.actor.parameters())),
+            TEMPERATURE: self._learner(self._temperature_loss, [self.log_alpha]),
+        }
+
+    def _learner(
+        self, loss: Callable[..., tuple[Tensor, ...]], parameters: list[nn.Parameter]
+    ) -> Learner:
+        tape = GradientTape(loss, parameters, recorded=self.network.is_small)
+        return Learner(tape, Adam(parameters, epsilon=ADAM_EPSILON))
+
+    def train(self) -> Iterator[Progress]:
+        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        steps = self.hyper.epoch_steps // self.resolved.environment.num_envs
+        while self.epoch < self.resolved.epochs:
+            learnt = [row for _ in range(steps) for row in self._step()]
+            returns, lengths = self.collection.end_epoch()
+            self.epoch, self.step = self.epoch + 1, self.collection.step
+            yield Progress(
+                epoch=self.epoch, step=self.step, returns=returns, lengths=lengths,
+                frame=self.step * self.resolved.game.frames_per_step, metrics=self._metrics(learnt),
+            )  # fmt: skip
+
+    def _step(self) -> Iterator[tuple[Tensor, float, float]]:
+        """One step of all environments, and what each update after it says."""
+        self.collection.take_step(self._act)
+        step, hyper = self.collection.step, self.hyper
+        if step < hyper.learning_starts or step % hyper.train_every:
+            return
+        for _ in range(hyper.updates):
+            yield self._update()
+
+    @torch.no_grad()
+    def _act(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Actions [N, A]: uniform before `learning_starts`, then the policy's; there are no masks of
+        continuous actions.
+        """
+        generator = self.generators["actions"]
+        shape = (len(observations), self.network.spaces.actions)
+        if self.collection.step < self.hyper.learning_starts:
+            return generator.uniform(-1, 1, shape).astype(np.float32)
+        policy = self.policy(self._encoded(observations))
+        noise = self._tensor(generator.standard_normal(shape, np.float32))
+        return self.actions.choose(policy, noise).numpy(force=True)
+
+    def _batch(self) -> Batch:
+        """Drawn from the replay, and the noise for its update."""
+        drawn = self.collection.replay.sample(self.hyper.batch_size, self.generators["minibatches"])
+        weights = drawn.valid / np.float32(max(1, drawn.valid.sum()))
+        shape = (2, *drawn.action.shape)
+        noise = self._tensor(self.generators["updates"].standard_normal(shape, np.float32))
+        encoded, next_encoded = (
+            self._encoded(self.collection.normalised(observations))
+            for observations in (drawn.observation, drawn.next_observation)
+        )
+        return Batch(
+            encoded, self._tensor(drawn.action), self._tensor(drawn.reward),
+            self._tensor(drawn.discount), next_encoded, self._tensor(weights), noise[0], noise[1],
+        )  # fmt: skip
+
+    def _update(self) -> tuple[Tensor, float, float]:
+        """One step of each optimiser, then of the targets; the means [6], and the norms."""
+        batch, network, alpha = self._batch(), self.network, self.log_alpha.detach().exp()
+        targets = self._targets(batch, alpha)
+        critics, critic_norm = self._descend(
+            CRITICS, batch.encoded, batch.actions, targets, batch.weights
+        )
+        with torch.no_grad():
+            features = network.features(batch.encoded)
+        actor, actor_norm = self._descend(ACTOR, features, batch.noise, alpha)
+        critic_loss, q_mean, error = critics
+        policy_loss, entropy = actor
+        if self.hyper.alpha is None:
+            self._descend(TEMPERATURE, entropy)
+        network.follow(self.hyper.target_rate)
+        means = torch.stack((q_mean, error, entropy, alpha, critic_loss, policy_loss))
+        return means, critic_norm, actor_norm
+
+    @torch.no_grad()
+    def _targets(self, batch: Batch, alpha: Tensor) -> Tensor:
+        """The targets y, [B], of actions that the policy samples now."""
+        network = self.network
+        policy = network.policy(network.features(batch.next_encoded))
+        actions, log_probabilities = self.actions.sample(policy, batch.next_noise)
+        values = network.target_values(batch.next_encoded, actions)
+        return soft_targets(batch.rewards, batch.discounts, values, log_probabilities, alpha)
+
+    def _critics_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """J_Q, the mean of Q, and of |Q − y|."""
+        encoded, actions, targets, weights = inputs
+        values = self.network.values(self.network.features(encoded), actions)
+        with torch.no_grad():
+            q_mean, error = values.mean(), (values - targets).abs().mean()
+        return critics_loss(values, targets, weights), q_mean, error
+
+    def _actor_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """J_π, and the entropy."""
+        features, noise, alpha = inputs
+        actions, log_probabilities = self.actions.sample(self.network.policy(features), noise)
+        values = self.network.values_of_actions(features, actions)
+        return actor_loss(values, log_probabilities, alpha), -log_probabilities.detach().mean()
+
+    def _temperature_loss(self, entropy: Tensor) -> tuple[Tensor, ...]:
+        """J_α."""
+        return (temperature_loss(self.log_alpha, entropy, self.target_entropy),)
+
+    def _descend(self, name: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], float]:
+        """One step of Adam; what the loss gave, and the norm of its gradient."""
+        gradients, optimiser = self.learners[name]
+        outputs = gradients(*inputs)
+        norm = optimiser.clip_gradients(math.inf)
+        if not math.isfinite(norm + float(outputs[0])):
+            raise self._diverged(name, inputs, float(outputs[0]), norm)
+        optimiser.step(self._learning_rate)
+        return outputs, norm
+
+    @property
+    def _learning_rate(self) -> float:
+        remaining = 1 - self.collection.step / self.resolved.total_steps
+        rate: float = self.hyper.learning_rate
+        return rate * remaining if self.hyper.anneal_learning_rate else rate
+
+    def _metrics(self, learnt: list[tuple[Tensor, float, float]]) -> dict[str, Any]:
+        """METRICS of the epoch's updates."""
+        if not learnt:
+            return dict.fromkeys(METRICS)
+        means, *norms = zip(*learnt, strict=True)
+        values = torch.stack(means).mean(dim=0).tolist()
+        values += [math.fsum(norm) / len(norm) for norm in norms]
+        return dict(zip(METRICS, (self._learning_rate, *values), strict=True))
+
+    def _diverged(
+        self, name: str, inputs: tuple[Tensor, ...], loss: float, norm: float
+    ) -> Diverged:
+        """The statistics of the batch that must not be learnt from."""
+        columns = dict(zip(INPUTS[name], inputs, strict=True))
+        return Diverged(
+            f"loss or gradient of the {name} is not finite in epoch {self.epoch + 1}, after step "
+            f"{self.collection.step}: loss {loss:.4g}; gradient norm {norm:.4g}; "
+            f"alpha {self.log_alpha.exp().item():.4g}; batch of {self.hyper.batch_size} rows: {ranges(columns)}"
+        )
+
+    def _encoded(self, observations: np.ndarray) -> Tensor:
+        """Normalised observations [B, ...] as the networks take them."""
+        return self.network.encode(torch.from_numpy(np.ascontiguousarray(observations))).to(
+            self.device
+        )
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, but the replay's rows, which are streams."""
+        return {
+            "format": FORMAT, "epoch": self.epoch,
+            "interface": self.collection.spaces.as_dict(),
+            "network": to_arrays(self.network.state_dict()),
+            "log_alpha": to_arrays(self.log_alpha),
+            "optimisers": {name: each.optimiser.state_dict() for name, each in self.learners.items()},
+            "generators": {
+                name: each.bit_generator.state for name, each in self.generators.items()
+            },
+            **self.collection.state_dict(),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Continue exactly where `state_dict` was taken; `load_streams` follows. Raises
+        `NoUsableState` for a state of another format.
+        """
+        check_format(state)
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.network.load_state_dict(to_tensors(state["network"]))
+        self.log_alpha.data.copy_(to_tensors(state["log_alpha"]))
+        for name, learner in self.learners.items():
+            learner.optimiser.load_state_dict(state["optimisers"][name])
+        for name, generator in self.generators.items():
+            generator.bit_generator.state = state["generators"][name]
+        self.collection.load_state_dict(state, between)
+
+    def grown(self) -> dict[str, Growth]:
+        """The replay's streams, as `agents.interfaces.HasStreams` has them."""
+        return self.collection.grown()
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        """Take back the replay's rows; raises `NoUsableState` for fewer than there were."""
+        self.collection.load_streams(streams)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self.collection.close()

@@ -1,0 +1,135 @@
+"""What an actor does, whatever it acts by: it steps environments of its own, sends what happens
+there as unrolls, and takes the newest weights between two messages.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Protocol
+
+from agents.distributed.interfaces import (
+    Ack,
+    Join,
+    Joined,
+    Link,
+    Refused,
+    Rejoin,
+    Unrolls,
+    Version,
+)
+from agents.distributed.play import Acting, Play
+from agents.environments.training import TrainingEnvironments
+from config.resolve import Resolved
+
+PAUSE_S = 0.1
+"""Until an actor asks again for the first weights."""
+LONGEST_SILENCE_S = 1.0
+"""After which an actor says how far it is, however slow its environments are."""
+
+
+class MakeActing(Protocol):
+    """What makes an actor's policy; number: as in `Joined`."""
+
+    def __call__(
+        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
+    ) -> Acting:
+        """For all of these environments."""
+
+
+class Actor:
+    """One of a run's actors; `agents.interfaces.Actor`."""
+
+    def __init__(
+        self, resolved: Resolved, *, run: int, member: int, link: Link, make_acting: MakeActing
+    ) -> None:
+        self._resolved, self._run, self._link = resolved, run, link
+        self._make_acting = make_acting
+        self._request = Join(
+            incarnation=secrets.randbits(63),
+            actor=member,
+            environments=resolved.environment.num_envs,
+            identity=resolved.identity_hash,
+        )
+        self._play: Play | None = None
+        self._version: Version | None = None
+        self._steps = 0
+        self._returns, self._lengths = list[float](), list[int]()
+
+    def act(self) -> Iterator[int]:
+        """Yields its environment steps so far, after each message and about once a second; ends
+        when the learner says so. Raises what its link does, and `Diverged` for a NaN that an
+        environment gives.
+        """
+        while True:
+            try:
+                joined = self._link.join(self._request)
+                if not joined.stop:
+                    yield from self._act_for(joined)
+                return
+            except Rejoin:  # partial unrolls and episodes in flight are thrown away
+                self.close()
+
+    def _act_for(self, joined: Joined) -> Iterator[int]:
+        """For one generation of the learner."""
+        play = self._play = self._begin(joined)
+        while not self._has_new_weights(play):
+            yield self._steps
+            time.sleep(PAUSE_S)
+        yield self._steps
+        said_s = time.monotonic()
+        while True:
+            stepped = play.step()
+            self._steps += stepped.steps
+            self._returns += stepped.returns
+            self._lengths += stepped.lengths
+            unrolls = play.take(joined.generation)
+            if unrolls is not None:
+                if self._stops(self._send(unrolls)):
+                    return
+                self._has_new_weights(play)
+            if unrolls is not None or time.monotonic() - said_s > LONGEST_SILENCE_S:
+                yield self._steps
+                said_s = time.monotonic()
+
+    def _begin(self, joined: Joined) -> Play:
+        environments = TrainingEnvironments(self._resolved, self._run, joined.number)
+        acting = self._make_acting(
+            self._resolved, environments, run=self._run, number=joined.number
+        )
+        play = Play(environments, acting, self._resolved.hyperparameters.unroll_length)
+        if play.specs != dict(joined.specs):
+            environments.close()
+            raise Refused("what this actor sees and does is not what the learner learns from", 2)
+        self._version = None
+        return play
+
+    def _has_new_weights(self, play: Play) -> bool:
+        """Whether there are some; then they act from now on."""
+        weights = self._link.weights(self._version)
+        if weights is None:
+            return False
+        play.acting.load(weights)
+        self._version, play.update = weights.version, weights.version.update
+        return True
+
+    def _send(self, unrolls: Unrolls) -> list[Ack]:
+        """With all episodes that have ended since the last message that went out."""
+        acks = self._link.send(replace(unrolls, returns=self._returns, lengths=self._lengths))
+        self._returns, self._lengths = [], []
+        return acks
+
+    def _stops(self, acks: list[Ack]) -> bool:
+        """Whether nothing is left to train; raises `Refused`."""
+        for ack in acks:
+            if ack.state == "refused":
+                raise Refused(f"unrolls {ack.sequence}: {ack.reason}", 3)
+        return any(ack.stop for ack in acks)
+
+    def close(self) -> None:
+        """Release the environments."""
+        if self._play is not None:
+            self._play.environments.close()
+            self._play = None

@@ -1,0 +1,270 @@
+"""Where actors' experience arrives, and where they get their weights: the learner's side of
+`agents.distributed.interfaces`, whatever carries it.
+
+    actors' threads     join, packed_weights, receive, left
+    the learner's       begin, publish, take, give_back, ended_episodes, counters, end, close
+
+A message of unrolls that could be learnt from is learnt once or not at all: what was received
+before is a duplicate, what is too old when its turn comes is stale, what cannot be learnt from is
+refused; each is answered so and counted. Episodes are recorded as soon as they are received.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from agents.distributed.batches import Batch, BatchQueue
+from agents.distributed.interfaces import (
+    PROTOCOL,
+    Ack,
+    AckState,
+    Columns,
+    Join,
+    Joined,
+    Refused,
+    Specs,
+    Unrolls,
+    Version,
+)
+from agents.distributed.weights import Packer
+from agents.interfaces import State
+
+CREDITS = 2
+"""Messages that an actor may have sent without an answer."""
+REMEMBERED = 8192
+"""Incarnations whose last sequence is known; the one that has been silent longest is forgotten."""
+
+
+@dataclass
+class Counters:
+    """Since the training began. queued, stale: unrolls; duplicates, refused: messages; joined:
+    incarnations of actors, each once per generation of the learner; learner_waited_s: for
+    experience; actors_waited_s: for a place in the queue, all of them together.
+    """
+
+    joined: int = 0
+    queued: int = 0
+    stale: int = 0
+    duplicates: int = 0
+    refused: int = 0
+    episodes: int = 0
+    learner_waited_s: float = 0.0
+    actors_waited_s: float = 0.0
+
+
+class Exchange:
+    """`agents.distributed.interfaces.Receiver`, and what a trainer learns from."""
+
+    def __init__(self, specs: Specs, *, identity: str, batch_size: int, max_lag: int) -> None:
+        """max_lag: updates by which the oldest weights of an unroll may be behind when it is
+        queued.
+        """
+        self.specs = specs
+        self._identity, self._max_lag = identity, max_lag
+        self._queue = BatchQueue(specs, batch_size)
+        self._lock = threading.Lock()
+        self._version = Version(0, 0)
+        self._packer = Packer()
+        self._packed: memoryview | None = None
+        self._counters = Counters()
+        self._sequences = OrderedDict[int, int]()
+        self._numbers = dict[int, int]()
+        self._connections = dict[int, int]()
+        self._returns, self._lengths = list[float](), list[int]()
+        self._ended = False
+
+    # What actors call.
+
+    def join(self, request: Join) -> Joined:
+        """Raises `Refused`."""
+        if request.protocol != PROTOCOL:
+            raise Refused(
+                f"this actor speaks protocol {request.protocol}, the learner {PROTOCOL}: "
+                "they run different versions of this program",
+                2,
+            )
+        if request.identity != self._identity:
+            raise Refused("this actor belongs to another experiment than the learner", 2)
+        with self._lock:
+            if request.incarnation not in self._numbers:
+                self._numbers[request.incarnation] = self._counters.joined
+                self._counters.joined += 1
+            self._remember(request.incarnation, self._sequences.get(request.incarnation, -1))
+            connections = self._connections.get(request.incarnation, 0)
+            self._connections[request.incarnation] = connections + 1
+            return Joined(
+                generation=self._version.generation, number=self._numbers[request.incarnation],
+                credits=CREDITS, specs=self.specs, stop=self._ended,
+            )  # fmt: skip
+
+    def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
+        """The same buffer for all who ask; None: there is nothing newer, or nothing yet."""
+        with self._lock:
+            if self._packed is None or have == self._version:
+                return None
+            return self._version, self._packed
+
+    def receive(self, incarnation: int, sequence: int, unrolls: Unrolls) -> Ack:
+        """Blocks while the queue is full."""
+        complaint = self._complaint(unrolls)
+        with self._lock:
+            if complaint:
+                self._counters.refused += 1
+                return self._ack(sequence, "refused", complaint)
+            if incarnation not in self._numbers:
+                return self._ack(sequence, "stale", "it comes from before this learner")
+            if sequence <= self._sequences.get(incarnation, -1):
+                self._counters.duplicates += 1
+                return self._ack(sequence, "duplicate")
+            self._remember(incarnation, sequence)
+            self._returns += unrolls.returns
+            self._lengths += unrolls.lengths
+            self._counters.episodes += len(unrolls.returns)
+        count = len(next(iter(unrolls.columns.values())))
+        placed = self._queue.put(
+            unrolls.columns, unrolls.oldest.update, lambda: self._is_wanted(unrolls.oldest)
+        )
+        with self._lock:
+            self._counters.queued += placed.count
+            self._counters.stale += placed.unwanted
+            self._counters.actors_waited_s += placed.waited_s
+            if placed.count == count:
+                return self._ack(sequence, "queued")
+            if placed.unwanted:
+                return self._ack(sequence, "stale", f"weights {unrolls.oldest} are too old")
+            return self._ack(sequence, "stale", "the learner takes nothing any more")
+
+    def left(self, incarnation: int) -> None:
+        """A connection of this actor has ended."""
+        with self._lock:
+            connections = self._connections.pop(incarnation, 0) - 1
+            if connections > 0:
+                self._connections[incarnation] = connections
+
+    def _is_wanted(self, oldest: Version) -> bool:
+        """Whether experience with these weights may still be learnt from."""
+        version = self._version
+        lag = version.update - oldest.update
+        return oldest.generation == version.generation and lag <= self._max_lag
+
+    def _remember(self, incarnation: int, sequence: int) -> None:
+        self._sequences[incarnation] = sequence
+        self._sequences.move_to_end(incarnation)
+        while len(self._sequences) > REMEMBERED:
+            forgotten, _ = self._sequences.popitem(last=False)
+            self._numbers.pop(forgotten, None)
+
+    def _ack(self, sequence: int, state: AckState, reason: str = "") -> Ack:
+        return Ack(
+            sequence=sequence, state=state, newest=self._version, stop=self._ended, reason=reason
+        )
+
+    def _complaint(self, unrolls: Unrolls) -> str:
+        """What is wrong with a message; empty: nothing."""
+        try:
+            return self._wrong_columns(unrolls.columns) or self._wrong_facts(unrolls)
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            return f"it is no message of unrolls: {error}"
+
+    def _wrong_columns(self, columns: Columns) -> str:
+        if set(columns) != set(self.specs):
+            return f"its columns are {sorted(columns)}, not {sorted(self.specs)}"
+        count = len(next(iter(columns.values())))
+        if not count:
+            return "it has no unrolls"
+        for name, spec in self.specs.items():
+            column, shape = columns[name], (count, *spec.shape)
+            if column.dtype != spec.dtype or column.shape != shape:
+                return f"{name} is {column.dtype} {column.shape}, not {spec.dtype} {shape}"
+            if column.dtype.kind == "f" and not np.isfinite(column).all():
+                return f"{name} has numbers that are not finite"
+        return ""
+
+    def _wrong_facts(self, unrolls: Unrolls) -> str:
+        if not unrolls.oldest <= unrolls.newest:
+            return f"its weights go from {unrolls.oldest} to {unrolls.newest}"
+        if unrolls.newest > self._version and unrolls.newest.generation == self._version.generation:
+            return f"its weights {unrolls.newest} never were"
+        if len(unrolls.returns) != len(unrolls.lengths):
+            return f"{len(unrolls.returns)} returns have {len(unrolls.lengths)} lengths"
+        if not all(map(math.isfinite, unrolls.returns)) or min(unrolls.lengths, default=1) < 1:
+            return "its episodes have returns that are not finite, or no steps"
+        return ""
+
+    # What the learner calls.
+
+    def begin(self, generation: int) -> None:
+        """A start of the learner, and so another generation: this one, or the one after that of
+        `load_state_dict` if that is higher. Nothing is published in it yet.
+        """
+        with self._lock:
+            generation = max(generation, self._version.generation + 1)
+            self._version, self._packed = Version(generation, 0), None
+
+    def publish(self, update: int, arrays: Columns) -> None:
+        """The weights after so many updates, for all actors."""
+        packed = self._packer.pack(arrays)
+        with self._lock:
+            self._version, self._packed = self._version._replace(update=update), packed
+
+    def take(self, timeout_s: float) -> Batch | None:
+        """The next batch, the caller's until it is given back; None: it is not there yet."""
+        started_s = time.monotonic()
+        batch = self._queue.take(timeout_s)
+        with self._lock:
+            self._counters.learner_waited_s += time.monotonic() - started_s
+        return batch
+
+    def give_back(self, batch: Batch) -> None:
+        """It is filled anew."""
+        self._queue.give_back(batch)
+
+    def ended_episodes(self) -> tuple[list[float], list[int]]:
+        """Returns and lengths of those that were received since this was last called."""
+        with self._lock:
+            ended = self._returns, self._lengths
+            self._returns, self._lengths = [], []
+            return ended
+
+    def counters(self) -> dict[str, float]:
+        """`Counters`, and what there is now: actors that are connected, unrolls that wait."""
+        with self._lock:
+            found = asdict(self._counters) | {"actors": len(self._connections)}
+        return found | {"waiting": len(self._queue)}
+
+    def end(self) -> None:
+        """Nothing is left to train: actors are told so, and nobody waits here any more."""
+        self._ended = True
+        self._queue.close()
+
+    def close(self) -> None:
+        """The learner leaves; another one may follow."""
+        self._queue.close()
+
+    def state_dict(self) -> State:
+        """Everything but what waits in the queue, which is lost with this learner."""
+        with self._lock:
+            return {
+                "generation": self._version.generation,
+                "counters": asdict(self._counters),
+                "sequences": {str(one): last for one, last in self._sequences.items()},
+                "returns": list(self._returns),
+                "lengths": list(self._lengths),
+            }
+
+    def load_state_dict(self, state: State) -> None:
+        """Another learner goes on; `begin` follows, and its actors join anew."""
+        with self._lock:
+            self._version = Version(int(state["generation"]), 0)
+            self._counters = Counters(**state["counters"])
+            self._sequences = OrderedDict(
+                (int(one), int(last)) for one, last in state["sequences"].items()
+            )
+            self._returns = [float(one) for one in state["returns"]]
+            self._lengths = [int(one) for one in state["lengths"]]

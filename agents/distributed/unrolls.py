@@ -1,0 +1,86 @@
+"""Rows of many environments, as they come, made into unrolls of T + 1 rows of one environment each.
+
+A truncated episode has one row more, its final observation, so that environments fill their unrolls
+at different times: each has a place of its own where its next row goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from agents.distributed.interfaces import Columns, Spec, Specs
+
+
+def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spec]:
+    """Of unrolls of T + 1 rows; rows: of one row of one environment; first: of what only the first
+    row of an unroll has.
+    """
+    of_rows = {
+        name: Spec(spec.dtype, (unroll_length + 1, *spec.shape)) for name, spec in rows.items()
+    }
+    return of_rows | dict(first)
+
+
+class Assembler:
+    """The unrolls of E environments that are not finished yet, and those that are."""
+
+    def __init__(self, rows: Specs, first: Specs, unroll_length: int, environments: int) -> None:
+        """As `unroll_specs`, of whose columns the unrolls are."""
+        self._length = unroll_length
+        self._rows = {
+            name: np.zeros((environments, unroll_length + 1, *spec.shape), spec.dtype)
+            for name, spec in rows.items()
+        }
+        self._first = {
+            name: np.zeros((environments, *spec.shape), spec.dtype) for name, spec in first.items()
+        }
+        self._places = np.zeros(environments, np.int64)
+        self._finished = list[Columns]()
+
+    def add(
+        self,
+        environments: np.ndarray,
+        rows: Mapping[str, np.ndarray],
+        first: Mapping[str, np.ndarray],
+    ) -> None:
+        """One row of each of these environments, whose numbers [n] are distinct.
+
+        rows [n, ...]: by name; first [n, ...]: what an unroll holds that begins with this row.
+        """
+        places = self._places[environments]
+        for name, column in self._rows.items():
+            column[environments, places] = rows[name]
+        self._begin(places == 0, environments, first)
+        self._places[environments] = places + 1
+        ended = places == self._length
+        if ended.any():
+            self._finish(environments[ended])
+            self._begin(ended, environments, first)
+
+    def _begin(
+        self, chosen: np.ndarray, environments: np.ndarray, first: Mapping[str, np.ndarray]
+    ) -> None:
+        """Unrolls of those of these environments that are chosen, bool [n]."""
+        if chosen.any():
+            for name, column in self._first.items():
+                column[environments[chosen]] = first[name][chosen]
+
+    def _finish(self, environments: np.ndarray) -> None:
+        """The last row of their unrolls is the first one of the next."""
+        self._finished.append(
+            {name: column[environments] for name, column in (self._rows | self._first).items()}
+        )
+        for column in self._rows.values():
+            column[environments, 0] = column[environments, self._length]
+        self._places[environments] = 1
+
+    def take(self) -> Columns | None:
+        """All unrolls [B, T + 1, ...] that were finished since this was last called, and their
+        first rows' columns [B, ...]; None: there is none.
+        """
+        finished, self._finished = self._finished, []
+        if len(finished) < 2:
+            return finished[0] if finished else None
+        return {name: np.concatenate([one[name] for one in finished]) for name in finished[0]}

@@ -1,0 +1,109 @@
+"""Values of discrete actions: a head on a torso, dueling or not, of means or of quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.actions import masked
+from agents.environments.spaces import Interface
+from agents.networks.layers import linear
+from agents.networks.torsos import FeedForward
+
+Values = Callable[[Tensor], Tensor]
+"""Encoded [B, ...] -> Q [B, A]."""
+
+
+class ActionValues(nn.Module):
+    """`network(encoded) -> Q [B, A]`, with `quantiles` M > 0 the quantiles θ [B, A, M] of the return
+    (Dabney et al. 2018, arXiv:1710.10044).
+
+    dueling: Q = V + A − mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9), V from the first half
+    of the torso's features and A from the other one, if they are in two streams. Quantiles are
+    combined like means, each for itself.
+    """
+
+    def __init__(
+        self,
+        spaces: Interface,
+        torso: FeedForward,
+        *,
+        dueling: bool,
+        streams: int,
+        quantiles: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.spaces, self.torso = spaces, torso
+        self.dueling, self.streams, self.quantiles = dueling, streams, quantiles
+        features, each = torso.features // streams, max(1, quantiles)
+        self.weight, self.bias = linear(features, spaces.actions * each, generator)
+        if dueling:
+            self.value_weight, self.value_bias = linear(features, each, generator)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is one of our own, on the CPU, whose calls cost more than the arithmetic."""
+        return self.torso.small and self.weight.device.type == "cpu"
+
+    def encode(self, observations: Tensor) -> Tensor:
+        """Observations [N, ...] as the environment gives them -> [N, ...] as `forward` takes
+        them.
+        """
+        return self.torso.encode(observations)
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        """Encoded [B, ...] -> [B, A] or [B, A, M]."""
+        return self._head(cast(Tensor, self.torso.rows(encoded)))
+
+    def means(self, values: Tensor) -> Tensor:
+        """What `forward` gave -> Q [B, A]."""
+        return values.mean(dim=2) if self.quantiles else values
+
+    def frozen(self) -> Values:
+        """Q for a few rows at a time: in `torch.inference_mode`, and before the next update. On the
+        CPU the head is numpy's, whose calls take a fifth of torch's time on a few rows.
+        """
+        features_of = self.torso.frozen()
+        if self.weight.is_cuda or self.dueling or self.quantiles:
+            return lambda encoded: self.means(self._head(cast(Tensor, features_of(encoded))))
+        weight, bias = self.weight.numpy(force=True).T, self.bias.numpy(force=True)
+
+        def values(encoded: Tensor) -> Tensor:
+            features = cast(Tensor, features_of(encoded))
+            return torch.from_numpy(features.numpy() @ weight + bias)
+
+        return values
+
+    def _head(self, features: Tensor) -> Tensor:
+        of_value, of_actions = features, features
+        if self.streams == 2:
+            of_value, of_actions = features.chunk(2, dim=1)
+        values = functional.linear(of_actions, self.weight, self.bias)
+        if self.quantiles:
+            values = values.view(-1, self.spaces.actions, self.quantiles)
+        if not self.dueling:
+            return values
+        value = functional.linear(of_value, self.value_weight, self.value_bias)
+        if self.quantiles:
+            value = value[:, None]
+        return value + values - values.mean(dim=1, keepdim=True)
+
+
+def taken(values: Tensor, actions: Tensor) -> Tensor:
+    """Values [B, A] or [B, A, M], actions [B] -> those of the actions, [B] or [B, M]."""
+    places = actions.view(-1, *[1] * (values.dim() - 1))
+    return values.gather(1, places.expand(-1, 1, *values.shape[2:])).squeeze(1)
+
+
+def bootstrapped(values: Tensor, choosing: Tensor, masks: Tensor | None) -> Tensor:
+    """Q⁻(o', argmax_a) of values [B, A] or [B, A, M], the maximum over choosing [B, A], of the actions
+    that the masks [B, A] allow; where one allows nothing, as some do at the end, of all.
+    """
+    if masks is not None:
+        masks = masks | ~masks.any(dim=1, keepdim=True)
+    return taken(values, masked(choosing, masks).argmax(dim=1))

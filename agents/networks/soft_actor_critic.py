@@ -1,0 +1,123 @@
+"""The networks of SAC: a squashed policy and two critics on one torso, and what the targets need."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from agents.environments.spaces import Interface
+from agents.networks.perceptrons import Perceptrons
+from agents.networks.torsos import FeedForward
+
+
+class Flat(FeedForward):
+    """The torso for vectors: none. Policy and critics each have layers of their own."""
+
+    small = True
+
+    def __init__(self, spaces: Interface) -> None:
+        super().__init__(spaces)
+        self.features = spaces.observation_size
+
+    def rows(self, encoded: Tensor) -> Tensor:
+        """What it is given."""
+        return encoded
+
+
+class SoftActorCritic(nn.Module):
+    """`network(encoded) -> (policy [B, 2 A], value [B])`: what a trained policy is asked.
+
+    Images, and whatever a person's own torso sees, are encoded once: by one torso for policy and
+    critics, which learns from the critics' loss alone (Yarats et al. 2021, arXiv:1910.01741, and the
+    pixel-based SACs since). The targets are slow copies of the critics and of their torso.
+    """
+
+    def __init__(
+        self,
+        spaces: Interface,
+        torso: FeedForward,
+        hidden_sizes: Sequence[int],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.spaces, self.torso = spaces, torso
+        features, actions = torso.features, spaces.actions
+        self.actor = Perceptrons(1, (features, *hidden_sizes, 2 * actions), generator)
+        self.critics = Perceptrons(2, (features + actions, *hidden_sizes, 1), generator)
+        self.target_torso = copy.deepcopy(torso).requires_grad_(False)
+        self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is one of our own, on the CPU, whose calls cost as much as the arithmetic."""
+        return self.torso.small and next(self.actor.parameters()).device.type == "cpu"
+
+    @property
+    def learnt_by_critics(self) -> list[nn.Parameter]:
+        """Of the torso and of both critics."""
+        return [*self.torso.parameters(), *self.critics.parameters()]
+
+    @property
+    def targets(self) -> list[nn.Parameter]:
+        """The slow copies of `learnt_by_critics`, in the same order."""
+        return [*self.target_torso.parameters(), *self.target_critics.parameters()]
+
+    @torch.no_grad()
+    def follow(self, rate: float) -> None:
+        """Move the slow copies by this share of the way."""
+        slow, fast = list[Tensor](self.targets), list[Tensor](self.learnt_by_critics)
+        torch._foreach_lerp_(slow, fast, rate)
+
+    def encode(self, observations: Tensor) -> Tensor:
+        """Observations [N, ...] as the environment gives them -> [N, ...] as the torso takes them."""
+        return self.torso.encode(observations)
+
+    def features(self, encoded: Tensor) -> Tensor:
+        """Encoded [B, ...] -> [B, F]."""
+        return _only(self.torso.rows(encoded))
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Features [B, F] -> means and log standard deviations before the tanh, [B, 2 A]."""
+        policy: Tensor = self.actor(features)[0]
+        return policy
+
+    def values(self, features: Tensor, actions: Tensor) -> Tensor:
+        """Features [B, F], actions [B, A] -> Q of both critics, [2, B]."""
+        values: Tensor = self.critics(torch.cat((features, actions), dim=1))
+        return values[..., 0]
+
+    def values_of_actions(self, features: Tensor, actions: Tensor) -> Tensor:
+        """The same, with gradients for the actions only."""
+        return self.critics.without_gradients(torch.cat((features, actions), dim=1))[..., 0]
+
+    def target_values(self, encoded: Tensor, actions: Tensor) -> Tensor:
+        """Encoded [B, ...], actions [B, A] -> Q of both slow copies, [2, B]."""
+        features = _only(self.target_torso.rows(encoded))
+        values: Tensor = self.target_critics(torch.cat((features, actions), dim=1))
+        return values[..., 0]
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Encoded [B, ...] -> policy [B, 2 A], and the smaller Q of its middle action, [B]."""
+        features = self.features(encoded)
+        policy = self.policy(features)
+        action = policy[:, : self.spaces.actions].tanh()
+        return policy, self.values(features, action).amin(dim=0)
+
+    def acting(self) -> Callable[[Tensor], Tensor]:
+        """Encoded [N, ...] of a few environments -> policy [N, 2 A], in `torch.no_grad`; it follows
+        the weights.
+        """
+        if not self.is_small:
+            return lambda encoded: self.policy(self.features(encoded))
+        frozen = self.actor.frozen()
+        return lambda encoded: frozen(encoded)[0]
+
+
+def _only(features: Tensor | tuple[Tensor, Tensor]) -> Tensor:
+    """Of a torso that has the same features for everybody."""
+    if isinstance(features, tuple):
+        raise TypeError("the torso of SAC gives one tensor of features")
+    return features

@@ -1,0 +1,67 @@
+"""Where a learner is found, and what to show it there: what the learner writes down for its actors,
+as JSON. Whoever may read it may send experience.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from config.errors import BadInput
+
+LONGEST = 20_000
+"""Characters."""
+MOST_PORTS = 65_535
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """A host and its port with the learner's certificate (PEM), or the path of a local socket.
+
+    generation: of the learner; 0 where somebody who does not know it gives the address by hand.
+    Raises `BadInput` for a token that would travel in clear text.
+    """
+
+    token: str = field(repr=False)
+    host: str = ""
+    port: int = 0
+    socket: str = ""
+    certificate: str = field(default="", repr=False)
+    generation: int = 0
+
+    def __post_init__(self) -> None:
+        if bool(self.socket) == bool(self.host):
+            raise BadInput("a learner's address has either a host or a local socket")
+        if self.host and not self.certificate:
+            raise BadInput(
+                f"the learner at {self} has no certificate; a token travels only over TLS or a "
+                "local socket"
+            )
+        if not 0 <= self.port <= MOST_PORTS or self.generation < 0:
+            raise BadInput(f"port {self.port}, generation {self.generation}: out of range")
+
+    def __str__(self) -> str:
+        if self.socket:
+            return f"unix:{self.socket}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def address_to_text(address: Address) -> str:
+    """JSON on one line, with the token."""
+    return json.dumps(asdict(address))
+
+
+def address_from_text(text: str) -> Address:
+    """Raises `BadInput`, whose message does not show the token."""
+    if len(text) > LONGEST:
+        raise BadInput(f"a learner's address of {len(text)} characters; at most {LONGEST}")
+    try:
+        read: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadInput("a learner's address that is no JSON") from None
+    kinds = {name: type(default) for name, default in asdict(Address(token="", socket="x")).items()}
+    if not isinstance(read, dict) or {name: type(one) for name, one in read.items()} != kinds:
+        described = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+        raise BadInput(f"a learner's address is an object with {described}")
+    return Address(**read)

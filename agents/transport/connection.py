@@ -1,0 +1,151 @@
+"""One connection of an actor to one learner: made once, lost once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+
+from agents.distributed.buffers import Buffers
+from agents.distributed.interfaces import Ack, Join, Refused, Version
+from agents.transport import calls, messages
+from agents.transport import learner_pb2 as wire
+from agents.transport.address import Address
+from agents.transport.credentials import NAME
+from agents.transport.messages import Welcome
+from agents.transport.tensors import BadMessage
+
+LOCAL_OPTIONS: calls.Options = [
+    ("grpc.use_local_subchannel_pool", 1),  # else a new attempt shares the old one's broken state
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_receive_message_length", 2 * 2**20),
+    ("grpc.max_send_message_length", -1),
+]
+
+
+class Lost(Exception):
+    """The connection is gone, or could not be made: another attempt may succeed."""
+
+
+class Denied(Lost):
+    """The learner does not accept the token at this address."""
+
+    def __init__(self, message: str, address: Address) -> None:
+        super().__init__(message)
+        self.address = address
+
+
+class Connection:
+    """Closed by the end of its `Client`'s use of it; every method raises `Lost` and `Refused`."""
+
+    def __init__(self, address: Address, request: Join, keepalive_s: float) -> None:
+        self.request = request
+        options = [*calls.connection_options(keepalive_s), *LOCAL_OPTIONS]
+        if address.socket:
+            self._channel = grpc.insecure_channel(str(address), options)
+        else:
+            trusted = grpc.ssl_channel_credentials(address.certificate.encode())
+            options.append(("grpc.ssl_target_name_override", NAME))
+            self._channel = grpc.secure_channel(str(address), trusted, options)
+        self._address = address
+        self._metadata = ((calls.AUTHORIZATION, calls.bearer(address.token)),)
+        self._outgoing = queue.SimpleQueue[bytes | None]()
+        self._incoming = queue.SimpleQueue[Ack | Exception]()
+
+    def join(self) -> Welcome:
+        """Introduce the actor."""
+        call = self._channel.unary_unary(calls.method("Join"))
+        try:
+            packed = messages.pack_join(self.request)
+            reply = call(packed, timeout=calls.JOIN_S, metadata=self._metadata)
+            return messages.unpack_welcome(reply)
+        except (grpc.RpcError, ValueError, BadMessage) as error:
+            raise self._explained(error) from None
+
+    def open(self) -> None:
+        """The stream of unrolls, after joining."""
+        call = self._channel.stream_stream(calls.method("Send"))
+        acks = call(
+            iter(self._outgoing.get, None),
+            timeout=calls.STREAM_S,
+            metadata=(*self._metadata, (calls.INCARNATION, str(self.request.incarnation))),
+        )
+        threading.Thread(target=self._read, args=(acks,), name="acks", daemon=True).start()
+
+    def send(self, message: bytes) -> None:
+        """Of unrolls; whether it arrives, an acknowledgement says."""
+        self._outgoing.put(message)
+
+    def acknowledgement(self, wait: bool) -> Ack | None:
+        """The next one; None if there is none yet and it is not to be waited for."""
+        try:
+            got = self._incoming.get(block=wait)
+        except queue.Empty:
+            return None
+        if isinstance(got, Exception):
+            self._incoming.put(got)  # lost is lost, however often it is asked
+            raise got
+        return got
+
+    def weights(
+        self, generation: int, have: Version | None, buffers: Buffers
+    ) -> tuple[Version, memoryview] | None:
+        """The packed buffer, in one of `buffers`; None: nothing newer."""
+        call = self._channel.unary_stream(calls.method("Weights"))
+        request = messages.pack_have(generation, have)
+        try:
+            chunks = call(request, timeout=calls.WEIGHTS_S, metadata=self._metadata)
+            return _joined(chunks, buffers)
+        except (grpc.RpcError, ValueError, BadMessage) as error:
+            raise self._explained(error) from None
+
+    def close(self) -> None:
+        """End all calls; whoever waits for one is woken with `Lost`."""
+        self._outgoing.put(None)
+        self._channel.close()
+
+    def _read(self, acks: Iterator[bytes]) -> None:
+        ended: Exception = Lost(f"the learner at {self._address} ended the connection")
+        try:
+            for ack in acks:
+                self._incoming.put(messages.unpack_ack(ack))
+        except (grpc.RpcError, BadMessage) as error:
+            ended = self._explained(error)
+        self._incoming.put(ended)
+        self._outgoing.put(None)  # ends gRPC's thread that waits for the next message
+
+    def _explained(self, error: Any) -> Exception:
+        """What the end of a call means to the actor."""
+        if isinstance(error, BadMessage):
+            return Refused(f"the learner at {self._address} answers nonsense: {error}", 2)
+        if isinstance(error, ValueError):  # gRPC's, for a call on a channel that was closed
+            return Lost(str(error))
+        said = f"{self._address}: {error.code().name}: {error.details()}"
+        if error.code() is grpc.StatusCode.UNAUTHENTICATED:
+            return Denied(said, self._address)
+        if error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED):
+            return Refused(said, 2)
+        return Lost(said)
+
+
+def _joined(chunks: Iterator[bytes], buffers: Buffers) -> tuple[Version, memoryview] | None:
+    first = next(chunks, None)
+    if first is None:
+        return None
+    head = messages.parse(wire.Chunk, first)
+    packed, filled = buffers.take(head.size), 0
+    for chunk in chunks:
+        part = messages.unpack_chunk(chunk)
+        start, filled = filled, filled + len(part)
+        if filled > head.size:
+            break
+        packed[start:filled] = np.frombuffer(part, np.uint8)
+    if filled != head.size:
+        raise BadMessage("size", f"weights of {filled} bytes, not {head.size}")
+    version = Version(head.version.generation, head.version.update)
+    return version, packed.data.toreadonly()

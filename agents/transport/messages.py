@@ -1,0 +1,228 @@
+"""What the calls carry, between bytes and the dataclasses of `agents.distributed.interfaces`.
+
+The form of whatever comes from outside is checked here and in `tensors`; what it means, a
+`Receiver` judges, wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TypeVar, cast, get_args
+
+from google.protobuf.message import DecodeError
+
+from agents.distributed.interfaces import (
+    Ack,
+    AckState,
+    Join,
+    Joined,
+    Refused,
+    Spec,
+    Specs,
+    Unrolls,
+    Version,
+)
+from agents.transport import learner_pb2 as wire
+from agents.transport.tensors import BadMessage, pack, size_bytes, unpack
+
+M = TypeVar("M")
+CHUNK_BYTES = 2**20
+FIELD_1_BYTES = b"\x0a"
+"""How protobuf begins a field 1 that holds bytes; their number follows."""
+LONGEST_VARINT = 5
+"""Bytes, of a message's size."""
+LARGEST_MESSAGE_BYTES = 2**31 - 1
+"""gRPC's own limit."""
+LARGEST_IDENTITY = 200
+"""Characters of the hash of an experiment's identity."""
+
+
+class Welcome(NamedTuple):
+    """The learner's answer with what only the transport needs of it."""
+
+    joined: Joined
+    largest_message: int
+
+
+def parse(kind: type[M], message: bytes) -> M:
+    """Raises `BadMessage` for bytes that are no such message."""
+    try:
+        return cast(M, cast(Any, kind).FromString(message))
+    except DecodeError:
+        raise BadMessage("malformed", f"these bytes are no {kind.__name__}") from None
+
+
+def pack_join(request: Join) -> bytes:
+    """A `JoinRequest`."""
+    return cast(bytes, wire.JoinRequest(**vars(request)).SerializeToString())
+
+
+def unpack_join(message: bytes) -> Join:
+    """Raises `BadMessage`."""
+    request = parse(wire.JoinRequest, message)
+    if len(request.identity) > LARGEST_IDENTITY:
+        raise BadMessage("size", f"an identity of {len(request.identity)} characters")
+    return Join(
+        incarnation=request.incarnation,
+        actor=request.actor,
+        environments=request.environments,
+        identity=request.identity,
+        protocol=request.protocol,
+    )
+
+
+def pack_welcome(joined: Joined, largest_message: int) -> bytes:
+    """A `JoinReply`."""
+    specs = [
+        wire.Spec(name=name, dtype=spec.dtype, shape=spec.shape)
+        for name, spec in joined.specs.items()
+    ]
+    reply = wire.JoinReply(
+        generation=joined.generation,
+        number=joined.number,
+        credits=joined.credits,
+        specs=specs,
+        largest_message=largest_message,
+        stop=joined.stop,
+    )
+    return cast(bytes, reply.SerializeToString())
+
+
+def pack_refusal(refused: Refused) -> bytes:
+    """A `JoinReply` that says no."""
+    reply = wire.JoinReply(refused=str(refused), exit_code=refused.exit_code)
+    return cast(bytes, reply.SerializeToString())
+
+
+def unpack_welcome(message: bytes) -> Welcome:
+    """Raises `Refused` if this is what it says, `BadMessage` if it is none."""
+    reply = parse(wire.JoinReply, message)
+    if reply.refused:
+        raise Refused(reply.refused, 3 if reply.exit_code == 3 else 2)
+    if reply.credits < 1:
+        raise BadMessage("value", "a learner that lets nobody send")
+    joined = Joined(
+        generation=reply.generation,
+        number=reply.number,
+        credits=reply.credits,
+        specs={spec.name: Spec(spec.dtype, tuple(spec.shape)) for spec in reply.specs},
+        stop=reply.stop,
+    )
+    return Welcome(joined, reply.largest_message)
+
+
+def pack_have(generation: int, have: Version | None) -> bytes:
+    """A `Have`: which weights an actor has, of which learner."""
+    version = None if have is None else wire.Version(**have._asdict())
+    return cast(bytes, wire.Have(generation=generation, version=version).SerializeToString())
+
+
+def unpack_have(message: bytes) -> tuple[int, Version | None]:
+    """Raises `BadMessage`."""
+    have = parse(wire.Have, message)
+    return have.generation, _version(have.version) if have.HasField("version") else None
+
+
+def pack_chunks(version: Version, packed: memoryview) -> Iterator[bytes]:
+    """`Chunk`s: one that says what follows, then the buffer in parts.
+
+    The parts are encoded by hand, as field 1 of `Chunk`: that copies them once, protobuf three
+    times and into memory that was never touched before (40 MB: 3 ms instead of 36).
+    """
+    head = wire.Chunk(version=wire.Version(**version._asdict()), size=packed.nbytes)
+    yield head.SerializeToString()
+    for start in range(0, packed.nbytes, CHUNK_BYTES):
+        part = packed[start : start + CHUNK_BYTES]
+        yield b"".join((FIELD_1_BYTES, _varint(part.nbytes), part))
+
+
+def unpack_chunk(message: bytes) -> memoryview:
+    """The part in it, without a copy. Raises `BadMessage`."""
+    for digits in range(1, LONGEST_VARINT + 1):
+        size = len(message) - 1 - digits
+        prefix = FIELD_1_BYTES + _varint(max(size, 0))
+        if len(prefix) == 1 + digits and message.startswith(prefix):
+            return memoryview(message)[len(prefix) :]
+    raise BadMessage("malformed", "these bytes are no part of a buffer")
+
+
+def pack_unrolls(sequence: int, unrolls: Unrolls) -> bytes:
+    """An `Unrolls`."""
+    message = wire.Unrolls(
+        sequence=sequence,
+        oldest=wire.Version(**unrolls.oldest._asdict()),
+        newest=wire.Version(**unrolls.newest._asdict()),
+        columns=pack(unrolls.columns),
+        returns=unrolls.returns,
+        lengths=unrolls.lengths,
+    )
+    return cast(bytes, message.SerializeToString())
+
+
+def parse_unrolls(message: bytes, largest: int) -> wire.Unrolls:
+    """Raises `BadMessage`."""
+    if len(message) > largest:
+        raise BadMessage("size", f"a message of {len(message)} bytes; at most {largest}")
+    return parse(wire.Unrolls, message)
+
+
+def unpack_unrolls(message: wire.Unrolls, specs: Specs, most: int) -> Unrolls:
+    """most: how many unrolls one message may hold. Raises `BadMessage`."""
+    return Unrolls(
+        columns=unpack(message.columns, specs, most),
+        oldest=_version(message.oldest),
+        newest=_version(message.newest),
+        returns=list(message.returns),
+        lengths=list(message.lengths),
+    )
+
+
+def pack_ack(ack: Ack) -> bytes:
+    """An `Ack`."""
+    message = wire.Ack(
+        sequence=ack.sequence,
+        state=ack.state.upper(),
+        newest=wire.Version(**ack.newest._asdict()),
+        stop=ack.stop,
+        reason=ack.reason,
+    )
+    return cast(bytes, message.SerializeToString())
+
+
+def unpack_ack(message: bytes) -> Ack:
+    """Raises `BadMessage`."""
+    ack = parse(wire.Ack, message)
+    states: tuple[AckState, ...] = get_args(AckState)
+    named = {wire.Ack.State.Value(state.upper()): state for state in states}
+    if ack.state not in named:
+        raise BadMessage("value", f"an acknowledgement that says {ack.state}")
+    return Ack(
+        sequence=ack.sequence,
+        state=named[ack.state],
+        newest=_version(ack.newest),
+        stop=ack.stop,
+        reason=ack.reason,
+    )
+
+
+def largest_message(specs: Specs, environments: int) -> int:
+    """Bytes of the largest message of unrolls of so many environments: their columns, an episode
+    for every row, and the names and shapes.
+    """
+    rows = max((spec.shape[0] for spec in specs.values() if spec.shape), default=1)
+    one = sum(map(size_bytes, specs.values())) + 20 * rows
+    described = sum(len(name) + 11 * (len(spec.shape) + 8) for name, spec in specs.items())
+    return environments * one + described + 200
+
+
+def _varint(number: int) -> bytes:
+    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*encoded, number))
+
+
+def _version(version: wire.Version) -> Version:
+    return Version(version.generation, version.update)

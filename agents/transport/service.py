@@ -1,0 +1,164 @@
+"""The calls of `learner.proto` as the learner answers them, each on a thread of the server's."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import grpc
+
+from agents.distributed.interfaces import Ack, Receiver, Refused, Version
+from agents.transport import calls, messages
+from agents.transport.sessions import Session, Sessions
+from agents.transport.tensors import BadMessage
+from agents.transport.traffic import Counters
+
+LONGEST_NUMBER = 20
+"""Digits of an incarnation."""
+
+
+class Service:
+    """Passes to a `Receiver` what is sound, and counts what is refused.
+
+    generation: the learner's; environments: the most of one actor, which bounds the messages.
+    """
+
+    def __init__(self, receiver: Receiver, generation: int, environments: int, actors: int) -> None:
+        self._receiver, self._generation = receiver, generation
+        self._environments = environments
+        self.largest_message = messages.largest_message(receiver.specs, environments)
+        self.counters = Counters()
+        self.sessions = Sessions(actors, receiver.left)
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """For a server; messages are bytes here, so that broken ones are counted too."""
+        return grpc.method_handlers_generic_handler(
+            calls.SERVICE,
+            {
+                "Join": grpc.unary_unary_rpc_method_handler(self.join),
+                "Weights": grpc.unary_stream_rpc_method_handler(self.weights),
+                "Send": grpc.stream_stream_rpc_method_handler(self.send),
+            },
+        )
+
+    def join(self, message: bytes, context: grpc.ServicerContext) -> bytes:
+        """`JoinRequest` -> `JoinReply`."""
+        self._check_deadline(context)
+        try:
+            request = messages.unpack_join(message)
+        except BadMessage as bad:
+            self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, bad.reason, str(bad))
+        if not 1 <= request.environments <= self._environments:
+            self.counters.refused("environments")
+            allowed = f"1 to {self._environments}"
+            wrong = f"an actor has {allowed} environments here, not {request.environments}"
+            return messages.pack_refusal(Refused(wrong, 2))
+        session = self.sessions.join(request.incarnation)
+        if session is None:
+            self._refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "actors", "too many actors")
+        try:
+            joined = self._receiver.join(request)
+        except Refused as refused:
+            self.sessions.end(session)
+            self.counters.refused("actor")
+            return messages.pack_refusal(refused)
+        session.accepted = True
+        return messages.pack_welcome(joined, self.largest_message)
+
+    def weights(self, message: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        """`Have` -> `Chunk`s."""
+        self._check_deadline(context)
+        try:
+            generation, have = messages.unpack_have(message)
+        except BadMessage as bad:
+            self._refuse(context, grpc.StatusCode.INVALID_ARGUMENT, bad.reason, str(bad))
+        self._check_generation(generation, context)
+        packed = self._receiver.packed_weights(have)
+        if packed is not None:
+            for chunk in messages.pack_chunks(*packed):
+                yield chunk
+                self.counters.sent(len(chunk))
+
+    def send(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """`Unrolls` -> `Ack`s, one each and in order."""
+        self._check_deadline(context)
+        session = self.sessions.open(_incarnation(context), context.cancel)
+        if session is None:
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            self._refuse(context, code, "not joined", "join first")
+        try:
+            for message in requests:
+                yield messages.pack_ack(self._receive(session, message, context))
+        finally:
+            self.sessions.end(session)
+
+    def _receive(self, session: Session, raw: bytes, context: grpc.ServicerContext) -> Ack:
+        began = time.perf_counter()
+        sequence = 0
+        try:
+            message = messages.parse_unrolls(raw, self.largest_message)
+            sequence = message.sequence
+            unrolls = messages.unpack_unrolls(message, self._receiver.specs, self._environments)
+        except BadMessage as bad:
+            self.counters.refused(bad.reason)
+            newest = Version(self._generation, 0)
+            return Ack(sequence=sequence, state="refused", newest=newest, reason=str(bad))
+        checked = time.perf_counter()
+        with session.receiving:
+            ack = self._receiver.receive(session.incarnation, sequence, unrolls)
+        self.counters.received(len(raw), checked - began, time.perf_counter() - checked)
+        if ack.state == "refused":
+            self.counters.refused("unrolls")
+        return ack
+
+    def _check_deadline(self, context: grpc.ServicerContext) -> None:
+        remaining_s = context.time_remaining()
+        if remaining_s is None or remaining_s > calls.LONGEST_CALL_S:
+            code = grpc.StatusCode.INVALID_ARGUMENT
+            self._refuse(context, code, "deadline", f"a deadline within {calls.LONGEST_CALL_S} s")
+
+    def _check_generation(self, generation: int, context: grpc.ServicerContext) -> None:
+        if generation != self._generation:
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            message = f"this learner is of generation {self._generation}, not {generation}"
+            self._refuse(context, code, "generation", message)
+
+    def _refuse(
+        self, context: grpc.ServicerContext, code: grpc.StatusCode, reason: str, message: str
+    ) -> NoReturn:
+        self.counters.refused(reason)
+        context.abort(code, message)
+        raise AssertionError("abort raises")
+
+
+class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
+    """Lets no call through that does not show the token; nothing of it is read before."""
+
+    def __init__(self, token: str, counters: Counters) -> None:
+        self._expected, self._counters = calls.bearer(token).encode(), counters
+        self._denial = grpc.stream_stream_rpc_method_handler(self._deny)
+
+    def intercept_service(self, continuation: Callable[..., Any], details: Any) -> Any:
+        """Called by gRPC for every call. The comparison takes the same time for every token."""
+        shown = [value for key, value in details.invocation_metadata if key == calls.AUTHORIZATION]
+        if len(shown) == 1 and hmac.compare_digest(_as_bytes(shown[0]), self._expected):
+            return continuation(details)
+        return self._denial
+
+    def _deny(self, _: object, context: grpc.ServicerContext) -> NoReturn:
+        self._counters.refused("token")
+        context.abort(grpc.StatusCode.UNAUTHENTICATED, "no token, or a wrong one")
+        raise AssertionError("abort raises")
+
+
+def _incarnation(context: grpc.ServicerContext) -> int:
+    """-1, which nobody has, for what is no number."""
+    shown = [value for key, value in context.invocation_metadata() if key == calls.INCARNATION]
+    text = shown[0] if len(shown) == 1 else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else -1
+
+
+def _as_bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

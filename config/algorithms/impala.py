@@ -1,0 +1,136 @@
+"""The hyperparameters of IMPALA, Espeholt et al. 2018 (arXiv:1802.01561); the presets give each game
+its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.algorithms.descriptor import ACTOR_LEARNER, FAMILIES, Algorithm
+from config.algorithms.ppo import LARGEST_BATCH
+from config.environment import EnvironmentSettings
+from config.errors import BadInput
+from config.imports import IMPORT_PATH
+from config.parameters import parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class IMPALA:
+    """Defaults: for small environments; a loss is a mean, where the paper has a sum."""
+
+    unroll_length: int = parameter(
+        20, low=1, high=65_536, unit="steps", help="of one environment, sent and learnt from as one"
+    )
+    batch_size: int = parameter(16, low=1, high=65_536, unit="unrolls", help="of one update")
+    epoch_updates: int = parameter(
+        10, low=1, high=10**6, unit="updates", help="of the optimiser in one epoch"
+    )
+    max_lag: int = parameter(
+        100,
+        low=0,
+        high=10**6,
+        unit="updates",
+        help="experience by weights that are further behind is not learnt from",
+    )
+    vtrace: bool = parameter(
+        True, help="correct for actors that act by older weights; false: as if there were none, A3C"
+    )
+    rho_bar: float = parameter(
+        1.0, low=0, high=1000, help="most that a step's importance weight can be"
+    )
+    c_bar: float = parameter(
+        1.0, low=0, high=1000, help="the same for what later steps weigh; at most rho_bar"
+    )
+    trace_lambda: float = parameter(
+        1.0, low=0, high=1, help="lambda: what later steps weigh in the targets, besides"
+    )
+    optimiser: str = parameter(
+        "adam", choices=("adam", "rmsprop"), help="what the gradients are given to"
+    )
+    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="of the optimiser")
+    anneal_learning_rate: bool = parameter(
+        True, help="the learning rate falls linearly to 0 over the training"
+    )
+    adam_epsilon: float = parameter(
+        1e-5, low=1e-12, high=0.1, help="of Adam or RMSProp, added to the denominator"
+    )
+    discount: float = parameter(
+        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+    )
+    entropy_coefficient: float = parameter(
+        0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
+    )
+    value_coefficient: float = parameter(
+        0.5,
+        low=0,
+        high=100,
+        help="weight of the value loss, half the mean squared error, in the loss",
+    )
+    max_gradient_norm: float = parameter(
+        0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+    )
+    network: str | None = parameter(
+        None,
+        optional=True,
+        pattern=IMPORT_PATH.pattern,
+        form="package.module:Name",
+        help="a torso of your own, which may remember; empty: as for PPO, or with an LSTM",
+    )
+    lstm_size: int = parameter(
+        0, low=0, high=8192, help="units of an LSTM that remembers the episode; 0: none"
+    )
+    hidden_sizes: tuple[int, ...] = parameter(
+        (64, 64),
+        low=1,
+        high=8192,
+        help="units of the hidden layers for vector observations, of those after an LSTM; images have convolutions",
+    )
+    log_std_init: float = parameter(
+        0.0, low=-5, high=2, help="continuous actions: first log standard deviation"
+    )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the network is one for sequences; a person's own may be either."""
+        return self.lstm_size > 0 or self.network is not None
+
+    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
+        """Rows that are learnt from in one epoch, of all actors together."""
+        return self.epoch_updates * self.batch_size * self.unroll_length
+
+    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
+        """None: the statistics of observations are those of what is learnt from, the newest
+        included.
+        """
+        return 0
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        if self.batch_size * self.unroll_length > LARGEST_BATCH:
+            raise BadInput(
+                f"batch_size * unroll_length = {self.batch_size} * {self.unroll_length} is too "
+                f"large; allowed: at most {LARGEST_BATCH}"
+            )
+        if self.c_bar > self.rho_bar:
+            raise BadInput(
+                f"parameter 'c_bar' cannot be {self.c_bar:g}; allowed: at most rho_bar, "
+                f"{self.rho_bar:g}"
+            )
+        if environment.normalise_rewards:
+            raise BadInput(
+                "parameter 'normalise_rewards' cannot be true: each actor would have a scale of its "
+                "own; allowed: false, or clip_rewards=true"
+            )
+
+
+ALGORITHM = Algorithm(
+    name="impala",
+    hyperparameters=IMPALA,
+    trainer="agents.algorithms.impala:IMPALATrainer",
+    policy="agents.evaluation.policies:actor_critic_policy",
+    actor="agents.algorithms.impala_acting:make_actor",
+    families=FAMILIES,
+    precision_probe="agents.probe:measure",
+    remembers=True,
+    topology=ACTOR_LEARNER,
+)

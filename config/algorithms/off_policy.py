@@ -1,0 +1,48 @@
+"""The rules of hyperparameters of every algorithm that learns from a replay."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from config.environment import EnvironmentSettings
+from config.errors import BadInput
+
+
+class OffPolicy:
+    """Base of dataclasses that have these; steps are those of all environments together.
+
+    multiples: hyperparameters in such steps, which must be whole steps of every environment.
+    """
+
+    epoch_steps: int
+    train_every: int
+    learning_starts: int
+    multiples: ClassVar[tuple[str, ...]] = ("epoch_steps", "train_every")
+
+    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
+        """Environment steps of one epoch, over all environments."""
+        return self.epoch_steps
+
+    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
+        """None: the random steps before `learning_starts` are the first epochs' own."""
+        return 0
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        for name in self.multiples:
+            if getattr(self, name) % environment.num_envs:
+                raise BadInput(
+                    f"parameter {name!r} cannot be {getattr(self, name)}; "
+                    f"allowed: a multiple of num_envs, {environment.num_envs}"
+                )
+        if environment.normalise_rewards:
+            raise BadInput(
+                "parameter 'normalise_rewards' cannot be true: the rewards of a replay are learnt "
+                "as they are; allowed: false"
+            )
+        if environment.normalise_observations and self.learning_starts < self.epoch_steps:
+            raise BadInput(
+                f"parameter 'learning_starts' cannot be {self.learning_starts} with "
+                "normalise_observations=true: their statistics are those of finished epochs; "
+                f"allowed: at least epoch_steps, {self.epoch_steps}"
+            )

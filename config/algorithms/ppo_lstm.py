@@ -1,0 +1,63 @@
+"""The hyperparameters of PPO with a memory, agents/algorithms/ppo_lstm.py: PPO's and a few more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.algorithms.descriptor import FAMILIES, Algorithm
+from config.algorithms.ppo import PPO
+from config.environment import EnvironmentSettings
+from config.errors import BadInput
+from config.imports import IMPORT_PATH
+from config.parameters import parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentPPO(PPO):
+    """Defaults: PPO's, and the network that rl-baselines3-zoo's tuned settings share."""
+
+    sequence_length: int = parameter(
+        32, low=1, high=65_536, unit="steps", help="of one environment, learnt from as a whole"
+    )
+    minibatches: int = parameter(
+        4, low=1, high=65_536, help="equal parts of the batch, of whole sequences, one update each"
+    )
+    lstm_size: int = parameter(64, low=1, high=8192, help="units of each LSTM")
+    network: str | None = parameter(
+        None,
+        optional=True,
+        pattern=IMPORT_PATH.pattern,
+        form="package.module:Name",
+        help="a torso of your own, which may remember; empty: an LSTM for policy and value each, for images one on a convolution's features",
+    )
+    hidden_sizes: tuple[int, ...] = parameter(
+        (64,),
+        low=1,
+        high=8192,
+        help="units of the layers after the LSTM for vector observations; images have none",
+    )
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        super().check(environment)
+        if self.rollout_length % self.sequence_length:
+            raise BadInput(
+                f"parameter 'sequence_length' cannot be {self.sequence_length}; allowed: a divisor of rollout_length, {self.rollout_length}"
+            )
+        sequences = environment.num_envs * self.rollout_length // self.sequence_length
+        if sequences % self.minibatches:
+            raise BadInput(
+                f"parameter 'minibatches' cannot be {self.minibatches}; allowed: a divisor of "
+                f"num_envs * rollout_length / sequence_length = {sequences}"
+            )
+
+
+ALGORITHM = Algorithm(
+    name="ppo-lstm",
+    hyperparameters=RecurrentPPO,
+    trainer="agents.algorithms.ppo_lstm:RecurrentPPOTrainer",
+    policy="agents.evaluation.policies:TrainedRecurrentPolicy",
+    families=FAMILIES,
+    precision_probe="agents.probe:measure",
+    remembers=True,
+)

@@ -1,0 +1,111 @@
+"""Which actors a learner has: stands between the transport and what receives the experience, counts
+who comes and goes, and names in the log who is missing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+from agents.distributed.interfaces import Ack, Join, Joined, Receiver, Unrolls, Version
+
+SAY_AFTER_S = 30.0
+"""For so long somebody must be missing before it is worth a line."""
+POLL_S = 1.0
+
+
+class Roster:
+    """A `Receiver` in front of another one. expected: how many actors the experiment has, whose numbers
+    count from 0.
+    """
+
+    def __init__(self, receiver: Receiver, expected: int, say_after_s: float = SAY_AFTER_S) -> None:
+        self._receiver, self._expected, self._say_after_s = receiver, expected, say_after_s
+        self.specs = receiver.specs
+        self._lock = threading.Lock()
+        self._actors = dict[int, int]()  # incarnation -> its number
+        self._connections = Counter[
+            int
+        ]()  # incarnation -> how many; a lost one may not be known yet
+        self._heard_at = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="roster", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def join(self, request: Join) -> Joined:
+        """As of a `Receiver`, like the next three: note who came, unless it is refused."""
+        joined = self._receiver.join(request)
+        with self._lock:
+            self._actors[request.incarnation] = request.actor
+            self._connections[request.incarnation] += 1
+        return joined
+
+    def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
+        """Nothing to note."""
+        return self._receiver.packed_weights(have)
+
+    def receive(self, incarnation: int, sequence: int, unrolls: Unrolls) -> Ack:
+        """Note that somebody is heard."""
+        self._heard_at = time.monotonic()
+        return self._receiver.receive(incarnation, sequence, unrolls)
+
+    def left(self, incarnation: int) -> None:
+        """Note who went."""
+        with self._lock:
+            self._connections[incarnation] -= 1
+        self._receiver.left(incarnation)
+
+    @property
+    def silent_s(self) -> float:
+        """How long no experience has come."""
+        return time.monotonic() - self._heard_at
+
+    def missing(self) -> list[int]:
+        """The numbers of the expected actors that are not connected."""
+        with self._lock:
+            present = {self._actors[one] for one, count in self._connections.items() if count > 0}
+        return [actor for actor in range(self._expected) if actor not in present]
+
+    @property
+    def joined(self) -> int:
+        """How many processes have been connected so far, over all actors."""
+        with self._lock:
+            return len(self._actors)
+
+    def _watch(self) -> None:
+        """Say who is missing when it has been the same for a while, and when nobody is any more."""
+        said, seen, since = list[int](), list[int](), time.monotonic()
+        while not self._ended.wait(min(POLL_S, self._say_after_s)):
+            missing = self.missing()
+            if missing != seen:
+                seen, since = missing, time.monotonic()
+            if missing != said and (not missing or time.monotonic() - since >= self._say_after_s):
+                said = missing
+                print(self._line(missing), flush=True)
+
+    def _line(self, missing: Collection[int]) -> str:
+        there = f"{self._expected - len(missing)} of {self._expected} actors are connected"
+        return f"{there}; missing: {_numbers(missing)}" if missing else there
+
+
+def _numbers(actors: Collection[int]) -> str:
+    """`0, 2, 5 and 12 more`."""
+    first = [str(actor) for actor in list(actors)[:20]]
+    rest = len(actors) - len(first)
+    return ", ".join(first) + (f" and {rest} more" if rest else "")

@@ -1,0 +1,92 @@
+"""The figure of `make learning`: how algorithms learn the same games, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from steps.figures.run import window_of
+from steps.figures.style import (
+    BLUE,
+    VERMILION,
+    arrange,
+    panels,
+    share_x,
+    small_multiple,
+    steps_axis,
+    visible,
+)
+from steps.statistics.curves import Curve, common_grid, hold, trailing_mean
+from tests.benchmarks.verdicts import Bound
+
+COLOURS = (BLUE, VERMILION)
+"""One for each algorithm, in every panel."""
+DASHES = (0, (5, 3))
+HEIGHT_IN = 4.0
+BEYOND = 1.04
+"""Where the final policies stand, as a share of the last step."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learnt:
+    """What came of one algorithm on one game: of every run its training and its final score."""
+
+    algorithm: str
+    bound: Bound
+    curves: Sequence[Curve]
+    scores: Sequence[float]
+
+
+def side_by_side(title: str, subtitle: str, games: Mapping[str, Sequence[Learnt]]) -> Figure:
+    """A panel for each game, a colour for each algorithm, at most two; none without a curve."""
+    figure, all_axes = panels(len(games), title=title, subtitle=subtitle)
+    figure.set_figheight(HEIGHT_IN)
+    shown: dict[str, Artist] = {}
+    windows = set()
+    for axes, (game, learnt) in zip(all_axes, games.items(), strict=True):
+        windows |= {_draw(axes, one, colour) for one, colour in zip(learnt, COLOURS, strict=False)}
+        shown |= {str(line.get_label()): line for line in axes.get_legend_handles_labels()[0]}
+        steps_axis(axes, 1, narrow=True)
+        small_multiple(axes, game)
+    share_x(figure)
+    figure.legend(shown.values(), shown.keys(), loc="upper right", ncols=len(shown))
+    rows = " to ".join(str(window) for window in sorted({min(windows), max(windows)}))
+    arrange(
+        figure,
+        "Thin: every run in training, where actions are sampled; strong: the mean of the runs, of "
+        f"each a trailing mean of {rows} rows. Diamonds: the final policies, 20 greedy episodes of "
+        "each run; dashed: the bound for their mean.",
+    )
+    figure.subplots_adjust(top=0.765, right=0.915, wspace=0.44)
+    return figure
+
+
+def _draw(axes: Axes, one: Learnt, colour: str) -> int:
+    """All of one algorithm; over how many rows its strong line is smoothed."""
+    for curve in one.curves:
+        axes.plot(*_points(curve), color=colour, alpha=0.35, linewidth=0.7)
+    rows = min(len(curve) for curve in one.curves)
+    window, grid = window_of(rows), common_grid(one.curves, points=rows)
+    smoothed = [
+        hold(Curve(steps=curve.steps, values=trailing_mean(curve.values, window)), grid)
+        for curve in one.curves
+    ]
+    label = f"{one.algorithm}, n = {len(one.curves)}"
+    axes.plot(grid, np.mean(smoothed, axis=0), color=colour, linewidth=2.0, label=label)
+    end = np.full(len(one.scores), BEYOND * max(curve.steps[-1] for curve in one.curves))
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    axes.plot(end, one.scores, "D", color=colour, markersize=5, clip_on=False, **edge)
+    axes.axhline(one.bound.value, color=colour, linewidth=1.0, linestyle=DASHES, zorder=1)
+    beside = axes.get_yaxis_transform()
+    text = {"color": colour, "fontsize": 8, "va": "center", "transform": beside}
+    axes.text(1.03, one.bound.value, str(one.bound), **text)
+    return window
+
+
+def _points(one: Curve) -> tuple[np.ndarray, np.ndarray]:
+    return visible(one.steps.astype(np.float64), one.values)

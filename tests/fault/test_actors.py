@@ -1,0 +1,164 @@
+"""A learner and two actors as real processes under the local engine: an actor is killed, then the
+learner, and the experiment reaches its report as if nothing had been."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.status import Status, read_status
+from steps.directory.tables import read_rows
+from tests.outside import ROOT, outside
+
+STRANGER = ROOT / "tests" / "stranger"
+GIVEN = {
+    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "300", "rollout_length": "32",
+    "evaluation_episodes": "3", "num_envs": "4",
+}  # fmt: skip
+NEEDED_S = 600.0
+
+
+def start(outdir: Path) -> subprocess.Popen[str]:
+    given = GIVEN | {"outdir": str(outdir)}
+    command = [sys.executable, "-m", "workflows.submit", "my_lab.crowd:ALGORITHM", "--local"]
+    return subprocess.Popen(
+        [*command, *(f"-p={name}={value}" for name, value in given.items())],
+        cwd=STRANGER, env=outside(), text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def until(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + NEEDED_S
+    while not there():
+        if process.poll() is not None or time.monotonic() > end:
+            output, _ = process.communicate(timeout=60)
+            raise AssertionError(output)
+        time.sleep(0.02)
+
+
+def status_of(run: RunDirectory, name: str) -> Status:
+    found = read_status(run.status / f"{name}.json")
+    assert found is not None, name
+    return found
+
+
+def has_joined(run: RunDirectory, actor: int) -> bool:
+    found = read_status(run.status / f"train-actor-{actor}.json")
+    return found is not None and bool(found.details.get("joined"))
+
+
+def kill(run: RunDirectory, name: str) -> None:
+    os.kill(int(status_of(run, name).process.split(":")[1]), signal.SIGKILL)
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    """Whatever is left of an experiment that did not come to its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_killed_actor_and_a_killed_learner_are_replaced(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = ExperimentDirectory(tmp_path / "crowd")
+    run = directory.run(0)
+    process = start(directory.root)
+    request.addfinalizer(lambda: end_group(process))
+    until(lambda: all(has_joined(run, actor) for actor in (0, 1)), process)
+    kill(run, "train-actor-1")
+    until(lambda: status_of(run, "train-actor-1").attempt == 2, process)
+    until(lambda: bool(run.checkpoint_steps()), process)
+    assert run.learner_json.stat().st_mode & 0o777 == 0o600
+    kill(run, "train")
+    until(lambda: status_of(run, "train").attempt == 2, process)
+    output, _ = process.communicate(timeout=NEEDED_S)
+    assert process.returncode == 0, output
+
+    learner, killed, other = (
+        status_of(run, name) for name in ("train", "train-actor-1", "train-actor-0")
+    )
+    assert [one.state for one in (learner, killed, other)] == ["succeeded"] * 3
+    assert (learner.attempt, killed.attempt, other.attempt) == (2, 2, 1)
+    log = (run.logs / "train.log").read_text()
+    assert "learner 1 waits for 2 actors" in log and "learner 2 waits for 2 actors" in log
+    steps = [int(row["step"]) for row in read_rows(run.train_csv)]
+    assert steps == [128 * (epoch + 1) for epoch in range(300)]
+    assert len(read_rows(run.root / "evaluation.csv")) == 3
+    assert not run.learner_json.exists()
+    assert {path.name for path in run.root.glob("resources*.csv")} == {
+        "resources.csv", "resources-actor-0.csv", "resources-actor-1.csv",
+    }  # fmt: skip
+    page = directory.report_html.read_text(encoding="utf-8")
+    assert "2 of 2 actors joined" in page and "1 was started again, once" in page
+
+
+def by_hand(module: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"steps.{module}", *arguments], cwd=STRANGER,
+        env=outside(PYTHONPATH=f"{ROOT}:{STRANGER}"), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = ExperimentDirectory(tmp_path / "crowd")
+    given = {**GIVEN, "outdir": str(directory.root), "epochs": "4000", "no_data_timeout": "900"}
+    assignments = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
+    prepared = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assignments)
+    output, _ = prepared.communicate(timeout=NEEDED_S)
+    assert prepared.returncode == 0, output
+    run, one = directory.run(0), ("--outdir", str(directory.root), "--run", "0")
+
+    def both() -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
+        """The actor finds the learner whose address it is given, in the place of the one it wrote."""
+        learner = by_hand("train", *one, "--role", "learner")
+        request.addfinalizer(learner.kill)
+        until(lambda: run.learner_json.exists(), learner)
+        port = json.loads(run.learner_json.read_text())["port"]
+        where = ("--learner", f"127.0.0.1:{port}")
+        actor = by_hand("train", *one, "--role", "actor", "--member", "0", *where)
+        request.addfinalizer(actor.kill)
+        until(lambda: has_rows(run, more_than=rows), learner)
+        return learner, actor
+
+    rows = 0
+    learner, actor = both()
+    actor.terminate()
+    output, _ = actor.communicate(timeout=NEEDED_S)
+    assert actor.returncode == 75, output
+    assert status_of(run, "train-actor-0").state == "preempted"
+    assert "preempted, joins again when it is started again" in output
+    learner.terminate()  # which has nothing to learn from now
+    output, _ = learner.communicate(timeout=NEEDED_S)
+    assert learner.returncode == 75, output
+    assert status_of(run, "train").state == "preempted" and not run.learner_json.exists()
+
+    rows = len(read_rows(run.train_csv))
+    for ended in both():
+        ended.terminate()
+        ended.communicate(timeout=NEEDED_S)
+        assert ended.returncode == 75
+    steps = [int(row["step"]) for row in read_rows(run.train_csv)]
+    assert steps == [128 * (epoch + 1) for epoch in range(len(steps))]
+
+
+def has_rows(run: RunDirectory, more_than: int) -> bool:
+    return run.train_csv.exists() and len(read_rows(run.train_csv)) > more_than

@@ -1,0 +1,94 @@
+"""Every algorithm of ours, killed twenty times at random moments, by SIGKILL and by SIGTERM: weights,
+train.csv and what its replay holds end with the bytes of an undisturbed training."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from config.resolve import resolve
+from steps.directory import streams
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from tests.fault.conftest import Start, Step
+
+KILLS = 20
+STEPS = 20_000
+TRAININGS = {
+    "dqn": ("dqn", {"game": "cartpole"}),
+    "dqn-prioritised": ("dqn", {"game": "cartpole", "prioritised": "true", "n_step": "3"}),
+    "sac": ("sac", {"game": "pendulum", "train_every": "4"}),
+    "ppo-lstm": ("ppo-lstm", {"game": "cartpole-no-velocity"}),
+    "a2c": ("a2c", {"game": "cartpole"}),
+}
+Products = tuple[bytes, bytes, str, dict[str, str]]
+
+
+def prepare(start: Start, outdir: Path, algorithm: str, given: dict[str, str]) -> RunDirectory:
+    epochs = resolve(algorithm, given, steps=STEPS).epochs
+    parameters = {**given, "outdir": str(outdir), "epochs": str(epochs)}
+    words = [word for name, value in parameters.items() for word in ("-p", f"{name}={value}")]
+    step = start("steps.prepare", ["--algorithm", algorithm, *words])
+    assert step.end() == 0, step.text
+    return ExperimentDirectory(outdir).run(0)
+
+
+def train(start: Start, outdir: Path) -> Step:
+    return start("steps.train", ["--outdir", str(outdir), "--run", "0"])
+
+
+def products(run: RunDirectory) -> Products:
+    """What must be equal: train.csv, the weights, the rest of the state, the rows of the streams."""
+    final = run.checkpoint(run.checkpoint_steps()[-1])
+    state = json.loads((final / "state.json").read_bytes())["state"]
+    weights = (final / "tensors.safetensors").read_bytes()
+    return run.train_csv.read_bytes(), weights, json.dumps(state), contents(run, final)
+
+
+def contents(run: RunDirectory, checkpoint: Path) -> dict[str, str]:
+    """Stream and column -> checksum of the rows that the checkpoint lists, however they are divided
+    into segments.
+    """
+    listed = checkpoint / streams.STREAMS
+    if not listed.exists():
+        return {}
+    sums: dict[str, hashlib._Hash] = {}
+    for name, stream in streams.parse(listed.read_bytes()).items():
+        for rows in streams.read(run, name, stream):
+            for column, values in rows.items():
+                sums.setdefault(f"{name} {column}", hashlib.sha256()).update(values.tobytes())
+    return {name: total.hexdigest() for name, total in sums.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("training", TRAININGS)
+def test_killed_twenty_times(start: Start, tmp_path: Path, training: str) -> None:
+    algorithm, given = TRAININGS[training]
+    undisturbed = prepare(start, tmp_path / "undisturbed", algorithm, given)
+    began_s = time.monotonic()
+    step = train(start, tmp_path / "undisturbed")
+    assert step.end(timeout_s=900) == 0, step.text
+    whole_s = time.monotonic() - began_s
+    expected = products(undisturbed)
+    run = prepare(start, tmp_path / "killed", algorithm, given)
+    seed = random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}")
+    generator = random.Random(seed)
+    for number in range(KILLS):
+        step = train(start, tmp_path / "killed")
+        step.wait_for_text("training")
+        time.sleep(generator.uniform(0, 2 * whole_s / KILLS))
+        step.kill(generator.choice([signal.SIGKILL, signal.SIGTERM]))
+        ended = step.end()
+        if ended == 0:
+            break
+        assert ended in (-signal.SIGKILL, 75), (number, step.text)
+    step = train(start, tmp_path / "killed")
+    assert step.end(timeout_s=900) == 0, step.text
+    assert products(run) == expected

@@ -1,0 +1,88 @@
+"""The parameters of experiments with actors: where they count, and that they belong to no identity."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from config.actors import ActorSettings
+from config.algorithms import ppo
+from config.algorithms.descriptor import Algorithm
+from config.cluster import load_cluster
+from config.described import actor_parameters, parameters, section_title
+from config.errors import BadInput
+from config.resolve import Resolved, resolve
+from config.tables import parameter_tables
+from steps.check import check
+from workflows.request.listing import everything
+
+WITH_ACTORS: Algorithm = replace(
+    ppo.ALGORITHM, topology="actor-learner", actor="nowhere:make_actor"
+)
+CROWD = f"{__name__}:WITH_ACTORS"
+NAMES = ["actors", "actor_image", "reconnect_timeout", "no_data_timeout"]
+
+
+def test_they_are_parameters_of_algorithms_with_actors_alone() -> None:
+    assert [info.name for info in actor_parameters()] == NAMES
+    of_crowd, of_ppo = ({info.name for info in parameters(name)} for name in (CROWD, "ppo"))
+    assert of_crowd - of_ppo == set(NAMES) and of_ppo < of_crowd
+    with pytest.raises(BadInput, match="unknown parameter 'actors'"):
+        resolve("ppo", {"actors": "3"})
+    assert resolve("ppo", {}).actor_settings is None
+    with pytest.raises(ValueError, match="ppo has no actors"):
+        _ = resolve("ppo", {}).actors
+
+
+def test_they_are_read_checked_and_written() -> None:
+    resolved = resolve(CROWD, {"actors": "7", "actor_image": "sim:2", "reconnect_timeout": "20"})
+    assert resolved.actors == ActorSettings(
+        actors=7, actor_image="sim:2", reconnect_timeout=20, no_data_timeout=600
+    )
+    written = json.loads(json.dumps(resolved.as_dict()))
+    assert Resolved.from_dict(written) == resolved
+    with pytest.raises(BadInput, match="actor_settings missing"):
+        Resolved.from_dict({name: one for name, one in written.items() if name != "actor_settings"})
+    of_ppo = resolve("ppo", {}).as_dict()
+    assert "actor_settings" not in of_ppo
+    with pytest.raises(BadInput, match="unknown entry of experiment 'actor_settings'"):
+        Resolved.from_dict({**of_ppo, "actor_settings": written["actor_settings"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("actors", "0"), ("actors", "513"), ("actors", ""), ("actors", "two"), ("actor_image", "a b")],
+)
+def test_what_they_cannot_be(name: str, value: str) -> None:
+    with pytest.raises(BadInput, match=f"'{name}'"):
+        resolve(CROWD, {name: value})
+
+
+def test_more_actors_continue_the_same_experiment_and_more_environments_do_not() -> None:
+    before = resolve(CROWD, {}).identity_hash
+    changed = {"actors": "64", "actor_image": "sim:2", "no_data_timeout": "5"}
+    assert resolve(CROWD, changed).identity_hash == before
+    assert resolve(CROWD, {"num_envs": "16"}).identity_hash != before
+
+
+def test_help_and_tables_have_a_section_for_them() -> None:
+    assert section_title(CROWD, "actor_settings") == "Actors"
+    assert "\nActors, -p name=value\n  actors " in everything([CROWD])
+    assert "Actors" not in everything(["ppo"]).replace("with actors", "")
+    tables = parameter_tables(["ppo", CROWD])
+    (heading,) = (title for title in tables if title.startswith("With actors"))
+    assert "| `actors` | `2` | an integer from 1 to 512 |" in tables[heading]
+    assert not any("With actors" in title for title in parameter_tables(["ppo", "dqn"]))
+
+
+def test_the_promises_of_one_process_are_not_those_of_a_learner() -> None:
+    with pytest.raises(BadInput, match="has actors; allowed: an algorithm that trains in one"):
+        check(CROWD, {})
+
+
+def test_a_cluster_gives_actors_a_pool_of_their_own() -> None:
+    cluster = load_cluster()
+    assert cluster.actor.requests.memory == cluster.actor.limits.memory is not None
+    assert cluster.parallelism_with_actors < cluster.parallelism

@@ -1,0 +1,186 @@
+"""Random and mutated calls from outside against a learner's running service: each is answered or
+refused and counted, memory stays flat, and other actors notice nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.distributed.interfaces import Version
+from agents.transport import calls, messages
+from agents.transport.client import Client
+from agents.transport.connection import Connection
+from tests.learner_process import LearnerProcess
+from tests.plain_receiver import join_request, some_unrolls, unpack_bytes
+
+ANSWERS = {
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.FAILED_PRECONDITION,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+"""That are the service's intention; an exception in it would be UNKNOWN."""
+STRANGER = 99
+SOUND = {
+    "Join": messages.pack_join(join_request(STRANGER)),
+    "Weights": messages.pack_have(1, Version(1, 0)),
+    "Send": messages.pack_unrolls(1, some_unrolls(returns=[1.0], lengths=[5])),
+    "Act": b"",
+    "Nothing": b"",
+}
+CHANGES: list[Callable[[bytes, int, bytes], bytes]] = [
+    lambda message, at, given: message[:at] + given + message[at + len(given) :],
+    lambda message, at, given: message[:at] + given + message[at:],
+    lambda message, at, given: message[:at] + message[at + len(given) :],
+    lambda message, at, given: message[:at] + message[at // 2 : at] + message[at:],
+]
+INCARNATIONS = st.one_of(
+    st.just(str(STRANGER)),
+    st.integers().map(str),
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60),
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, name: str) -> bytes:
+    """A sound message with some of its bytes replaced, left out, doubled or added to."""
+    message = SOUND[name]
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(message)))
+        message = draw(st.sampled_from(CHANGES))(message, at, draw(st.binary(max_size=9)))
+    return message
+
+
+@st.composite
+def hostile_calls(draw: st.DrawFn) -> tuple[str, list[bytes], list[tuple[str, str]]]:
+    """The method, its messages and its metadata without the token."""
+    name = draw(st.sampled_from(sorted(SOUND)))
+    message = st.one_of(mutated(name), st.binary(max_size=3000))
+    metadata = [(calls.INCARNATION, draw(INCARNATIONS)) for _ in range(draw(st.integers(0, 2)))]
+    return name, draw(st.lists(message, max_size=3)), metadata
+
+
+class Target:
+    """A learner, an actor of its own, and a stranger who knows the token."""
+
+    def __init__(self, folder: Path) -> None:
+        self.learner = LearnerProcess(folder)
+        self.actor = Client(
+            lambda: self.learner.address, unpack=unpack_bytes, reconnect_timeout_s=10
+        )
+        self.actor.join(join_request(1))
+        self.sent = 0
+        self.stranger = Connection(self.learner.address, join_request(STRANGER), 20)
+
+    def call(
+        self, name: str, sent: list[bytes], metadata: list[tuple[str, str]], joins: bool = True
+    ) -> grpc.StatusCode:
+        """How it ended."""
+        if joins and name == "Send":
+            self.stranger.join()
+        call = self.stranger._channel.stream_stream(calls.method(name))
+        answers = call(iter(sent), timeout=20, metadata=metadata)
+        try:
+            for _ in answers:
+                pass
+        except grpc.RpcError:
+            pass
+        return answers.code()
+
+    def check_that_the_actor_notices_nothing(self) -> None:
+        for _ in range(3):
+            self.actor.send(some_unrolls())
+            self.sent += 1
+        while len(mine := [s for one, s in self.learner.seen()["learnt"] if one == 1]) < self.sent:
+            pass
+        assert mine == list(range(1, self.sent + 1)), "it reconnected or lost something"
+        weights = self.actor.weights(None)
+        assert weights is not None and len(weights.arrays["all"]) == 3_000_000
+
+    def close(self) -> None:
+        self.actor.close()
+        self.stranger.close()
+        self.learner.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    one = Target(tmp_path_factory.mktemp("learner"))
+    yield one
+    one.close()
+
+
+def fuzz(target: Target, examples: int) -> None:
+    """Half of them warm up what is made once and kept: threads, pools of memory."""
+    token = target.stranger._metadata[0]
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(hostile_calls(), st.booleans())
+    def run(hostile: tuple[str, list[bytes], list[tuple[str, str]]], knows_the_token: bool) -> None:
+        name, sent, metadata = hostile
+        before = sum(target.learner.seen()["refused"].values())
+        code = target.call(name, sent, [token, *metadata] if knows_the_token else metadata)
+        refused = sum(target.learner.seen()["refused"].values()) - before
+        if knows_the_token:
+            assert code is grpc.StatusCode.OK or code in ANSWERS, code
+            assert refused >= (code not in (grpc.StatusCode.OK, grpc.StatusCode.UNIMPLEMENTED))
+        else:
+            assert code is grpc.StatusCode.UNAUTHENTICATED and refused >= 1
+
+    run()
+
+
+def check_fuzz(target: Target, examples: int) -> None:
+    fuzz(target, examples // 2)
+    target.check_that_the_actor_notices_nothing()
+    before = target.learner.seen()["resident_bytes"]
+    fuzz(target, examples // 2)
+    grown = target.learner.seen()["resident_bytes"] - before
+    target.check_that_the_actor_notices_nothing()
+    seen = target.learner.seen()
+    assert grown < 10_000_000
+    assert {"token", "malformed", "not joined"} <= seen["refused"].keys()
+    assert len(seen["refused"]) < 20 and seen["actors"] == 1
+    assert "Traceback" not in target.learner.errors
+
+
+def test_hostile_calls_are_refused_and_counted_and_nobody_else_notices(target: Target) -> None:
+    check_fuzz(target, 300)
+
+
+@pytest.mark.slow
+def test_many_hostile_calls_are_refused_and_counted_and_nobody_else_notices(
+    target: Target,
+) -> None:
+    check_fuzz(target, 6_000)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.binary(max_size=5000), encrypted=st.booleans())
+def test_what_is_no_call_at_all_ends_that_connection_only(
+    target: Target, content: bytes, encrypted: bool
+) -> None:
+    """Bytes on the port, before and behind TLS."""
+    address = target.learner.address
+    context = ssl.create_default_context(cadata=address.certificate)
+    context.set_alpn_protocols(["h2"])
+    with socket.create_connection((address.host, address.port), timeout=20) as plain:
+        try:
+            if encrypted:
+                wrapped = context.wrap_socket(plain, server_hostname="learner")
+                wrapped.sendall(content)
+                wrapped.close()
+            else:
+                plain.sendall(content)
+        except (OSError, ssl.SSLError):
+            pass  # it has hung up
+    target.check_that_the_actor_notices_nothing()
