@@ -123,6 +123,18 @@ class Learner(Resumable, Protocol):
         """Release what it holds, and let nobody wait in the receiver any more; may come again."""
 
 
+@runtime_checkable
+class HasCounters(Protocol):
+    """What a learner has as well that can say what became of what actors sent; without it the files
+    hold only what the service counts.
+    """
+
+    def counters(self) -> Mapping[str, float]:
+        """Totals since the training began, and what waits now: as of
+        `agents.distributed.exchange.Exchange`.
+        """
+
+
 class MakeLearner(Protocol):
     """What a descriptor's `trainer` names, of an algorithm with actors."""
 

@@ -22,7 +22,7 @@ is cleared inside, where an episode begins; a non-finite number never reaches th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -136,6 +136,10 @@ class IMPALATrainer:
         self.exchange.begin(generation)
         self._publish()
         return self.exchange
+
+    def counters(self) -> Mapping[str, float]:
+        """Of its exchange."""
+        return self.exchange.counters()
 
     def train(self) -> Iterator[Progress | None]:
         """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`

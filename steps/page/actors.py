@@ -7,8 +7,9 @@ from steps.page.verdict import spoken_numbers
 
 
 def said_of_actors(facts: Facts) -> dict[int, str]:
-    """Run -> `3 of 4 actors joined; 1 was started again, 2 times in all; 1 did not end well (2)`;
-    empty where runs have none.
+    """Run -> `3 of 4 actors joined; 1 was started again, 2 times in all; 1 did not end well (2); the
+    learner waited for experience 12 % of the time, an actor for the learner 3 %`; empty where runs
+    have none.
     """
     settings = facts.resolved.actor_settings
     if settings is None:
@@ -27,4 +28,20 @@ def _said(run: Run, expected: int) -> str:
         parts.append(f"{len(again)} {'was' if len(again) == 1 else 'were'} started again, {times}")
     if lost:
         parts.append(f"{len(lost)} did not end well ({spoken_numbers(lost)})")
-    return "; ".join(parts)
+    return "; ".join(parts + _who_waited(run, max(expected, 1)))
+
+
+def _who_waited(run: Run, actors: int) -> list[str]:
+    """Known when the training has ended; shares of its whole time, of an actor the mean."""
+    train = run.tasks["train"].status if "train" in run.tasks else None
+    details = {} if train is None else train.details
+    try:
+        seconds = float(details["wall_s"])
+        learner = 100 * float(details["learner_waited_s"]) / seconds
+        actor = 100 * float(details["actors_waited_s"]) / (seconds * actors)
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return []
+    return [
+        f"the learner waited for experience {min(learner, 100):.0f} % of the time, "
+        f"an actor for the learner {min(actor, 100):.0f} %"
+    ]

@@ -1,4 +1,4 @@
-"""TensorBoard event files, written row by row without TensorFlow and without a thread.
+"""TensorBoard event files, written row by row without TensorFlow and without a thread of their own.
 
 One file per attempt. A session start tells TensorBoard to drop what killed attempts wrote from that
 step on.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +20,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 
 class EventFile:
-    """The event file of one attempt. purge_step: the first step that earlier attempts may have
-    written in vain.
+    """The event file of one attempt, in which several threads may write. purge_step: the first step
+    that earlier attempts may have written in vain.
     """
 
     def __init__(self, directory: Path, *, purge_step: int) -> None:
@@ -32,15 +33,17 @@ class EventFile:
             if not (directory / name).exists()
         )
         self._file = (directory / name).open("xb")
-        self._records = RecordWriter(self._file)
+        self._records, self._lock = RecordWriter(self._file), threading.Lock()
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
 
-    def add(self, step: int, values: Mapping[str, float]) -> None:
-        """One event with all values of a row; they reach the file at the next `flush`."""
+    def add(self, step: int, values: Mapping[str, float], *, group: str = "train") -> None:
+        """One event with all values of a row, shown together under the name of their group; they
+        reach the file at the next `flush`.
+        """
         summary = Summary(
             value=[
-                Summary.Value(tag=f"train/{name}", simple_value=value)
+                Summary.Value(tag=f"{group}/{name}", simple_value=value)
                 for name, value in values.items()
             ]
         )
@@ -48,7 +51,8 @@ class EventFile:
 
     def flush(self) -> None:
         """Let TensorBoard see what was added."""
-        self._records.flush()
+        with self._lock:
+            self._records.flush()
 
     def close(self) -> None:
         """Flush and close."""
@@ -56,4 +60,5 @@ class EventFile:
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
-        self._records.write(event.SerializeToString())
+        with self._lock:
+            self._records.write(event.SerializeToString())

@@ -12,7 +12,7 @@ from agents.interfaces import HasStreams
 from steps.directory import checkpoints
 from steps.directory import progress as directory_progress
 from steps.training.recorder import Recorder
-from steps.training.resources import ResourceSampler, nvidia_smi
+from steps.training.resources import Measure, ResourceSampler, nvidia_smi
 from steps.training.saver import Saver
 from steps.training.streams import StreamFiles
 
@@ -25,10 +25,10 @@ PRINT_EVERY_S = 10.0
 
 class TrainingFiles:
     """What one attempt writes while it trains; to be opened when the trainer is made, and closed by
-    `with`.
+    `with`. measure: what the topology adds to `resources.csv`.
     """
 
-    def __init__(self, attempt: TrainingAttempt) -> None:
+    def __init__(self, attempt: TrainingAttempt, measure: Measure = lambda seconds: {}) -> None:
         self._attempt, self._context = attempt, attempt.context
         self._run, self._resolved = attempt.context.run, attempt.context.resolved
         self._printed: tuple[float, int] | None = None  # when, and at which step
@@ -43,7 +43,7 @@ class TrainingFiles:
         before, self._saver = attempt.checkpoint.streams if attempt.checkpoint else {}, Saver()
         permitted = self._context.require_ours
         self._streams = StreamFiles(self._run, before, permitted, self._saver.start)
-        self._sampler = self._make_sampler()
+        self._sampler = self._make_sampler(measure)
         attempt.note(began=True)
 
     def __enter__(self) -> Self:
@@ -72,10 +72,20 @@ class TrainingFiles:
             self._context.check_stop()
         self._recorder.add(progress)
         self._print(progress, last)
-        if isinstance(trainer, HasStreams):
-            self._streams.add(trainer.grown())
+        self._add_to_streams(trainer)
         if last or progress.epoch % self._resolved.checkpoint_interval == 0:
             self._save(trainer)
+
+    def save_now(self, trainer: Resumable) -> None:
+        """Keep what was learnt since the last checkpoint, also inside an epoch, and wait until it is
+        written: for a trainer that cannot go on.
+        """
+        self._saver.wait()
+        if trainer.step > self._attempt.saved_step:
+            self._attempt.step = trainer.step
+            self._add_to_streams(trainer)
+            self._save(trainer)
+            self._saver.wait()
 
     def end(self) -> dict[str, Any]:
         """What a training that came to its end says; waits until its last checkpoint is written."""
@@ -95,6 +105,10 @@ class TrainingFiles:
             "steps_per_second": round(self._attempt.step / wall_s, 1),
             **self._attempt.machine,
         }
+
+    def _add_to_streams(self, trainer: Resumable) -> None:
+        if isinstance(trainer, HasStreams):
+            self._streams.add(trainer.grown())
 
     def _save(self, trainer: Resumable) -> None:
         step = trainer.step
@@ -123,7 +137,7 @@ class TrainingFiles:
 
         self._saver.start(write)
 
-    def _make_sampler(self) -> ResourceSampler:
+    def _make_sampler(self, measure: Measure) -> ResourceSampler:
         import torch
 
         on_gpu = self._attempt.machine["device"] == "cuda"
@@ -135,6 +149,8 @@ class TrainingFiles:
             step=self._attempt.step,
             gpu=nvidia_smi(f"GPU-{torch.cuda.get_device_properties(0).uuid}") if on_gpu else None,
             permitted=self._context.require_ours,
+            measure=measure,
+            events=self._recorder.events,
         )
 
     def _print(self, progress: Progress, last: bool) -> None:

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
 from steps.training.attempt import TrainingAttempt
+from steps.training.coupling import Coupling, counters_of, waiting
+
+if TYPE_CHECKING:
+    from steps.training.roster import Roster
 
 HERE = "127.0.0.1"
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end; raises `Preempted` after a SIGTERM, or where no actor sent anything for
-    `no_data_timeout`, and what the trainer raises.
+    """Train to the end; raises `Preempted` after a SIGTERM, or, with everything saved, where no actor
+    sent anything for `no_data_timeout`, and what the trainer raises.
     """
     context, resolved = attempt.context, attempt.resolved
     context.check_stop()
@@ -39,7 +43,6 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     with contextlib.ExitStack() as opened:
         opened.enter_context(contextlib.closing(learner))
         attempt.restore(learner, compute)
-        files = opened.enter_context(TrainingFiles(attempt))
         roster = opened.enter_context(Roster(learner.receiver(generation), resolved.actors.actors))
         server = opened.enter_context(
             Server(
@@ -53,6 +56,8 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
                 actors=2 * resolved.actors.actors,  # also those whose successors are there already
             )
         )
+        coupling = Coupling(learner, server.traffic)
+        files = opened.enter_context(TrainingFiles(attempt, coupling))
         opened.enter_context(published(context, server.address))
         opened.callback(learner.close)
         print(f"learner {generation} waits for {resolved.actors.actors} actors at {server.address}")
@@ -61,8 +66,10 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
                 files.epoch_ended(learner, progress)
             else:
                 context.check_stop()
-                _require_data(roster, resolved.actors.no_data_timeout)
-        return {**files.end(), "joined": roster.joined}
+                if roster.silent_s > resolved.actors.no_data_timeout:
+                    files.save_now(learner)
+                    raise _no_data(roster, learner.step)
+        return {**files.end(), "joined": roster.joined, **waiting(counters_of(learner)())}
 
 
 def _generation(attempt: TrainingAttempt) -> int:
@@ -74,10 +81,9 @@ def _generation(attempt: TrainingAttempt) -> int:
     return generation
 
 
-def _require_data(roster: Any, longest_s: float) -> None:
-    if roster.silent_s > longest_s:
-        missing = len(roster.missing())
-        raise Preempted(
-            f"no experience for {roster.silent_s:.0f} s, {missing} actors are not connected; "
-            "continues from the last checkpoint"
-        )
+def _no_data(roster: Roster, step: int) -> Preempted:
+    missing = len(roster.missing())
+    return Preempted(
+        f"no experience for {roster.silent_s:.0f} s, {missing} actors are not connected; "
+        f"continues from step {step}"
+    )

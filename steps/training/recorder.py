@@ -85,7 +85,7 @@ class Recorder:
         self.table = Table(
             run.train_csv, offset=0 if saved is None else saved["offset"], permitted=permitted
         )
-        self._events = EventFile(run.tensorboard, purge_step=0 if saved is None else step + 1)
+        self.events = EventFile(run.tensorboard, purge_step=0 if saved is None else step + 1)
         self._recent: deque[float] = deque(
             () if saved is None else saved["recent"], maxlen=RECENT_EPISODES
         )
@@ -101,7 +101,7 @@ class Recorder:
         ):
             row = self._interval.row(progress, self._resolved.measure)
             self.table.append(row)
-            self._events.add(
+            self.events.add(
                 progress.step,
                 {
                     name: float(v)
@@ -118,7 +118,7 @@ class Recorder:
 
     def state(self) -> dict[str, Any]:
         """For the checkpoint: JSON."""
-        self._events.flush()
+        self.events.flush()
         return {
             "offset": self.table.offset,
             "recent": list(self._recent),
@@ -128,7 +128,7 @@ class Recorder:
     def close(self) -> None:
         """Close both files."""
         self.table.close()
-        self._events.close()
+        self.events.close()
 
 
 def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:

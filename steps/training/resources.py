@@ -1,5 +1,5 @@
-"""`resources.csv`: speed, CPU, memory and GPU over time, sampled by a thread; the one file of a
-training that depends on the clock.
+"""`resources.csv`: speed, CPU, memory and GPU over time, sampled by a thread; with TensorBoard's files,
+which get the same numbers, all of a training that depends on the clock.
 """
 
 from __future__ import annotations
@@ -7,21 +7,24 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from steps.directory.tables import Cell, Table, whole_lines_bytes
+from steps.training.events import EventFile
 
 PERIOD_S = 1.0
 LATER_PERIOD_S = 5.0
 """After the first minute."""
 Gpu = Callable[[], tuple[float | None, int | None]]
 """() -> (use in percent, bytes in use)."""
+Measure = Callable[[float], Mapping[str, Cell]]
+"""(seconds since the last call) -> more columns, the same ones in the same order every time."""
 
 
 class ResourceSampler:
     """The one writer of a run's `resources.csv`. offset, wall_s: from the checkpoint that the
-    training continues from.
+    training continues from; measure: what the topology has to tell besides.
     """
 
     def __init__(
@@ -33,14 +36,17 @@ class ResourceSampler:
         step: int,
         gpu: Gpu | None,
         permitted: Callable[[], None] | None = None,
+        measure: Measure = lambda seconds: {},
+        events: EventFile | None = None,
     ) -> None:
         import psutil
 
         self._table = Table(path, offset=min(offset, whole_lines_bytes(path)), permitted=permitted)
         self._process = psutil.Process()
         self._process.cpu_percent()
-        self._gpu = gpu
+        self._gpu, self._measure, self._events = gpu, measure, events
         self._started, self._before_s = time.monotonic(), wall_s
+        self._measured = self._started
         self._sampled = self._progress = (self._started, step)
         self._ended = threading.Event()
         self._error: Exception | None = None
@@ -74,16 +80,28 @@ class ResourceSampler:
             while not self._ended.wait(
                 PERIOD_S if time.monotonic() - self._started < 60 else LATER_PERIOD_S
             ):
-                self._table.append(self._sample())
-            self._table.append(self._sample())
+                self._write(self._sample())
+            self._write(self._sample())
         except Exception as error:
             self._error = error
+
+    def _write(self, row: Mapping[str, Cell]) -> None:
+        self._table.append(row)
+        if self._events is not None:
+            numbers = {
+                name: float(value)
+                for name, value in row.items()
+                if value is not None and name not in ("wall_s", "step")
+            }
+            self._events.add(int(row["step"] or 0), numbers, group="resources")
 
     def _sample(self) -> dict[str, Cell]:
         (since_s, since_step), (at_s, step) = self._sampled, self._progress
         speed = (step - since_step) / (at_s - since_s) if at_s > since_s else None
         self._sampled = self._progress
         gpu_percent, gpu_memory_bytes = (None, None) if self._gpu is None else self._gpu()
+        now_s = time.monotonic()
+        measured, self._measured = self._measure(now_s - self._measured), now_s
         return {
             "wall_s": round(self.wall_s, 3),
             "step": step,
@@ -92,6 +110,7 @@ class ResourceSampler:
             "memory_bytes": self._process.memory_info().rss,
             "gpu_percent": gpu_percent,
             "gpu_memory_bytes": gpu_memory_bytes,
+            **measured,
         }
 
 

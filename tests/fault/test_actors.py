@@ -160,5 +160,35 @@ def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
     assert steps == [128 * (epoch + 1) for epoch in range(len(steps))]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_learner_without_experience_keeps_what_it_has_learnt(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = ExperimentDirectory(tmp_path / "crowd")
+    given = {
+        **GIVEN, "outdir": str(directory.root), "epochs": "4000", "checkpoint_interval": "4000",
+        "no_data_timeout": "3",
+    }  # fmt: skip
+    assignments = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
+    prepared = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assignments)
+    output, _ = prepared.communicate(timeout=NEEDED_S)
+    assert prepared.returncode == 0, output
+    run, one = directory.run(0), ("--outdir", str(directory.root), "--run", "0")
+    learner = by_hand("train", *one, "--role", "learner")
+    request.addfinalizer(learner.kill)
+    until(lambda: run.learner_json.exists(), learner)
+    actor = by_hand("train", *one, "--role", "actor", "--member", "0")
+    request.addfinalizer(actor.kill)
+    until(lambda: has_rows(run, more_than=0), learner)
+    actor.kill()
+    actor.communicate(timeout=NEEDED_S)
+    output, _ = learner.communicate(timeout=NEEDED_S)
+    assert learner.returncode == 75, output
+    trained = 128 * len(read_rows(run.train_csv))
+    assert f"actors are not connected; continues from step {trained}" in output
+    assert run.checkpoint_steps() == [trained]
+
+
 def has_rows(run: RunDirectory, more_than: int) -> bool:
     return run.train_csv.exists() and len(read_rows(run.train_csv)) > more_than

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from agents.transport.traffic import Traffic
 from config.actors import ActorSettings
-from config.errors import Preempted
 from steps.directory.status import Status
 from steps.page.actors import said_of_actors
 from steps.page.facts import Task
-from steps.training.learner import _generation, _require_data
+from steps.training.coupling import Coupling
+from steps.training.learner import _generation
 
 
 @pytest.mark.parametrize(
@@ -34,14 +35,6 @@ def test_the_generation_rises_at_every_start_and_is_kept(
     assert starting.kept == {"generation": generation}
 
 
-def test_silence_ends_a_learner_only_after_its_time() -> None:
-    roster = SimpleNamespace(silent_s=9.9, missing=lambda: [0, 3])
-    _require_data(roster, 10)
-    roster.silent_s = 10.1
-    with pytest.raises(Preempted, match="no experience for 10 s, 2 actors are not connected"):
-        _require_data(roster, 10)
-
-
 def member(number: int, state: str, *, attempt: int = 1, joined: bool = True) -> Task:
     status: Any = Status(
         task=f"train-actor-{number}", state=state, started="", attempt=attempt,
@@ -50,8 +43,9 @@ def member(number: int, state: str, *, attempt: int = 1, joined: bool = True) ->
     return Task(name=status.task, run=0, status=status, log="", tail="")
 
 
-def said(*members: Task, expected: int = 3) -> str:
-    train = Task(name="train", run=0, status=None, log="", tail="", members=members)
+def said(*members: Task, expected: int = 3, details: dict[str, Any] | None = None) -> str:
+    status: Any = None if details is None else SimpleNamespace(details=details)
+    train = Task(name="train", run=0, status=status, log="", tail="", members=members)
     run = SimpleNamespace(index=0, tasks={"train": train})
     resolved = SimpleNamespace(actor_settings=ActorSettings(actors=expected))
     facts: Any = SimpleNamespace(resolved=resolved, runs=[run])
@@ -72,6 +66,67 @@ def test_one_sentence_says_what_became_of_the_actors() -> None:
     )
 
 
+def test_the_sentence_says_who_waited_for_whom() -> None:
+    details = {"wall_s": 200.0, "learner_waited_s": 50.0, "actors_waited_s": 60.0}
+    assert said(expected=3, details=details) == (
+        "0 of 3 actors joined; the learner waited for experience 25 % of the time, "
+        "an actor for the learner 10 %"
+    )
+    assert said(details={"wall_s": 0.0, **details, "learner_waited_s": None}) == (
+        "0 of 3 actors joined"
+    )
+
+
 def test_runs_without_actors_say_nothing_of_them() -> None:
     facts: Any = SimpleNamespace(resolved=SimpleNamespace(actor_settings=None), runs=[1])
     assert said_of_actors(facts) == {}
+
+
+def traffic(**changed: Any) -> Traffic:
+    values: dict[str, Any] = {
+        "received_bytes": 0, "sent_bytes": 0, "messages": 0, "handling_s": 0.0, "waiting_s": 0.0,
+        "refused": {}, "actors": 0,
+    }  # fmt: skip
+    return Traffic(**(values | changed))
+
+
+def test_the_coupling_is_the_difference_of_two_readings() -> None:
+    counted = {
+        "waiting": 0, "stale": 1, "duplicates": 0, "learner_waited_s": 10.0, "actors_waited_s": 7.0,
+    }  # fmt: skip
+    seen = [traffic(received_bytes=500, messages=3, handling_s=1.0)]
+    learner: Any = SimpleNamespace(counters=lambda: dict(counted))
+    coupling = Coupling(learner, lambda: seen[-1])
+    counted |= {"waiting": 9, "stale": 5, "learner_waited_s": 11.0, "actors_waited_s": 9.0}
+    seen.append(
+        traffic(
+            received_bytes=2500, sent_bytes=400, messages=13, handling_s=1.02, actors=2,
+            refused={"token": 2, "unrolls": 1},
+        )
+    )  # fmt: skip
+    assert coupling(4.0) == {
+        "actors": 2,
+        "learner_busy_percent": 75.0,
+        "actors_waiting_percent": 25.0,
+        "waiting_unrolls": 9,
+        "message_ms": 2.0,
+        "received_bytes_per_second": 500,
+        "sent_bytes_per_second": 100,
+        "stale_unrolls": 5,
+        "duplicate_messages": 0,
+        "refused_messages": 3,
+    }
+    seen.append(traffic(received_bytes=2500, sent_bytes=400, messages=13, handling_s=1.02))
+    after = coupling(4.0)
+    assert (after["learner_busy_percent"], after["actors_waiting_percent"]) == (100.0, None)
+    assert (after["message_ms"], after["received_bytes_per_second"]) == (None, 0)
+
+
+def test_a_learner_that_counts_nothing_leaves_its_columns_empty() -> None:
+    silent: Any = SimpleNamespace()
+    measured = Coupling(silent, lambda: traffic(actors=2))(1.0)
+    assert measured["actors"] == 2
+    assert {name for name, value in measured.items() if value is None} == {
+        "learner_busy_percent", "actors_waiting_percent", "waiting_unrolls", "message_ms",
+        "stale_unrolls", "duplicate_messages",
+    }  # fmt: skip

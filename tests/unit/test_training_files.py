@@ -17,6 +17,7 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
+from steps.training.events import EventFile
 from steps.training.recorder import Interval, Recorder
 from steps.training.resources import ResourceSampler
 from steps.training.saver import Saver
@@ -194,6 +195,34 @@ def test_resources_are_sampled_and_continued(
     walls = [float(row["wall_s"]) for row in read_rows(path)]
     assert walls == sorted(walls)
     assert read_rows(path)[-1]["gpu_percent"] == ""
+
+
+def test_what_a_topology_measures_is_in_the_table_and_in_tensorboard(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steps.training.resources.PERIOD_S", 0.02)
+    asked = list[float]()
+
+    def measure(seconds: float) -> dict[str, int | None]:
+        asked.append(seconds)
+        return {"actors": 3, "unknown": None}
+
+    events = EventFile(run.tensorboard, purge_step=0)
+    path = run.resources_csv
+    sampler = ResourceSampler(
+        path, offset=0, wall_s=0.0, step=7, gpu=None, measure=measure, events=events
+    )
+    end = time.monotonic() + 10
+    while len(asked) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    sampler.close()
+    events.close()
+    rows = read_rows(path)
+    assert [(row["actors"], row["unknown"]) for row in rows] == [("3", "")] * len(asked)
+    assert sum(asked) == pytest.approx(float(rows[-1]["wall_s"]), abs=0.2)
+    tags = EventAccumulator(str(run.tensorboard)).Reload().Tags()["scalars"]
+    assert {"resources/actors", "resources/memory_bytes"} <= set(tags)
+    assert not {"resources/unknown", "resources/step", "resources/wall_s"} & set(tags)
 
 
 def test_what_stops_the_sampling_stops_the_training(
