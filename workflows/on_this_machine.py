@@ -33,6 +33,8 @@ def run(submission: Submission) -> int:
     if place is None:
         raise ValueError("a submission for this machine has a place")
     print(f"Running {submission} on this machine; results in {place.directory}", flush=True)
+    if submission.sharing:
+        print(submission.sharing, flush=True)
     started_s = time.monotonic()
     view = ProgressView(
         workflow=name,

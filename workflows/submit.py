@@ -32,10 +32,12 @@ from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
 from workflows.cluster import server
 from workflows.dag.render import rendered, to_yaml, with_values
+from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
 from workflows.request.preflight import MOUNT, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission
+from workflows.sharing import fitted, how_shared
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
@@ -155,6 +157,11 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         if options.manifest and not options.name
         else _name(options.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}")
     )
+    sharing = ""
+    if where is not None and resolved.actor_settings is not None:
+        actors, processors = resolved.actors.actors, detect().cpus
+        sharing = how_shared(cluster, actors, processors)
+        cluster = fitted(cluster, actors, processors)
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
     )
@@ -165,6 +172,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         manifest=manifest,
         place=where,
         presets=f"{options.presets}: {', '.join(from_file)}" if from_file else "",
+        sharing=sharing,
     )
 
 

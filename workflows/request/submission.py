@@ -14,7 +14,8 @@ from workflows.request.preflight import Place
 @dataclass(frozen=True, kw_only=True)
 class Submission:
     """name: the workflow's; given: the person's own parameters; manifest: with every value filled
-    in; place: None on a cluster; presets: what a person's file gave, in words.
+    in; place: None on a cluster; presets: what a person's file gave, in words; sharing: what those get that must run at the same time, where
+    this machine is too small for what they ask for.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Submission:
     manifest: Manifest
     place: Place | None
     presets: str = ""
+    sharing: str = ""
 
     @property
     def layout(self) -> Layout:

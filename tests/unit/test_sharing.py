@@ -1,0 +1,55 @@
+"""A learner and its actors on a machine of a few processors: they run at the same time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.cluster import load_cluster
+from workflows import submit
+from workflows.local.language.quantities import quantity
+from workflows.sharing import fitted, how_shared
+
+CLUSTER = load_cluster()
+
+
+@pytest.mark.parametrize(
+    ("processors", "actors", "runs"),
+    [(2, 2, 1), (2, 4, 1), (3, 2, 2), (16, 2, 2), (16, 64, 1), (1, 2, 1), (0.5, 8, 1), (2, 64, 1)],
+)
+def test_all_that_is_active_at_once_has_room(processors: float, actors: int, runs: int) -> None:
+    changed = fitted(CLUSTER, actors, processors)
+    assert changed.parallelism_with_actors == runs
+    learner, actor = (quantity(pool.requests.cpu) for pool in (changed.gpu, changed.actor))
+    assert runs * (learner + actors * actor) <= processors
+    assert learner > 0 and actor > 0
+
+
+def test_a_machine_that_is_large_enough_changes_nothing() -> None:
+    assert fitted(CLUSTER, 4, 64) == CLUSTER
+    assert how_shared(CLUSTER, 4, 2) == ""
+    assert how_shared(CLUSTER, 4, 1) == (
+        "a learner and 4 actors ask for 2 processors, this machine has 1: they share them"
+    )
+
+
+def test_a_submission_for_this_machine_is_cut_and_a_manifest_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "detect", lambda: type("Machine", (), {"cpus": 1.0}))
+    words = ["impala", "-p=game=cartpole", "-p=actors=4"]
+
+    def requested(*more: str) -> set[str]:
+        options = submit._parse([*words, *more])
+        local = "--local" in more
+        submission = submit._checked(options, CLUSTER, local=local)
+        assert bool(submission.sharing) == local
+        return {
+            template["container"]["resources"]["requests"]["cpu"]
+            for template in submission.manifest["spec"]["templates"]
+            if template["name"] in ("train", "train-actor")
+        }
+
+    assert requested("--local", f"-p=outdir={tmp_path}/x") == {"500m", "125m"}
+    assert requested("--manifest") == {"1", "250m"}

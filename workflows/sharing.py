@@ -1,0 +1,56 @@
+"""What the processes of a run get that must run at the same time, on a machine of a few processors.
+
+On a cluster a learner and its actors ask for what they need and wait for a node that has it. One
+machine may never have it: two learners on two processors would leave none to any actor, and wait for
+experience for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from config.cluster import Cluster, Pool
+from workflows.local.language.quantities import quantity
+
+SMALLEST = 1
+"""Thousandths of a processor."""
+
+
+def fitted(cluster: Cluster, actors: int, processors: float) -> Cluster:
+    """The settings with which a learner and its actors fit on a machine with so many processors: as
+    many runs at once as there is room for, or one that shares what there is in the proportions of
+    what it asks for.
+    """
+    needed = needs(cluster, actors)
+    runs = int(processors / needed) if needed else cluster.parallelism_with_actors
+    if runs >= 1:
+        most = min(cluster.parallelism_with_actors, runs)
+        return replace(cluster, parallelism_with_actors=most)
+    share = processors / needed
+    return replace(
+        cluster,
+        parallelism_with_actors=1,
+        gpu=_with_less(cluster.gpu, share),
+        actor=_with_less(cluster.actor, share),
+    )
+
+
+def how_shared(cluster: Cluster, actors: int, processors: float) -> str:
+    """One line; empty where there is room for them all."""
+    needed = needs(cluster, actors)
+    if needed <= processors:
+        return ""
+    return (
+        f"a learner and {actors} actors ask for {needed:.4g} processors, this machine has "
+        f"{processors:.4g}: they share them"
+    )
+
+
+def needs(cluster: Cluster, actors: int) -> float:
+    """Processors that a learner and so many actors ask for."""
+    return quantity(cluster.gpu.requests.cpu) + actors * quantity(cluster.actor.requests.cpu)
+
+
+def _with_less(pool: Pool, share: float) -> Pool:
+    thousandths = max(SMALLEST, int(1000 * share * quantity(pool.requests.cpu)))
+    return replace(pool, requests=replace(pool.requests, cpu=f"{thousandths}m"))
