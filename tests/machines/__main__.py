@@ -4,7 +4,8 @@ this one.
 Each variant clones what is committed, trains for some 20 seconds up to the report, and is compared:
 where the Python is the same, the CSV files have the same bytes, whatever the user, the locale or
 the clock. What this machine cannot have is named as skipped. OVERCOMMIT=2 sets vm.overcommit_memory
-for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user.
+for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user, and runs the
+quick tests a second time, under other conditions.
 """
 
 from __future__ import annotations

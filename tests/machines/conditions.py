@@ -240,9 +240,13 @@ CLOCK = Condition(
     "a clock that jumps", "0, +1, 0, -1 h every 3 s, LD_PRELOAD", change_clock, needs_compiler
 )
 NO_BOX2D = Condition("no Box2D", "its import blocked, as where it has no wheel", change_box2d)
+
+
+def only_full() -> str | None:
+    return None if os.environ.get("FULL") else "FULL=1 does it"
+
+
+FULL = Condition("at length", "when asked for", lambda setup: None, only_full)
 INSTALLATION = Condition(
-    "make run",
-    "fresh clone, also installed by its user",
-    change_to_installation,
-    lambda: None if os.environ.get("FULL") else "FULL=1 does it",
+    "make run", "fresh clone, also installed by its user", change_to_installation, only_full
 )

@@ -33,7 +33,10 @@ PIPELINE = (
     "--local",
     *(f"-p={name}={value}" for name, value in PARAMETERS.items()),
 )
-QUICK_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not cluster")
+IN_PARALLEL = ("--numprocesses", "2", "--dist", "worksteal")
+QUICK_TESTS = (
+    "-m", "pytest", "-q", "-p", "no:cacheprovider", *IN_PARALLEL, "-m", "not slow and not cluster",
+)  # fmt: skip
 NO_BROWSER = (*QUICK_TESTS[:-1], f"{QUICK_TESTS[-1]} and not browser")
 """Under a limit of the address space: Chromium reserves more than any machine has."""
 COMPARED = tuple(
@@ -41,7 +44,7 @@ COMPARED = tuple(
 )
 LIMIT_S = 600.0
 TESTS_LIMIT_S = 2400.0
-"""Two of them share the machine, which may be slow."""
+"""Other variants share the machine, which may be slow."""
 GRACE_S = 20.0
 
 

@@ -42,19 +42,22 @@ class Variant:
 NEWEST, SECOND = (sorted(machine.interpreters(), reverse=True) * 2)[:2]
 VARIANTS = (
     Variant(
-        (on.python(NEWEST), on.BLANKS, on.UMASK, on.LANG_C, on.DUMB, on.READ_ONLY_HOME, on.NO_GIT),
+        (
+            on.python(NEWEST),
+            on.BLANKS,
+            on.UMASK,
+            on.LANG_C,
+            on.DUMB,
+            on.READ_ONLY_HOME,
+            on.ADDRESS_SPACE,
+            on.SHARED_MEMORY,
+            on.NO_GIT,
+        ),
         quick_tests=True,
     ),
     Variant(),
     Variant(
-        (
-            on.python(SECOND),
-            on.NO_PASSWD_ENTRY,
-            on.NO_LOCALE,
-            on.ONE_CORE,
-            on.ADDRESS_SPACE,
-            on.SHARED_MEMORY,
-        ),
+        (on.python(SECOND), on.NO_PASSWD_ENTRY, on.NO_LOCALE, on.ONE_CORE, on.FULL),
         quick_tests=True,
     ),
     *(
