@@ -51,17 +51,17 @@ METRICS = {
 }
 """Columns of train.csv whose panels are called otherwise than the column."""
 RESOURCES = {
-    "steps_per_second": ("training speed, steps per second", 1.0),
+    "steps_per_second": ("speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),
     "memory_bytes": ("memory, GiB", 2.0**30),
     "gpu_percent": ("GPU, %", 1.0),
     "gpu_memory_bytes": ("GPU memory, GiB", 2.0**30),
     "actors": ("actors connected", 1.0),
-    "learner_busy_percent": ("learner learning, % of the time", 1.0),
-    "actors_waiting_percent": ("actors waiting for the learner, % of the time", 1.0),
-    "waiting_unrolls": ("unrolls waiting to be learnt from", 1.0),
-    "message_ms": ("reading and checking a message, ms", 1.0),
-    "received_bytes_per_second": ("experience received, MiB/s", 2.0**20),
+    "learner_busy_percent": ("learner busy, % of time", 1.0),
+    "actors_waiting_percent": ("actors waiting, % of time", 1.0),
+    "waiting_unrolls": ("unrolls waiting", 1.0),
+    "message_ms": ("handling a message, ms", 1.0),
+    "received_bytes_per_second": ("received, MiB/s", 2.0**20),
     "sent_bytes_per_second": ("weights sent, MiB/s", 2.0**20),
 }
 

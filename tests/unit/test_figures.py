@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
@@ -306,3 +307,28 @@ def test_the_numbers_of_an_axis_are_written_alike_up_to_ten_thousand():
 def test_a_game_is_headed_by_what_people_call_it(given, title):
     line = style.experiment_line(resolve("ppo", {"game": given}))
     assert line.startswith(f"PPO on {title}, ")
+
+
+@pytest.mark.parametrize("described", [run.RESOURCES, {name: (name, 1.0) for name in run.METRICS}])
+def test_no_panel_s_title_runs_into_the_next(described: dict[str, tuple[str, float]]) -> None:
+    seconds = np.arange(1.0, 9)
+    measured = {"wall_s": seconds, **dict.fromkeys(run.RESOURCES, seconds * 2e6)}
+    figure = (
+        run.resources(measured, **LINES)
+        if described is run.RESOURCES
+        else run.losses(
+            {"step": seconds, **dict.fromkeys(run.METRICS, seconds)}, RETURN, frames_per_step=1,
+            **LINES,
+        )
+    )  # fmt: skip
+    assert figure is not None
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    titles = [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes]
+    assert all(titles) and len(titles) == len(described)
+    named = [
+        next(t for t in (axes.title, axes._left_title) if t.get_text()).get_window_extent(renderer)  # type: ignore[attr-defined]
+        for axes in figure.axes
+    ]
+    for one in named:
+        assert one.x1 < figure.bbox.x1
+        assert not any(one.overlaps(other) for other in named if other is not one)
