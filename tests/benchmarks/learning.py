@@ -90,6 +90,7 @@ GOALS = (
     Goal("dqn", "acrobot", 100_000, Bound(-90)),
     Goal("dqn", "lunarlander", 100_000, Bound(120)),
     Goal("sac", "pendulum", 20_000, Bound(-170)),
+    Goal("impala", "cartpole", 500_000, Bound(499)),
     Goal("sac", "lunarlander_continuous", 200_000, Bound(150), runs=1, epochs=200),
 )
 LONG = (Goal("sac", "lunarlander_continuous", 500_000, Bound(200), runs=1),)
