@@ -36,7 +36,7 @@ from agents.algorithms.impala_acting import (
     make_network,
     weights_of,
 )
-from agents.distributed.batches import Batch
+from agents.distributed.batches import Batch, BatchQueue
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import Columns
 from agents.distributed.play import Play
@@ -124,12 +124,12 @@ class IMPALATrainer:
         self.exchange = Exchange(
             self.specs,
             identity=resolved.identity_hash,
-            batch_size=self.hyper.batch_size,
+            queue=BatchQueue(self.specs, self.hyper.batch_size),
             max_lag=self.hyper.max_lag,
         )
         self.measured = list[list[float]]()
 
-    def receiver(self, generation: int) -> Exchange:
+    def receiver(self, generation: int) -> Exchange[Batch]:
         """Where actors find this start of the learner; to be called once, before `train` and after
         `load_state_dict`; generation: higher than at any start before.
         """

@@ -111,6 +111,10 @@ class ActorCriticActing:
             for name, part in zip(self.first, self.memory, strict=True)
         }
 
+    def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
+        """Nothing is done there."""
+        return {}
+
 
 def weights_of(
     network: ActorCritic | RecurrentActorCritic, normaliser: ObservationNormaliser | None

@@ -1,7 +1,8 @@
 """Rows of many environments, as they come, made into unrolls of T + 1 rows of one environment each.
 
 A truncated episode has one row more, its final observation, so that environments fill their unrolls
-at different times: each has a place of its own where its next row goes.
+at different times: each has a place of its own where its next row goes. An unroll may repeat the
+end of the one before it, so that what is learnt of the rest can look back that far.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spe
 class Assembler:
     """The unrolls of E environments that are not finished yet, and those that are."""
 
-    def __init__(self, rows: Specs, first: Specs, unroll_length: int, environments: int) -> None:
-        """As `unroll_specs`, of whose columns the unrolls are."""
-        self._length = unroll_length
+    def __init__(
+        self, rows: Specs, first: Specs, unroll_length: int, environments: int, overlap: int = 0
+    ) -> None:
+        """As `unroll_specs`, of whose columns the unrolls are. overlap: rows before its last one that
+        the next unroll has again, fewer than T.
+        """
+        self._length, self._overlap = unroll_length, overlap
         self._rows = {
             name: np.zeros((environments, unroll_length + 1, *spec.shape), spec.dtype)
             for name, spec in rows.items()
@@ -36,6 +41,7 @@ class Assembler:
         self._first = {
             name: np.zeros((environments, *spec.shape), spec.dtype) for name, spec in first.items()
         }
+        self._next_first = {name: column.copy() for name, column in self._first.items()}
         self._places = np.zeros(environments, np.int64)
         self._finished = list[Columns]()
 
@@ -52,29 +58,24 @@ class Assembler:
         places = self._places[environments]
         for name, column in self._rows.items():
             column[environments, places] = rows[name]
-        self._begin(places == 0, environments, first)
+        _begin(self._first, places == 0, environments, first)
+        _begin(self._next_first, places == self._length - self._overlap, environments, first)
         self._places[environments] = places + 1
         ended = places == self._length
         if ended.any():
             self._finish(environments[ended])
-            self._begin(ended, environments, first)
-
-    def _begin(
-        self, chosen: np.ndarray, environments: np.ndarray, first: Mapping[str, np.ndarray]
-    ) -> None:
-        """Unrolls of those of these environments that are chosen, bool [n]."""
-        if chosen.any():
-            for name, column in self._first.items():
-                column[environments[chosen]] = first[name][chosen]
 
     def _finish(self, environments: np.ndarray) -> None:
-        """The last row of their unrolls is the first one of the next."""
+        """The last rows of their unrolls are the first ones of the next."""
         self._finished.append(
             {name: column[environments] for name, column in (self._rows | self._first).items()}
         )
+        kept = self._overlap + 1
         for column in self._rows.values():
-            column[environments, 0] = column[environments, self._length]
-        self._places[environments] = 1
+            column[environments, :kept] = column[environments, -kept:]
+        for name, column in self._first.items():
+            column[environments] = self._next_first[name][environments]
+        self._places[environments] = kept
 
     def take(self) -> Columns | None:
         """All unrolls [B, T + 1, ...] that were finished since this was last called, and their
@@ -84,3 +85,15 @@ class Assembler:
         if len(finished) < 2:
             return finished[0] if finished else None
         return {name: np.concatenate([one[name] for one in finished]) for name in finished[0]}
+
+
+def _begin(
+    columns: Columns,
+    chosen: np.ndarray,
+    environments: np.ndarray,
+    first: Mapping[str, np.ndarray],
+) -> None:
+    """Unrolls of those of these environments that are chosen, bool [n]."""
+    if chosen.any():
+        for name, column in columns.items():
+            column[environments[chosen]] = first[name][chosen]
