@@ -12,11 +12,12 @@ from agents.actions import make_actions, masked
 from agents.distributed.actor import Actor
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
 from agents.distributed.play import Acted
+from agents.distributed.weights import named, prefixed
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_actor_critic, make_recurrent_actor_critic
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
-from agents.normalisation import ObservationNormaliser
+from agents.normalisation import ObservationNormaliser, make_observation_normaliser
 from agents.states import to_tensors
 from config.resolve import Resolved
 from config.seeds import integer_seed
@@ -56,9 +57,7 @@ class ActorCriticActing:
         )
         self.network_now: Callable[..., tuple[Any, ...]] = self.network.frozen()
         self.actions = make_actions(spaces)
-        self.normaliser: ObservationNormaliser | None = None
-        if resolved.environment.normalise_observations and not spaces.image:
-            self.normaliser = ObservationNormaliser(spaces.environment_shape)
+        self.normaliser = make_observation_normaliser(resolved, spaces)
         seed = integer_seed(resolved.experiment.seed, run, "actions", number)
         self.noise = torch.Generator().manual_seed(seed)
         self.memory: tuple[torch.Tensor, ...] = ()
@@ -73,10 +72,10 @@ class ActorCriticActing:
 
     def load(self, weights: Weights) -> None:
         """The network's, and the statistics of observations."""
-        self.network.load_state_dict(to_tensors(_named(weights.arrays, NETWORK)))
+        self.network.load_state_dict(to_tensors(named(weights.arrays, NETWORK)))
         self.network_now = self.network.frozen()
         if self.normaliser is not None:
-            self.normaliser.load_state_dict(_named(weights.arrays, STATISTICS))
+            self.normaliser.load_state_dict(named(weights.arrays, STATISTICS))
 
     @torch.inference_mode()
     def act(
@@ -122,22 +121,11 @@ def weights_of(
     """What `ActorCriticActing.load` takes; views of the network's own memory where that is the
     CPU's.
     """
-    arrays = {
-        NETWORK + name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()
-    }
+    arrays = {name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()}
     statistics = {} if normaliser is None else normaliser.state_dict()
-    return arrays | {STATISTICS + name: np.asarray(one) for name, one in statistics.items()}
+    return prefixed(arrays, NETWORK) | prefixed(statistics, STATISTICS)
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
     """What the descriptor names; `agents.interfaces.MakeActor`."""
     return Actor(resolved, run=run, member=member, link=link, make_acting=ActorCriticActing)
-
-
-def _named(arrays: Columns, prefix: str) -> Columns:
-    """Those whose names begin so, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

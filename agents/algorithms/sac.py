@@ -79,18 +79,6 @@ class Learner(NamedTuple):
     optimiser: Adam
 
 
-def random_squashed(count: int, actions: int, generator: np.random.Generator) -> np.ndarray:
-    """Uniform actions [count, actions], float32, as they are before the first update."""
-    return generator.uniform(-1, 1, (count, actions)).astype(np.float32)
-
-
-def sampled(policy: Tensor, actions: SquashedActions, generator: np.random.Generator) -> np.ndarray:
-    """Actions [N, A], float32, that a policy [N, 2 A] samples."""
-    shape = (len(policy), policy.shape[1] // 2)
-    noise = torch.from_numpy(generator.standard_normal(shape, np.float32)).to(policy.device)
-    return actions.choose(policy, noise).numpy(force=True)
-
-
 def soft_targets(
     rewards: Tensor, discounts: Tensor, values: Tensor, log_probabilities: Tensor, alpha: Tensor
 ) -> Tensor:
@@ -332,9 +320,8 @@ class SACTrainer(SoftActorCriticLearning):
         """
         generator = self.generators["actions"]
         if self.collection.step < self.hyper.learning_starts:
-            return random_squashed(len(observations), self.spaces.actions, generator)
-        policy = self.policy(self._encoded(observations))
-        return sampled(policy, self.actions, generator)
+            return self.actions.uniform(len(observations), generator)
+        return self.actions.drawn(self.policy(self._encoded(observations)), generator)
 
     def _drawn(self) -> Transitions:
         """From the replay."""

@@ -7,6 +7,7 @@ end of the one before it, so that what is learnt of the rest can look back that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,6 +23,11 @@ def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spe
         name: Spec(spec.dtype, (unroll_length + 1, *spec.shape)) for name, spec in rows.items()
     }
     return of_rows | dict(first)
+
+
+def bytes_of(specs: Specs) -> int:
+    """What one unroll takes."""
+    return sum(np.dtype(one.dtype).itemsize * math.prod(one.shape) for one in specs.values())
 
 
 class Assembler:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from agents.distributed.interfaces import Columns, Specs
+from agents.experience.replay import STEPS as STREAM
+from agents.experience.replay import Transitions
 from agents.interfaces import Growth, State
 from config.errors import NoUsableState
-
-STREAM = "replay"
 
 
 class SequenceReplay:
@@ -50,6 +50,11 @@ class SequenceReplay:
         found: np.ndarray = self._columns[name][unrolls % self.slots, rows]
         return found
 
+    @property
+    def row_count(self) -> int:
+        """T + 1."""
+        return self._columns["reward"].shape[1]
+
     def state_dict(self) -> State:
         """Beside the stream: how many were added."""
         return {"added": self.added}
@@ -75,3 +80,31 @@ class SequenceReplay:
                 f"the replay of this training has {self.added - here.start} unrolls, "
                 f"its checkpoint {len(here)}"
             )
+
+
+def sample_transitions(
+    replay: SequenceReplay,
+    size: int,
+    generator: np.random.Generator,
+    *,
+    discount: float,
+    clip_rewards: bool,
+) -> Transitions:
+    """B transitions, each as likely as any other, with repetition, from one row to the next one: of a
+    truncated episode that is its final observation. What begins with that one is not valid.
+    """
+    here, length = replay.unrolls, replay.row_count - 1
+    unrolls = generator.integers(here.start, here.stop, size)
+    rows = generator.integers(0, length, size)
+    reward = replay.rows("reward", unrolls, rows)
+    terminated = replay.rows("terminated", unrolls, rows)
+    return Transitions(
+        observation=replay.rows("observation", unrolls, rows),
+        action=replay.rows("action", unrolls, rows),
+        reward=reward.clip(-1, 1) if clip_rewards else reward,
+        discount=np.where(terminated, 0, discount).astype(np.float32),
+        next_observation=replay.rows("observation", unrolls, rows + 1),
+        next_masks=None,
+        valid=replay.rows("valid", unrolls, rows),
+        rows=unrolls * length + rows,
+    )
