@@ -18,11 +18,12 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from agents.algorithms.async_sac_acting import SquashedActing, weights_of
+from agents.algorithms.async_sac_acting import SquashedActing, of_policy
 from agents.algorithms.sac import SoftActorCriticLearning
 from agents.distributed.exchange import Exchange
 from agents.distributed.experience import ReplayedExperience
 from agents.distributed.play import Play, row_specs
+from agents.distributed.policy_weights import weights_of
 from agents.distributed.replay_queue import Arrived
 from agents.distributed.unrolls import bytes_of, unroll_specs
 from agents.environments.spaces import Interface
@@ -48,7 +49,7 @@ class AsyncSACTrainer(SoftActorCriticLearning):
         super().__init__(resolved, acting.spaces, run=run, device=device, precision=precision)
         self.experience = ReplayedExperience(
             specs, hyper.ratio, identity=resolved.identity_hash, slots=hyper.replay_slots,
-            weights=lambda: weights_of(self.network, acting.normaliser),
+            weights=lambda: weights_of(of_policy(self.network), acting.normaliser),
             normaliser=acting.normaliser,
         )  # fmt: skip
         self.learnt = list[tuple[Tensor, float, float]]()

@@ -9,18 +9,14 @@ from torch import nn
 from agents.distributed.actor import Actor
 from agents.distributed.interfaces import Columns, Link, Specs, Weights
 from agents.distributed.play import Acted
-from agents.distributed.weights import named, prefixed
+from agents.distributed.policy_weights import load_weights
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_soft_actor_critic
 from agents.networks.soft_actor_critic import SoftActorCritic
-from agents.normalisation import ObservationNormaliser, make_observation_normaliser
+from agents.normalisation import make_observation_normaliser
 from agents.squashed import SquashedActions
-from agents.states import to_tensors
 from config.resolve import Resolved
 from config.seeds import seed_sequence
-
-NETWORK, STATISTICS = "network.", "observations."
-"""With these the names of weights begin."""
 
 
 class SquashedActing:
@@ -47,10 +43,7 @@ class SquashedActing:
 
     def load(self, weights: Weights) -> None:
         """Those of the policy, and the statistics of observations."""
-        arrays = to_tensors(named(weights.arrays, NETWORK))
-        of_policy(self.network).load_state_dict(arrays)
-        if self.normaliser is not None:
-            self.normaliser.load_state_dict(named(weights.arrays, STATISTICS))
+        load_weights(weights, of_policy(self.network), self.normaliser)
         self.knows_nothing = weights.version.update == 0
 
     @torch.no_grad()
@@ -81,14 +74,6 @@ class SquashedActing:
 def of_policy(network: SoftActorCritic) -> nn.ModuleDict:
     """What acts: a quarter of the parameters."""
     return nn.ModuleDict({"torso": network.torso, "actor": network.actor})
-
-
-def weights_of(network: SoftActorCritic, normaliser: ObservationNormaliser | None) -> Columns:
-    """What `SquashedActing.load` takes; views of the network's own memory where that is the CPU's."""
-    state = of_policy(network).state_dict()
-    arrays = {name: tensor.numpy(force=True) for name, tensor in state.items()}
-    statistics = {} if normaliser is None else normaliser.state_dict()
-    return prefixed(arrays, NETWORK) | prefixed(statistics, STATISTICS)
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
