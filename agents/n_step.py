@@ -35,7 +35,7 @@ def n_step_returns(
     final row, which only holds the observation with which an episode was truncated, and in the last
     one, G stays V: what would have followed is not there, and bootstraps earlier.
     """
-    discounts = discount * ~terminated
+    discounts = discount * (~terminated).to(rewards.dtype)
     returns = values
     for _ in range(n):
         following = torch.cat((torch.where(final, values[:-1], returns[:-1])[1:], values[-1:]))

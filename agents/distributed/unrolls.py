@@ -40,14 +40,11 @@ class Assembler:
         the next unroll has again, fewer than T.
         """
         self._length, self._overlap = unroll_length, overlap
-        self._rows = {
+        self._names = set(first)
+        self._columns = {
             name: np.zeros((environments, unroll_length + 1, *spec.shape), spec.dtype)
-            for name, spec in rows.items()
+            for name, spec in {**rows, **first}.items()
         }
-        self._first = {
-            name: np.zeros((environments, *spec.shape), spec.dtype) for name, spec in first.items()
-        }
-        self._next_first = {name: column.copy() for name, column in self._first.items()}
         self._places = np.zeros(environments, np.int64)
         self._finished = list[Columns]()
 
@@ -62,10 +59,8 @@ class Assembler:
         rows [n, ...]: by name; first [n, ...]: what an unroll holds that begins with this row.
         """
         places = self._places[environments]
-        for name, column in self._rows.items():
-            column[environments, places] = rows[name]
-        _begin(self._first, places == 0, environments, first)
-        _begin(self._next_first, places == self._length - self._overlap, environments, first)
+        for name, column in self._columns.items():
+            column[environments, places] = (first if name in self._names else rows)[name]
         self._places[environments] = places + 1
         ended = places == self._length
         if ended.any():
@@ -74,13 +69,14 @@ class Assembler:
     def _finish(self, environments: np.ndarray) -> None:
         """The last rows of their unrolls are the first ones of the next."""
         self._finished.append(
-            {name: column[environments] for name, column in (self._rows | self._first).items()}
+            {
+                name: column[environments, 0] if name in self._names else column[environments]
+                for name, column in self._columns.items()
+            }
         )
         kept = self._overlap + 1
-        for column in self._rows.values():
+        for column in self._columns.values():
             column[environments, :kept] = column[environments, -kept:]
-        for name, column in self._first.items():
-            column[environments] = self._next_first[name][environments]
         self._places[environments] = kept
 
     def take(self) -> Columns | None:
@@ -91,15 +87,3 @@ class Assembler:
         if len(finished) < 2:
             return finished[0] if finished else None
         return {name: np.concatenate([one[name] for one in finished]) for name in finished[0]}
-
-
-def _begin(
-    columns: Columns,
-    chosen: np.ndarray,
-    environments: np.ndarray,
-    first: Mapping[str, np.ndarray],
-) -> None:
-    """Unrolls of those of these environments that are chosen, bool [n]."""
-    if chosen.any():
-        for name, column in columns.items():
-            column[environments[chosen]] = first[name][chosen]
