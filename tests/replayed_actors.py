@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from agents.distributed.interfaces import Columns, Version, Weights
 from agents.distributed.play import Acting, Play
@@ -56,3 +58,14 @@ def played(
             parts.append(unrolls.columns)
     environments.close()
     return {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}, acting
+
+
+class Forgetful(nn.Module):
+    """A torso without a memory."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(shape[0], 16)
+
+    def forward(self, encoded: Tensor, state: tuple[()], reset: Tensor) -> tuple[Tensor, tuple[()]]:
+        return torch.relu(self.layer(encoded)), ()

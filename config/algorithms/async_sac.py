@@ -16,7 +16,11 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncSAC(sac.SAC):
-    """Defaults: SAC's. The replay ratio is `updates` for every `train_every` steps."""
+    """Defaults: SAC's. The replay ratio is `updates` for every `train_every` steps, which no worker
+    has to make at once.
+    """
+
+    multiples = ()
 
     unroll_length: int = parameter(
         8, low=1, high=65_536, unit="steps", help="of one environment, sent and stored as one"

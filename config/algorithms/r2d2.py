@@ -16,7 +16,7 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class R2D2:
-    """Defaults: for small environments."""
+    """Defaults: for small environments; a loss is a mean over rows, where the paper has a sum."""
 
     unroll_length: int = parameter(
         20, low=2, high=65_536, unit="steps", help="of one environment, replayed as one sequence"
@@ -59,7 +59,7 @@ class R2D2:
         False, help="the learning rate falls linearly to 0 over the training"
     )
     adam_epsilon: float = parameter(
-        1e-3, low=1e-12, high=0.1, help="of Adam, added to the denominator"
+        5e-5, low=1e-12, high=0.1, help="of Adam, added to the denominator"
     )
     max_gradient_norm: float = parameter(
         40.0, low=1e-3, high=1000, help="gradients are scaled down to this norm"
