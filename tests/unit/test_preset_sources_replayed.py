@@ -29,7 +29,7 @@ CHANGED = {
 }  # fmt: skip
 SMALL = {
     "num_envs": 8, "learning_rate": 5e-4, "anneal_learning_rate": True, "replay_ratio": 8.0,
-    "normalise_observations": True,
+    "normalise_observations": True, "replay_size": 500_000, "target_every": 400,
 }  # fmt: skip
 DISCRETE = sorted(
     name for name in playable(("discrete",), own_presets()) if not find_game(name).is_atari
