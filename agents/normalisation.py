@@ -8,9 +8,15 @@ another.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from agents.interfaces import State
+
+if TYPE_CHECKING:
+    from agents.environments.spaces import Interface
+    from config.resolve import Resolved
 
 CLIP = 10.0
 """Normalised numbers beyond this many deviations are cut: a rare spike must not destroy a
@@ -82,6 +88,15 @@ class ObservationNormaliser:
     def _freeze(self) -> None:
         self.mean = self.statistics.mean.astype(np.float32)
         self.inverse_deviation = (1.0 / np.sqrt(self.statistics.variance + 1e-8)).astype(np.float32)
+
+
+def make_observation_normaliser(
+    resolved: Resolved, spaces: Interface
+) -> ObservationNormaliser | None:
+    """Where that is asked for, and not of images."""
+    if spaces.image or not resolved.environment.normalise_observations:
+        return None
+    return ObservationNormaliser(spaces.environment_shape)
 
 
 class RewardNormaliser:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -33,6 +34,15 @@ class SquashedActions:
         """Policy [B, P], noise [B, A] -> sampled actions [B, A]: tanh(μ + σ · noise)."""
         mean, log_std = self._split(policy)
         return (mean + log_std.exp() * noise).tanh()
+
+    def uniform(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        """Actions [rows, A], float32, each as likely as any other: before anything is learnt."""
+        return generator.uniform(-1, 1, (rows, self._count)).astype(np.float32)
+
+    def drawn(self, policy: Tensor, generator: np.random.Generator) -> np.ndarray:
+        """Policy [B, P] -> sampled actions [B, A], float32, by noise of this generator."""
+        noise = generator.standard_normal((len(policy), self._count), np.float32)
+        return self.choose(policy, torch.from_numpy(noise).to(policy.device)).numpy(force=True)
 
     def mode(self, policy: Tensor) -> Tensor:
         """Policy [B, P] -> tanh(μ), [B, A]: the median, which the field calls deterministic."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from agents.algorithms.impala import IMPALATrainer
-from agents.algorithms.impala_acting import make_actor
-from agents.distributed.actor import Actor
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import Link, Version, Weights
 from agents.distributed.local import LocalLink
 from agents.distributed.weights import unpack
-from agents.interfaces import Progress
+from agents.interfaces import Actor, Progress
+from agents.load import make_actor
 from config.parameters import to_text
 from config.resolve import Resolved, resolve
 
-MakeLink = Callable[[Exchange], Link]
+MakeLink = Callable[[Exchange[Any]], Link]
 
 
 def impala(game: str, **given: object) -> Resolved:
@@ -30,15 +30,15 @@ def learner(resolved: Resolved) -> IMPALATrainer:
     return trainer
 
 
-def actors_of(resolved: Resolved, exchange: Exchange, count: int, link: MakeLink) -> list[Actor]:
+def actors_of(
+    resolved: Resolved, exchange: Exchange[Any], count: int, link: MakeLink
+) -> list[Actor]:
     return [
         make_actor(resolved, run=0, member=member, link=link(exchange)) for member in range(count)
     ]
 
 
-def in_turn(
-    trainer: IMPALATrainer, count: int = 1, link: MakeLink = LocalLink
-) -> Iterator[Progress]:
+def in_turn(trainer: Any, count: int = 1, link: MakeLink = LocalLink) -> Iterator[Progress]:
     """Train to the end: whenever there is nothing to learn from, the next actor plays."""
     actors = actors_of(trainer.resolved, trainer.receiver(1), count, link)
     turns, number = [actor.act() for actor in actors], 0
@@ -56,7 +56,7 @@ def in_turn(
 class Lagging(LocalLink):
     """Weights come so many updates late."""
 
-    def __init__(self, exchange: Exchange, updates: int) -> None:
+    def __init__(self, exchange: Exchange[Any], updates: int) -> None:
         super().__init__(exchange)
         self._updates, self._known = updates, list[tuple[Version, bytes]]()
 

@@ -31,15 +31,13 @@ import torch
 from torch import Tensor
 
 from agents.actions import make_actions, masked
-from agents.algorithms.impala_acting import (
-    ActorCriticActing,
-    make_network,
-    weights_of,
-)
-from agents.distributed.batches import Batch
+from agents.algorithms.impala_acting import ActorCriticActing, make_network
+from agents.distributed.batches import Batch, BatchQueue
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import Columns
+from agents.distributed.memory import as_state
 from agents.distributed.play import Play
+from agents.distributed.policy_weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.interfaces import Progress, State
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
@@ -106,7 +104,7 @@ class IMPALATrainer:
         try:  # looked at, and never stepped
             acting = ActorCriticActing(resolved, environments, run=run, number=0)
             self.specs = Play(environments, acting, self.hyper.unroll_length).specs
-            self.remembered, self.spaces = tuple(acting.first), environments.interface
+            self.remembered, self.spaces = acting.first, environments.interface
         finally:
             environments.close()
         weights = torch.Generator().manual_seed(
@@ -124,12 +122,12 @@ class IMPALATrainer:
         self.exchange = Exchange(
             self.specs,
             identity=resolved.identity_hash,
-            batch_size=self.hyper.batch_size,
+            queue=BatchQueue(self.specs, self.hyper.batch_size),
             max_lag=self.hyper.max_lag,
         )
         self.measured = list[list[float]]()
 
-    def receiver(self, generation: int) -> Exchange:
+    def receiver(self, generation: int) -> Exchange[Batch]:
         """Where actors find this start of the learner; to be called once, before `train` and after
         `load_state_dict`; generation: higher than at any start before.
         """
@@ -246,7 +244,7 @@ class IMPALATrainer:
         encoded = self.network.encode(flat.to(self.device))
         if not isinstance(self.network, RecurrentActorCritic):
             return encoded
-        state = tuple(torch.from_numpy(columns[name]).to(self.device) for name in self.remembered)
+        state = as_state(columns, self.remembered, self.device)
         sequences = encoded.view(*begins.shape, *encoded.shape[1:]).transpose(0, 1)
         every = torch.arange(begins.size, device=self.device)
         return Sequences(sequences, state, self._time_first(begins), every)

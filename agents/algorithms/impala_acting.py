@@ -11,20 +11,16 @@ import torch
 from agents.actions import make_actions, masked
 from agents.distributed.actor import Actor
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
+from agents.distributed.memory import ActingMemory, as_state
 from agents.distributed.play import Acted
+from agents.distributed.policy_weights import load_weights
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_actor_critic, make_recurrent_actor_critic
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
-from agents.normalisation import ObservationNormaliser
-from agents.states import to_tensors
+from agents.normalisation import make_observation_normaliser
 from config.resolve import Resolved
 from config.seeds import integer_seed
-
-NETWORK, STATISTICS = "network.", "observations."
-"""With these the names of weights begin."""
-STATE = "state"
-"""And with this, of columns: the parts of what is remembered before an unroll's first row."""
 
 
 def make_network(
@@ -56,27 +52,20 @@ class ActorCriticActing:
         )
         self.network_now: Callable[..., tuple[Any, ...]] = self.network.frozen()
         self.actions = make_actions(spaces)
-        self.normaliser: ObservationNormaliser | None = None
-        if resolved.environment.normalise_observations and not spaces.image:
-            self.normaliser = ObservationNormaliser(spaces.environment_shape)
+        self.normaliser = make_observation_normaliser(resolved, spaces)
         seed = integer_seed(resolved.experiment.seed, run, "actions", number)
         self.noise = torch.Generator().manual_seed(seed)
-        self.memory: tuple[torch.Tensor, ...] = ()
+        self.memory = ActingMemory(())
         if isinstance(self.network, RecurrentActorCritic):
             encoded = self.network.encode(torch.from_numpy(environments.observation))
-            self.memory = self.network.first_state(encoded)
+            self.memory = ActingMemory(self.network.first_state(encoded))
         self.rows: Specs = {"log_probability": Spec("float32", ())}
-        self.first: Specs = {
-            f"{STATE}{number}": Spec("float32", tuple(part.shape[1:]))
-            for number, part in enumerate(self.memory)
-        }
+        self.first = self.memory.specs
 
     def load(self, weights: Weights) -> None:
         """The network's, and the statistics of observations."""
-        self.network.load_state_dict(to_tensors(_named(weights.arrays, NETWORK)))
+        load_weights(weights, self.network, self.normaliser)
         self.network_now = self.network.frozen()
-        if self.normaliser is not None:
-            self.normaliser.load_state_dict(_named(weights.arrays, STATISTICS))
 
     @torch.inference_mode()
     def act(
@@ -92,10 +81,9 @@ class ActorCriticActing:
         encoded = self.network.encode(torch.from_numpy(observations))
         first = self.before_next(places)
         if isinstance(self.network, RecurrentActorCritic):
-            before = tuple(torch.from_numpy(part) for part in first.values())
+            before = as_state(first, self.first)
             policy, _, after = self.network_now(encoded, before, torch.from_numpy(begins))
-            for kept, part in zip(self.memory, after, strict=True):
-                kept[places] = part
+            self.memory.keep(places, after)
         else:
             policy, _ = self.network_now(encoded)
         policy = masked(policy, None if masks is None else torch.from_numpy(masks))
@@ -106,34 +94,13 @@ class ActorCriticActing:
 
     def before_next(self, environments: slice | np.ndarray) -> Columns:
         """What is remembered of their episodes, whether or not these have ended."""
-        return {
-            name: part[environments].numpy().copy()
-            for name, part in zip(self.first, self.memory, strict=True)
-        }
+        return self.memory.columns(environments)
 
-
-def weights_of(
-    network: ActorCritic | RecurrentActorCritic, normaliser: ObservationNormaliser | None
-) -> Columns:
-    """What `ActorCriticActing.load` takes; views of the network's own memory where that is the
-    CPU's.
-    """
-    arrays = {
-        NETWORK + name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()
-    }
-    statistics = {} if normaliser is None else normaliser.state_dict()
-    return arrays | {STATISTICS + name: np.asarray(one) for name, one in statistics.items()}
+    def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
+        """Nothing is done there."""
+        return {}
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
     """What the descriptor names; `agents.interfaces.MakeActor`."""
     return Actor(resolved, run=run, member=member, link=link, make_acting=ActorCriticActing)
-
-
-def _named(arrays: Columns, prefix: str) -> Columns:
-    """Those whose names begin so, by the rest of their names."""
-    return {
-        name.removeprefix(prefix): array
-        for name, array in arrays.items()
-        if name.startswith(prefix)
-    }

@@ -27,7 +27,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from agents.environments.spaces import Interface
 from agents.experience.collection import Collection
+from agents.experience.replay import Transitions
 from agents.interfaces import Growth, Progress, State
 from agents.networks import make_soft_actor_critic
 from agents.optimiser import Adam
@@ -99,26 +101,28 @@ def temperature_loss(log_alpha: Tensor, entropy: Tensor, target_entropy: float) 
     return log_alpha.exp() * (entropy - target_entropy)
 
 
-class SACTrainer:
-    """One training; `agents.interfaces.Trainer` and `HasStreams`."""
+class SoftActorCriticLearning:
+    """The networks of one training and how they learn, wherever its experience comes from: with
+    SAC's hyperparameters, for these spaces.
+    """
 
-    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+    def __init__(
+        self, resolved: Resolved, spaces: Interface, *, run: int, device: str, precision: str
+    ) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.resolved, self.hyper, self.spaces = resolved, resolved.hyperparameters, spaces
         self.device = torch.device(device)
         self.epoch, self.step, seed = 0, 0, resolved.experiment.seed
         self.generators = {
             purpose: np.random.default_rng(seed_sequence(seed, run, purpose))
             for purpose in ("actions", "minibatches", "updates")
         }
-        self.collection = Collection(resolved, run)
-        spaces = self.collection.spaces
         self.network = make_soft_actor_critic(
             spaces, hidden_sizes=self.hyper.hidden_sizes, precision=precision,
             generator=torch.Generator().manual_seed(integer_seed(seed, run, "weights")),
             torso=self.hyper.network,
         ).to(self.device)  # fmt: skip
-        self.actions, self.policy = SquashedActions(spaces.actions), self.network.acting()
+        self.actions = SquashedActions(spaces.actions)
         first_alpha = 1.0 if self.hyper.alpha is None else self.hyper.alpha
         self.log_alpha = nn.Parameter(torch.tensor(first_alpha, device=self.device).log())
         self.target_entropy = self.hyper.target_entropy
@@ -136,50 +140,22 @@ class SACTrainer:
         tape = GradientTape(loss, parameters, recorded=self.network.is_small)
         return Learner(tape, Adam(parameters, epsilon=ADAM_EPSILON))
 
-    def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
-        steps = self.hyper.epoch_steps // self.resolved.environment.num_envs
-        while self.epoch < self.resolved.epochs:
-            learnt = [row for _ in range(steps) for row in self._step()]
-            returns, lengths = self.collection.end_epoch()
-            self.epoch, self.step = self.epoch + 1, self.collection.step
-            yield Progress(
-                epoch=self.epoch, step=self.step, returns=returns, lengths=lengths,
-                frame=self.step * self.resolved.game.frames_per_step, metrics=self._metrics(learnt),
-            )  # fmt: skip
+    @property
+    def steps_now(self) -> int:
+        """Environment steps so far, also in the middle of an epoch."""
+        raise NotImplementedError
 
-    def _step(self) -> Iterator[tuple[Tensor, float, float]]:
-        """One step of all environments, and what each update after it says."""
-        self.collection.take_step(self._act)
-        step, hyper = self.collection.step, self.hyper
-        if step < hyper.learning_starts or step % hyper.train_every:
-            return
-        for _ in range(hyper.updates):
-            yield self._update()
-
-    @torch.no_grad()
-    def _act(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-        """Actions [N, A]: uniform before `learning_starts`, then the policy's; there are no masks of
-        continuous actions.
-        """
-        generator = self.generators["actions"]
-        shape = (len(observations), self.network.spaces.actions)
-        if self.collection.step < self.hyper.learning_starts:
-            return generator.uniform(-1, 1, shape).astype(np.float32)
-        policy = self.policy(self._encoded(observations))
-        noise = self._tensor(generator.standard_normal(shape, np.float32))
-        return self.actions.choose(policy, noise).numpy(force=True)
+    def _drawn(self) -> Transitions:
+        """What the next update learns from, its observations normalised."""
+        raise NotImplementedError
 
     def _batch(self) -> Batch:
         """Drawn from the replay, and the noise for its update."""
-        drawn = self.collection.replay.sample(self.hyper.batch_size, self.generators["minibatches"])
+        drawn = self._drawn()
         weights = drawn.valid / np.float32(max(1, drawn.valid.sum()))
         shape = (2, *drawn.action.shape)
         noise = self._tensor(self.generators["updates"].standard_normal(shape, np.float32))
-        encoded, next_encoded = (
-            self._encoded(self.collection.normalised(observations))
-            for observations in (drawn.observation, drawn.next_observation)
-        )
+        encoded, next_encoded = map(self._encoded, (drawn.observation, drawn.next_observation))
         return Batch(
             encoded, self._tensor(drawn.action), self._tensor(drawn.reward),
             self._tensor(drawn.discount), next_encoded, self._tensor(weights), noise[0], noise[1],
@@ -243,7 +219,7 @@ class SACTrainer:
 
     @property
     def _learning_rate(self) -> float:
-        remaining = 1 - self.collection.step / self.resolved.total_steps
+        remaining = max(0.0, 1 - self.steps_now / self.resolved.total_steps)
         rate: float = self.hyper.learning_rate
         return rate * remaining if self.hyper.anneal_learning_rate else rate
 
@@ -263,7 +239,7 @@ class SACTrainer:
         columns = dict(zip(INPUTS[name], inputs, strict=True))
         return Diverged(
             f"loss or gradient of the {name} is not finite in epoch {self.epoch + 1}, after step "
-            f"{self.collection.step}: loss {loss:.4g}; gradient norm {norm:.4g}; "
+            f"{self.steps_now}: loss {loss:.4g}; gradient norm {norm:.4g}; "
             f"alpha {self.log_alpha.exp().item():.4g}; batch of {self.hyper.batch_size} rows: {ranges(columns)}"
         )
 
@@ -276,32 +252,92 @@ class SACTrainer:
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def state_dict(self) -> State:
-        """Everything that affects the future, but the replay's rows, which are streams."""
+    def learnt_state(self) -> State:
+        """Everything that affects the future, but what there is of experience."""
         return {
             "format": FORMAT, "epoch": self.epoch,
-            "interface": self.collection.spaces.as_dict(),
+            "interface": self.spaces.as_dict(),
             "network": to_arrays(self.network.state_dict()),
             "log_alpha": to_arrays(self.log_alpha),
             "optimisers": {name: each.optimiser.state_dict() for name, each in self.learners.items()},
             "generators": {
                 name: each.bit_generator.state for name, each in self.generators.items()
             },
-            **self.collection.state_dict(),
         }  # fmt: skip
 
-    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Continue exactly where `state_dict` was taken; `load_streams` follows. Raises
-        `NoUsableState` for a state of another format.
-        """
+    def load_learnt_state(self, state: State) -> None:
+        """What `learnt_state` gave; raises `NoUsableState` for a state of another format."""
         check_format(state)
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.epoch = int(state["epoch"])
         self.network.load_state_dict(to_tensors(state["network"]))
         self.log_alpha.data.copy_(to_tensors(state["log_alpha"]))
         for name, learner in self.learners.items():
             learner.optimiser.load_state_dict(state["optimisers"][name])
         for name, generator in self.generators.items():
             generator.bit_generator.state = state["generators"][name]
+
+
+class SACTrainer(SoftActorCriticLearning):
+    """One training; `agents.interfaces.Trainer` and `HasStreams`."""
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        self.collection = Collection(resolved, run)
+        super().__init__(
+            resolved, self.collection.spaces, run=run, device=device, precision=precision
+        )
+        self.policy = self.network.acting()
+
+    def train(self) -> Iterator[Progress]:
+        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        steps = self.hyper.epoch_steps // self.resolved.environment.num_envs
+        while self.epoch < self.resolved.epochs:
+            learnt = [row for _ in range(steps) for row in self._step()]
+            returns, lengths = self.collection.end_epoch()
+            self.epoch, self.step = self.epoch + 1, self.collection.step
+            yield Progress(
+                epoch=self.epoch, step=self.step, returns=returns, lengths=lengths,
+                frame=self.step * self.resolved.game.frames_per_step, metrics=self._metrics(learnt),
+            )  # fmt: skip
+
+    def _step(self) -> Iterator[tuple[Tensor, float, float]]:
+        """One step of all environments, and what each update after it says."""
+        self.collection.take_step(self._act)
+        step, hyper = self.collection.step, self.hyper
+        if step < hyper.learning_starts or step % hyper.train_every:
+            return
+        for _ in range(hyper.updates):
+            yield self._update()
+
+    @property
+    def steps_now(self) -> int:
+        """Environment steps so far, also in the middle of an epoch."""
+        return self.collection.step
+
+    @torch.no_grad()
+    def _act(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Actions [N, A]: uniform before `learning_starts`, then the policy's; there are no masks of
+        continuous actions.
+        """
+        generator = self.generators["actions"]
+        if self.collection.step < self.hyper.learning_starts:
+            return self.actions.uniform(len(observations), generator)
+        return self.actions.drawn(self.policy(self._encoded(observations)), generator)
+
+    def _drawn(self) -> Transitions:
+        """From the replay."""
+        drawn = self.collection.replay.sample(self.hyper.batch_size, self.generators["minibatches"])
+        return drawn.changed(self.collection.normalised)
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, but the replay's rows, which are streams."""
+        return {**self.learnt_state(), **self.collection.state_dict()}
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Continue exactly where `state_dict` was taken; `load_streams` follows. Raises
+        `NoUsableState` for a state of another format.
+        """
+        self.load_learnt_state(state)
+        self.step = int(state["step"])
         self.collection.load_state_dict(state, between)
 
     def grown(self) -> dict[str, Growth]:

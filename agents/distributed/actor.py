@@ -43,10 +43,18 @@ class Actor:
     """One of a run's actors; `agents.interfaces.Actor`."""
 
     def __init__(
-        self, resolved: Resolved, *, run: int, member: int, link: Link, make_acting: MakeActing
+        self,
+        resolved: Resolved,
+        *,
+        run: int,
+        member: int,
+        link: Link,
+        make_acting: MakeActing,
+        overlap: int = 0,
     ) -> None:
+        """overlap: rows that an unroll has in common with the next one, beside the last."""
         self._resolved, self._run, self._link = resolved, run, link
-        self._make_acting = make_acting
+        self._make_acting, self._overlap = make_acting, overlap
         self._request = Join(
             incarnation=secrets.randbits(63),
             actor=member,
@@ -99,7 +107,8 @@ class Actor:
         acting = self._make_acting(
             self._resolved, environments, run=self._run, number=joined.number
         )
-        play = Play(environments, acting, self._resolved.hyperparameters.unroll_length)
+        unroll_length = self._resolved.hyperparameters.unroll_length
+        play = Play(environments, acting, unroll_length, self._overlap)
         if play.specs != dict(joined.specs):
             environments.close()
             raise Refused("what this actor sees and does is not what the learner learns from", 2)

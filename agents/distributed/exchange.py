@@ -15,11 +15,13 @@ import math
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from agents.distributed.batches import Batch, BatchQueue
+from agents.distributed.batches import Placed
 from agents.distributed.interfaces import (
     PROTOCOL,
     Ack,
@@ -58,16 +60,41 @@ class Counters:
     actors_waited_s: float = 0.0
 
 
-class Exchange:
+Taken = TypeVar("Taken")
+
+
+class Queue(Protocol[Taken]):
+    """Where unrolls wait for the learner, and actors for the learner: `BatchQueue`,
+    `ReplayQueue`.
+    """
+
+    def put(self, columns: Columns, oldest: int, wanted: Callable[[], bool]) -> Placed:
+        """Called by many threads: blocks while there is no place for more."""
+
+    def take(self, timeout_s: float) -> Taken | None:
+        """What the learner goes on with, its own until it is given back; None: nothing yet."""
+
+    def give_back(self, taken: Taken) -> None:
+        """The learner has done its work with it."""
+
+    def close(self) -> None:
+        """Nothing waits here any more, and nothing is taken in."""
+
+    def __len__(self) -> int:
+        """Unrolls that wait for the learner."""
+
+
+class Exchange(Generic[Taken]):
     """`agents.distributed.interfaces.Receiver`, and what a trainer learns from."""
 
-    def __init__(self, specs: Specs, *, identity: str, batch_size: int, max_lag: int) -> None:
+    def __init__(
+        self, specs: Specs, *, identity: str, queue: Queue[Taken], max_lag: float = math.inf
+    ) -> None:
         """max_lag: updates by which the oldest weights of an unroll may be behind when it is
         queued.
         """
         self.specs = specs
-        self._identity, self._max_lag = identity, max_lag
-        self._queue = BatchQueue(specs, batch_size)
+        self._identity, self._max_lag, self._queue = identity, max_lag, queue
         self._lock = threading.Lock()
         self._version = Version(0, 0)
         self._packer = Packer()
@@ -213,17 +240,17 @@ class Exchange:
         with self._lock:
             self._version, self._packed = self._version._replace(update=update), packed
 
-    def take(self, timeout_s: float) -> Batch | None:
-        """The next batch, the caller's until it is given back; None: it is not there yet."""
+    def take(self, timeout_s: float) -> Taken | None:
+        """What the queue has for the learner, which gives it back; None: nothing yet."""
         started_s = time.monotonic()
-        batch = self._queue.take(timeout_s)
+        taken = self._queue.take(timeout_s)
         with self._lock:
             self._counters.learner_waited_s += time.monotonic() - started_s
-        return batch
+        return taken
 
-    def give_back(self, batch: Batch) -> None:
-        """It is filled anew."""
-        self._queue.give_back(batch)
+    def give_back(self, taken: Taken) -> None:
+        """The learner has done its work with it."""
+        self._queue.give_back(taken)
 
     def ended_episodes(self) -> tuple[list[float], list[int]]:
         """Returns and lengths of those that were received since this was last called."""

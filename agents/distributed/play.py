@@ -17,13 +17,14 @@ and what the policy says beside its action.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from agents.distributed.interfaces import Columns, Spec, Specs, Unrolls, Version, Weights
 from agents.distributed.unrolls import Assembler, unroll_specs
 from agents.environments.masks import check_some_action
+from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes, check_finite
 
@@ -64,6 +65,11 @@ class Acting(Protocol):
     def before_next(self, environments: np.ndarray) -> Columns:
         """`Acted.first` of these environments' next rows [n], if their episodes went on."""
 
+    def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
+        """`Acted.rows` of the observations [n, ...] with which episodes were truncated there; what
+        is left out is 0.
+        """
+
 
 class Stepped(NamedTuple):
     """steps: of all environments; returns, lengths: of the episodes that ended in them."""
@@ -80,12 +86,11 @@ class _Asked(NamedTuple):
     first: Columns
 
 
-def row_specs(environments: TrainingEnvironments) -> dict[str, Spec]:
-    """The columns of one row in these environments, without what the policy says."""
-    spaces, observation = environments.interface, environments.observation
+def row_specs(spaces: Interface, dtype: np.dtype[Any]) -> dict[str, Spec]:
+    """The columns of one row, without what the policy says; dtype: of observations."""
     flag = Spec("bool", ())
     specs = {
-        "observation": Spec(str(observation.dtype), observation.shape[1:]),
+        "observation": Spec(str(dtype), spaces.environment_shape),
         "action": Spec(
             "float32" if spaces.continuous else "int64",
             () if spaces.discrete else (spaces.actions,),
@@ -105,13 +110,21 @@ class Play:
     """
 
     def __init__(
-        self, environments: TrainingEnvironments, acting: Acting, unroll_length: int
+        self,
+        environments: TrainingEnvironments,
+        acting: Acting,
+        unroll_length: int,
+        overlap: int = 0,
     ) -> None:
+        """overlap: as of an `Assembler`."""
         self.environments, self.acting, self.update = environments, acting, 0
-        self._row_specs = {**row_specs(environments), **acting.rows}
+        of_all = row_specs(environments.interface, environments.observation.dtype)
+        self._row_specs = {**of_all, **acting.rows}
         self.specs = unroll_specs(self._row_specs, acting.first, unroll_length)
         first = {**acting.first, ACTED_BY: Spec("int64", ())}
-        self._assembler = Assembler(self._row_specs, first, unroll_length, environments.count)
+        self._assembler = Assembler(
+            self._row_specs, first, unroll_length, environments.count, overlap
+        )
         self._numbers = np.arange(environments.count)
         self._begins = np.ones(environments.count, np.bool_)
         self._episodes = [Episodes(rows.stop - rows.start) for rows in environments.groups]
@@ -191,6 +204,7 @@ class Play:
             name: np.zeros((count, *spec.shape), spec.dtype)
             for name, spec in self._row_specs.items()
         }
+        rows |= self.acting.of_final(environments, observation)
         rows["observation"] = observation
         if "mask" in rows:
             rows["mask"][:] = True  # without an action that is allowed, no policy has a probability

@@ -1,11 +1,13 @@
 """Rows of many environments, as they come, made into unrolls of T + 1 rows of one environment each.
 
 A truncated episode has one row more, its final observation, so that environments fill their unrolls
-at different times: each has a place of its own where its next row goes.
+at different times: each has a place of its own where its next row goes. An unroll may repeat the
+end of the one before it, so that what is learnt of the rest can look back that far.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -23,18 +25,25 @@ def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spe
     return of_rows | dict(first)
 
 
+def bytes_of(specs: Specs) -> int:
+    """What one unroll takes."""
+    return sum(np.dtype(one.dtype).itemsize * math.prod(one.shape) for one in specs.values())
+
+
 class Assembler:
     """The unrolls of E environments that are not finished yet, and those that are."""
 
-    def __init__(self, rows: Specs, first: Specs, unroll_length: int, environments: int) -> None:
-        """As `unroll_specs`, of whose columns the unrolls are."""
-        self._length = unroll_length
-        self._rows = {
+    def __init__(
+        self, rows: Specs, first: Specs, unroll_length: int, environments: int, overlap: int = 0
+    ) -> None:
+        """As `unroll_specs`, of whose columns the unrolls are. overlap: rows before its last one that
+        the next unroll has again, fewer than T.
+        """
+        self._length, self._overlap = unroll_length, overlap
+        self._names = set(first)
+        self._columns = {
             name: np.zeros((environments, unroll_length + 1, *spec.shape), spec.dtype)
-            for name, spec in rows.items()
-        }
-        self._first = {
-            name: np.zeros((environments, *spec.shape), spec.dtype) for name, spec in first.items()
+            for name, spec in {**rows, **first}.items()
         }
         self._places = np.zeros(environments, np.int64)
         self._finished = list[Columns]()
@@ -50,31 +59,25 @@ class Assembler:
         rows [n, ...]: by name; first [n, ...]: what an unroll holds that begins with this row.
         """
         places = self._places[environments]
-        for name, column in self._rows.items():
-            column[environments, places] = rows[name]
-        self._begin(places == 0, environments, first)
+        for name, column in self._columns.items():
+            column[environments, places] = (first if name in self._names else rows)[name]
         self._places[environments] = places + 1
         ended = places == self._length
         if ended.any():
             self._finish(environments[ended])
-            self._begin(ended, environments, first)
-
-    def _begin(
-        self, chosen: np.ndarray, environments: np.ndarray, first: Mapping[str, np.ndarray]
-    ) -> None:
-        """Unrolls of those of these environments that are chosen, bool [n]."""
-        if chosen.any():
-            for name, column in self._first.items():
-                column[environments[chosen]] = first[name][chosen]
 
     def _finish(self, environments: np.ndarray) -> None:
-        """The last row of their unrolls is the first one of the next."""
+        """The last rows of their unrolls are the first ones of the next."""
         self._finished.append(
-            {name: column[environments] for name, column in (self._rows | self._first).items()}
+            {
+                name: column[environments, 0] if name in self._names else column[environments]
+                for name, column in self._columns.items()
+            }
         )
-        for column in self._rows.values():
-            column[environments, 0] = column[environments, self._length]
-        self._places[environments] = 1
+        kept = self._overlap + 1
+        for column in self._columns.values():
+            column[environments, :kept] = column[environments, -kept:]
+        self._places[environments] = kept
 
     def take(self) -> Columns | None:
         """All unrolls [B, T + 1, ...] that were finished since this was last called, and their

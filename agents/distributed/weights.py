@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,20 @@ def unpack(version: Version, packed: memoryview) -> Weights:
     except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"weights have no such header: {error!r}") from error
     return Weights(version=version, arrays=arrays)
+
+
+def prefixed(arrays: Mapping[str, Any], prefix: str) -> Columns:
+    """With names that begin so: of several that travel together."""
+    return {prefix + name: np.asarray(array) for name, array in arrays.items()}
+
+
+def named(arrays: Columns, prefix: str) -> Columns:
+    """Those whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
 
 
 def _view(buffer: np.ndarray, described: list[Any], begin: int) -> np.ndarray:

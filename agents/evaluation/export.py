@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from agents.actions import masked
 from agents.evaluation.policies import Trained, TrainedPolicy, TrainedRecurrentPolicy
-from agents.evaluation.value_policy import ValuePolicy
+from agents.evaluation.value_policy import RecurrentValuePolicy, ValuePolicy
 from agents.interfaces import AnyPolicy
 from agents.networks.action_values import ActionValues
 from agents.networks.actor_critic import RecurrentActorCritic
@@ -103,7 +103,9 @@ def _rows_are_free(examples: Examples) -> dict[str, Any]:
 
 
 def graph_of(policy: AnyPolicy) -> Graph:
-    """The graph of one of our own policies."""
+    """The graph of one of our own policies; raises `BadInput` for one that has none yet."""
+    if isinstance(policy, RecurrentValuePolicy):
+        raise BadInput("action values with a memory (r2d2) cannot be exported; allowed: any other")
     if isinstance(policy, ValuePolicy):
         return ValueGraph(policy)
     if isinstance(policy, TrainedRecurrentPolicy):

@@ -1,43 +1,45 @@
-"""A trained network of action values, as it is evaluated: on the CPU, its observation statistics
-frozen.
+"""A trained network of action values, with or without a memory, as it is evaluated: on the CPU, its
+observation statistics frozen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from agents.actions import masked
 from agents.environments.spaces import Interface
 from agents.experience.exploration import random_actions
-from agents.interfaces import State
-from agents.networks import make_action_values
+from agents.interfaces import PolicyState, State
+from agents.networks import make_action_values, make_recurrent_action_values
+from agents.networks.action_values import ActionValues, Head, RecurrentActionValues
 from agents.normalisation import ObservationNormaliser
 from agents.states import check_format, to_tensors
 from config.resolve import Resolved
 
+MakeNetwork = Callable[[Interface], Head]
+"""With any weights."""
 
-class ValuePolicy:
-    """`agents.interfaces.Policy`: greedy by Q; sampled: a random action with the probability ε that
-    the training ended with. Raises `NoUsableState` for a checkpoint of another version of this
-    program.
+
+class Values:
+    """What both kinds have. Greedy by Q; sampled: a random action with the probability ε that the
+    training ended with. Raises `NoUsableState` for a checkpoint of another version of this program.
     """
 
-    def __init__(self, resolved: Resolved, state: State) -> None:
+    def __init__(
+        self, resolved: Resolved, state: State, statistics: State, network: MakeNetwork
+    ) -> None:
+        """statistics: of observations, empty where there are none."""
         check_format(state)
         torch.set_num_threads(resolved.experiment.threads)
-        hyper = resolved.hyperparameters
-        self.spaces, self.epsilon = Interface.from_dict(state["interface"]), hyper.final_epsilon
-        self.network = make_action_values(
-            self.spaces, hidden_sizes=hyper.hidden_sizes, dueling=hyper.dueling,
-            quantiles=hyper.quantiles, precision="fp32", generator=torch.Generator(),
-            torso=hyper.network,
-        )  # fmt: skip
-        self.network.load_state_dict(to_tensors(state["network"]))
+        self.spaces = Interface.from_dict(state["interface"])
+        self.epsilon: float = resolved.hyperparameters.final_epsilon
+        made = network(self.spaces)
+        made.load_state_dict(to_tensors(state["network"]))
         self.normaliser: ObservationNormaliser | None = None
-        statistics = state["collection"]["observation_normaliser"]
         if statistics:
             self.normaliser = ObservationNormaliser(self.spaces.environment_shape)
             self.normaliser.load_state_dict(statistics)
@@ -47,6 +49,39 @@ class ValuePolicy:
         """Start the generators of random actions anew, one for each row of what is observed then."""
         self.generators = [np.random.default_rng(seed) for seed in seeds]
 
+    def _encoded(self, network: Head, observations: np.ndarray) -> Tensor:
+        """Observations [N, ...] as the environment gives them -> as the network takes them."""
+        if self.normaliser is not None:
+            observations = self.normaliser(observations)
+        return network.encode(torch.from_numpy(np.ascontiguousarray(observations)))
+
+    def _chosen(self, values: Tensor, sample: bool, masks: np.ndarray | None) -> np.ndarray:
+        """Q [N, A] -> actions [N] as the environment takes them."""
+        allowed = None if masks is None else torch.from_numpy(masks)
+        actions = masked(values, allowed).argmax(dim=1).numpy()
+        for row, generator in enumerate(self.generators if sample else ()):
+            if generator.random() < self.epsilon:
+                mask = None if masks is None else masks[row : row + 1]
+                actions[row] = random_actions(1, self.spaces.actions, mask, generator)[0]
+        return self.spaces.environment_actions(actions)
+
+
+class ValuePolicy(Values):
+    """`agents.interfaces.Policy`."""
+
+    def __init__(self, resolved: Resolved, state: State) -> None:
+        hyper = resolved.hyperparameters
+
+        def make(spaces: Interface) -> ActionValues:
+            self.network = make_action_values(
+                spaces, hidden_sizes=hyper.hidden_sizes, dueling=hyper.dueling,
+                quantiles=hyper.quantiles, precision="fp32", generator=torch.Generator(),
+                torso=hyper.network,
+            )  # fmt: skip
+            return self.network
+
+        super().__init__(resolved, state, state["collection"]["observation_normaliser"], make)
+
     @torch.inference_mode()
     def act(
         self, observations: np.ndarray, *, sample: bool, masks: np.ndarray | None = None
@@ -55,14 +90,43 @@ class ValuePolicy:
 
         sample: N generators must have been seeded; masks [N, A]: of allowed actions.
         """
-        if self.normaliser is not None:
-            observations = self.normaliser(observations)
-        encoded = self.network.encode(torch.from_numpy(np.ascontiguousarray(observations)))
-        values = self.network.means(self.network(encoded))
-        allowed = None if masks is None else torch.from_numpy(masks)
-        actions = masked(values, allowed).argmax(dim=1).numpy()
-        for row, generator in enumerate(self.generators if sample else ()):
-            if generator.random() < self.epsilon:
-                mask = None if masks is None else masks[row : row + 1]
-                actions[row] = random_actions(1, self.spaces.actions, mask, generator)[0]
-        return self.spaces.environment_actions(actions)
+        values = self.network.means(self.network(self._encoded(self.network, observations)))
+        return self._chosen(values, sample, masks)
+
+
+class RecurrentValuePolicy(Values):
+    """`agents.interfaces.RecurrentPolicy`."""
+
+    def __init__(self, resolved: Resolved, state: State) -> None:
+        hyper = resolved.hyperparameters
+
+        def make(spaces: Interface) -> RecurrentActionValues:
+            self.network = make_recurrent_action_values(
+                spaces, lstm_size=hyper.lstm_size, hidden_sizes=hyper.hidden_sizes,
+                dueling=hyper.dueling, precision="fp32", generator=torch.Generator(),
+                torso=hyper.network,
+            )  # fmt: skip
+            return self.network
+
+        super().__init__(resolved, state, state["observation_normaliser"], make)
+        self._step = self.network.frozen()
+
+    def first_state(self, count: int) -> PolicyState:
+        """Zeros [count, ...] each."""
+        dtype = np.uint8 if self.spaces.image else np.float32
+        nothing = np.zeros((count, *self.spaces.environment_shape), dtype)
+        encoded = self.network.encode(torch.from_numpy(nothing))
+        return tuple(part.numpy() for part in self.network.torso.first_state(encoded))
+
+    @torch.inference_mode()
+    def act(
+        self, observations: np.ndarray, state: PolicyState, reset: np.ndarray, *, sample: bool,
+        masks: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, PolicyState]:  # fmt: skip
+        """As `ValuePolicy.act`; state [N, ...] each: what was remembered before; reset bool [N]:
+        whether an episode begins. Returns the actions, and what is remembered then.
+        """
+        before = tuple(torch.from_numpy(np.ascontiguousarray(part, np.float32)) for part in state)
+        encoded = self._encoded(self.network, observations)
+        values, after = self._step(encoded, before, torch.from_numpy(reset))
+        return self._chosen(values, sample, masks), tuple(part.numpy() for part in after)

@@ -11,7 +11,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.experience.replay import Replay, replay_settings
 from agents.experience.rollouts import Episodes, check_finite, not_finite
 from agents.interfaces import Growth, State
-from agents.normalisation import ObservationNormaliser
+from agents.normalisation import make_observation_normaliser
 from config.resolve import Resolved
 
 Act = Callable[[np.ndarray, np.ndarray | None], np.ndarray]
@@ -29,9 +29,7 @@ class Collection:
         self.environments = TrainingEnvironments(resolved, run)
         self.spaces, self.step = self.environments.interface, 0
         self.replay = Replay(self.spaces, self.environments.observation, replay_settings(resolved))
-        self.normaliser: ObservationNormaliser | None = None
-        if resolved.environment.normalise_observations and not self.spaces.image:
-            self.normaliser = ObservationNormaliser(self.spaces.environment_shape)
+        self.normaliser = make_observation_normaliser(resolved, self.spaces)
         self._episodes = Episodes(self.environments.count)
         self._observed = list[np.ndarray]()
         self._rewards, self._ends = list[np.ndarray](), list[np.ndarray]()

@@ -20,3 +20,11 @@ def random_actions(
         return generator.integers(actions, size=count)
     chosen: np.ndarray = np.where(masks, generator.random(masks.shape), -1.0).argmax(axis=1)
     return chosen
+
+
+def epsilon_of_actor(number: int, count: int, *, largest: float, exponent: float) -> float:
+    """ε_i = ε^(1 + α i / (N − 1)) of actor i of N, Horgan et al. 2018 (arXiv:1803.00933): the same
+    throughout the training, and different for each, so that all degrees of exploring are seen.
+    """
+    power = 1 + exponent * number / max(1, count - 1)
+    return float(largest**power)

@@ -12,7 +12,7 @@ whole first stack of frames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -52,6 +52,11 @@ class Transitions(NamedTuple):
     next_masks: np.ndarray | None
     valid: np.ndarray
     rows: np.ndarray
+
+    def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> Transitions:
+        """With these observations, [B, ...] each."""
+        both = change(self.observation), change(self.next_observation)
+        return self._replace(observation=both[0], next_observation=both[1])
 
 
 @dataclass(frozen=True, kw_only=True)

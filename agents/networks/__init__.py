@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from agents.environments.spaces import Interface
-from agents.networks.action_values import ActionValues
+from agents.networks.action_values import ActionValues, RecurrentActionValues
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.images import NatureCNN, SmallCNN
 from agents.networks.layers import Layers
@@ -76,6 +76,34 @@ def make_action_values(
         chosen = Layers(spaces, sizes, generator)
     return ActionValues(
         spaces, chosen, dueling=dueling, streams=streams, quantiles=quantiles, generator=generator
+    )
+
+
+def make_recurrent_action_values(
+    spaces: Interface,
+    *,
+    lstm_size: int,
+    hidden_sizes: Sequence[int],
+    dueling: bool,
+    precision: str,
+    generator: torch.Generator,
+    torso: str | None = None,
+) -> RecurrentActionValues:
+    """The same with a memory, one for value and actions: an LSTM on what the last of the hidden layers
+    before it makes of vectors, or the convolutions of images; with dueling a layer of as many units
+    after it, once for each stream, as in Kapturowski et al. 2019.
+    """
+    chosen: Torso
+    streams = 1
+    if torso is not None:
+        chosen = OwnTorso(spaces, torso, generator, may_remember=True)
+    else:
+        streams = 2 if dueling else 1
+        eyes = _torso(spaces, precision, generator, None) or Layers(spaces, hidden_sizes, generator)
+        after = (streams * lstm_size,) if dueling else ()
+        chosen = LSTMTorso(spaces, eyes, lstm_size, after, generator)
+    return RecurrentActionValues(
+        spaces, chosen, dueling=dueling, streams=streams, quantiles=0, generator=generator
     )
 
 

@@ -12,14 +12,16 @@ from torch.nn import functional
 from agents.actions import masked
 from agents.environments.spaces import Interface
 from agents.networks.layers import linear
-from agents.networks.torsos import FeedForward
+from agents.networks.torsos import FeedForward, Torso, TorsoState
 
 Values = Callable[[Tensor], Tensor]
-"""Encoded [B, ...] -> Q [B, A]."""
+"""Encoded, or features, [B, ...] -> Q [B, A]."""
+ValuesStep = Callable[[Tensor, TorsoState, Tensor], tuple[Tensor, TorsoState]]
+"""Encoded [B, ...], state, reset [B] -> Q [B, A], state."""
 
 
-class ActionValues(nn.Module):
-    """`network(encoded) -> Q [B, A]`, with `quantiles` M > 0 the quantiles θ [B, A, M] of the return
+class Head(nn.Module):
+    """Q [B, A] of a torso's features, with `quantiles` M > 0 the quantiles θ [B, A, M] of the return
     (Dabney et al. 2018, arXiv:1710.10044).
 
     dueling: Q = V + A − mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9), V from the first half
@@ -27,10 +29,12 @@ class ActionValues(nn.Module):
     combined like means, each for itself.
     """
 
+    torso: Torso
+
     def __init__(
         self,
         spaces: Interface,
-        torso: FeedForward,
+        torso: Torso,
         *,
         dueling: bool,
         streams: int,
@@ -56,28 +60,18 @@ class ActionValues(nn.Module):
         """
         return self.torso.encode(observations)
 
-    def forward(self, encoded: Tensor) -> Tensor:
-        """Encoded [B, ...] -> [B, A] or [B, A, M]."""
-        return self._head(cast(Tensor, self.torso.rows(encoded)))
-
     def means(self, values: Tensor) -> Tensor:
         """What `forward` gave -> Q [B, A]."""
         return values.mean(dim=2) if self.quantiles else values
 
-    def frozen(self) -> Values:
-        """Q for a few rows at a time: in `torch.inference_mode`, and before the next update. On the
-        CPU the head is numpy's, whose calls take a fifth of torch's time on a few rows.
+    def frozen_head(self) -> Values:
+        """Q [B, A] of features [B, F] of a few rows: in `torch.inference_mode`, and before the next
+        update. On the CPU it is numpy's, whose calls take a fifth of torch's time on a few rows.
         """
-        features_of = self.torso.frozen()
         if self.weight.is_cuda or self.dueling or self.quantiles:
-            return lambda encoded: self.means(self._head(cast(Tensor, features_of(encoded))))
+            return lambda features: self.means(self._head(features))
         weight, bias = self.weight.numpy(force=True).T, self.bias.numpy(force=True)
-
-        def values(encoded: Tensor) -> Tensor:
-            features = cast(Tensor, features_of(encoded))
-            return torch.from_numpy(features.numpy() @ weight + bias)
-
-        return values
+        return lambda features: torch.from_numpy(features.numpy() @ weight + bias)
 
     def _head(self, features: Tensor) -> Tensor:
         of_value, of_actions = features, features
@@ -92,6 +86,45 @@ class ActionValues(nn.Module):
         if self.quantiles:
             value = value[:, None]
         return value + values - values.mean(dim=1, keepdim=True)
+
+
+class ActionValues(Head):
+    """`network(encoded) -> Q [B, A]`, or quantiles, of rows that are independent of each other."""
+
+    torso: FeedForward
+
+    def forward(self, encoded: Tensor) -> Tensor:
+        """Encoded [B, ...] -> [B, A] or [B, A, M]."""
+        return self._head(cast(Tensor, self.torso.rows(encoded)))
+
+    def frozen(self) -> Values:
+        """Q for a few rows at a time: in `torch.inference_mode`, and before the next update."""
+        features_of, head = self.torso.frozen(), self.frozen_head()
+        return lambda encoded: head(cast(Tensor, features_of(encoded)))
+
+
+class RecurrentActionValues(Head):
+    """`network(encoded, state, reset) -> (Q [T, B, A], state)`, of sequences."""
+
+    def forward(
+        self, encoded: Tensor, state: TorsoState, reset: Tensor
+    ) -> tuple[Tensor, TorsoState]:
+        """As a torso: encoded [T, B, ...], state [B, ...] each, reset bool [T, B]."""
+        features, after = self.torso(encoded, state, reset)
+        values = self._head(features.flatten(0, 1))
+        return values.view(*reset.shape, -1), after
+
+    def frozen(self) -> ValuesStep:
+        """One step of N environments at a time: in `torch.inference_mode`, and before the next
+        update.
+        """
+        step, head = self.torso.step(), self.frozen_head()
+
+        def values(encoded: Tensor, state: TorsoState, reset: Tensor) -> tuple[Tensor, TorsoState]:
+            features, after = step(encoded, state, reset)
+            return head(cast(Tensor, features)), after
+
+        return values
 
 
 def taken(values: Tensor, actions: Tensor) -> Tensor:

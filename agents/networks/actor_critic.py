@@ -155,11 +155,8 @@ class RecurrentActorCritic(Heads):
         return forward
 
     def first_state(self, encoded: Tensor) -> TorsoState:
-        """Of these rows [N, ...], of which nothing was seen before: zeros [N, ...] each."""
-        reset = torch.ones(len(encoded), dtype=torch.bool, device=encoded.device)
-        with torch.inference_mode():
-            after = self.torso.step()(encoded, (), reset)[1]
-        return tuple(torch.zeros(part.shape, device=encoded.device) for part in after)
+        """As of the torso."""
+        return self.torso.first_state(encoded)
 
 
 def _pair(features: Features) -> tuple[Tensor, Tensor]:

@@ -66,6 +66,13 @@ class Torso(nn.Module):
 
         return step
 
+    def first_state(self, encoded: Tensor) -> TorsoState:
+        """Of these rows [N, ...], of which nothing was seen before: zeros [N, ...] each."""
+        reset = torch.ones(len(encoded), dtype=torch.bool, device=encoded.device)
+        with torch.inference_mode():
+            after = self.step()(encoded, (), reset)[1]
+        return tuple(torch.zeros(part.shape, device=encoded.device) for part in after)
+
 
 class FeedForward(Torso):
     """A torso without a memory: its rows are independent of each other in time, too."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from config.actors import ActorSettings
-from config.algorithms import dqn, impala, ppo, ppo_lstm, sac
+from config.algorithms import async_sac, dqn, impala, ppo, ppo_lstm, r2d2, sac
 from config.algorithms.descriptor import FAMILIES, TOPOLOGIES, Algorithm
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, shown, unknown
@@ -33,7 +33,9 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ppo_lstm.ALGORITHM,
         dqn.ALGORITHM,
         sac.ALGORITHM,
+        async_sac.ALGORITHM,
         impala.ALGORITHM,
+        r2d2.ALGORITHM,
     )
 }
 FOLDER = Path(__file__).parent

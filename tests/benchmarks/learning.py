@@ -57,7 +57,7 @@ class Goal:
     """What an algorithm must reach on a game, or cannot.
 
     steps: environment steps of a run, trained to the end of an epoch; epochs: None where these are
-    the preset's own.
+    the preset's own; actors: of an algorithm that has some.
     """
 
     algorithm: str
@@ -66,6 +66,7 @@ class Goal:
     bound: Bound
     runs: int = RUNS
     epochs: int | None = None
+    actors: int | None = None
 
     @property
     def name(self) -> str:
@@ -90,7 +91,9 @@ GOALS = (
     Goal("dqn", "acrobot", 100_000, Bound(-90)),
     Goal("dqn", "lunarlander", 100_000, Bound(120)),
     Goal("sac", "pendulum", 20_000, Bound(-170)),
-    Goal("impala", "cartpole", 500_000, Bound(499)),
+    Goal("impala", "cartpole", 500_000, Bound(499), actors=4),
+    Goal("async-sac", "pendulum", 20_000, Bound(-170), actors=4),
+    Goal("r2d2", "cartpole-no-velocity", 500_000, Bound(475), actors=4),
     Goal("sac", "lunarlander_continuous", 200_000, Bound(150), runs=1, epochs=200),
 )
 LONG = (Goal("sac", "lunarlander_continuous", 500_000, Bound(200), runs=1),)
@@ -161,6 +164,8 @@ def experiment(one: Goal, outdir: Path) -> Experiment:
     given = {"game": one.game, "seed": str(SEED)}
     if one.epochs is not None:
         given["epochs"] = str(one.epochs)
+    if one.actors is not None:
+        given["actors"] = str(one.actors)
     return Experiment(
         algorithm=one.algorithm,
         directory=outdir / "ours" / one.name,

@@ -35,7 +35,7 @@ from config.resolve import Resolved, resolve
 SHORT = {
     "epochs": "5", "num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2",
     "epoch_steps": "64", "learning_starts": "64", "train_every": "4", "batch_size": "32",
-    "epoch_updates": "2", "unroll_length": "5",
+    "epoch_updates": "2", "unroll_length": "5", "burn_in": "2",
 }  # fmt: skip
 """As far as an algorithm has them."""
 OWN = (
@@ -240,15 +240,20 @@ def act(actor: Actor) -> None:
             pass
 
 
-def learn(learner: Learner, resolved: Resolved, generation: int, epochs: int) -> list[Progress]:
-    """So many epochs, with two actors."""
+def learn(
+    learner: Learner, resolved: Resolved, generation: int, epochs: int, kept: KeptStreams
+) -> list[Progress]:
+    """So many epochs, with two actors; what grows is kept as the steps keep it."""
     receiver, gone = learner.receiver(generation), threading.Event()
     threads = list[threading.Thread]()
     for member in (0, 1):
         actor = make_actor(resolved, run=1, member=member, link=Until(receiver, gone))
         threads.append(threading.Thread(target=act, args=(actor,)))
         threads[-1].start()
-    rows = list(itertools.islice(filter(None, learner.train()), epochs))
+    rows = list[Progress]()
+    for progress in itertools.islice(filter(None, learner.train()), epochs):
+        kept.take(learner)
+        rows.append(progress)
     gone.set()
     learner.close()
     for thread in threads:
@@ -264,13 +269,16 @@ def test_a_training_with_actors_goes_on_where_it_was(pair: tuple[str, str], tmp_
     first, second = (
         make_learner(resolved, run=1, device="cpu", precision="fp32") for _ in range(2)
     )
-    rows = learn(first, resolved, 1, 3)
+    kept = KeptStreams()
+    rows = learn(first, resolved, 1, 3, kept)
     save(tmp_path, first.state_dict())
     second.load_state_dict(load(tmp_path))
+    kept.give(second)
     assert (second.epoch, second.step) == (3, rows[-1].step)
-    rows += learn(second, resolved, 2, 2)
+    rows += learn(second, resolved, 2, 2, kept)
     assert [one.epoch for one in rows] == [1, 2, 3, 4, 5]
-    assert [one.step for one in rows] == [resolved.steps_per_epoch * n for n in range(1, 6)]
+    expected = [resolved.warm_up_steps + resolved.steps_per_epoch * n for n in range(1, 6)]
+    assert [one.step for one in rows] == expected
     assert all(one.metrics.keys() == rows[0].metrics.keys() for one in rows)
     policy = load_policy(resolved, second.state_dict())
     (episode,) = evaluate(policy, resolved, 0, 1, True)

@@ -32,7 +32,7 @@ SMALL = {"num_envs": 3, "unroll_length": 5, "batch_size": 6, "epochs": 1}
 class Recording(LocalLink):
     """Keeps what was sent and joined; answers: what `send` does instead, one after the other."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange[Any]) -> None:
         super().__init__(exchange)
         self.sent, self.joined = list[Unrolls](), list[Joined]()
         self.answers: Iterator[Exception | None] = itertools.repeat(None)
@@ -54,7 +54,7 @@ class Recording(LocalLink):
         return acks
 
 
-def made(game: str = "cartpole", **given: Any) -> tuple[Exchange, Recording, Actor]:
+def made(game: str = "cartpole", **given: Any) -> tuple[Exchange[Any], Recording, Actor]:
     resolved = impala(game, **{**SMALL, **given})
     exchange = learner(resolved).receiver(1)
     link = Recording(exchange)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.distributed.batches import Batch
+from agents.distributed.batches import Batch, BatchQueue
 from agents.distributed.exchange import REMEMBERED, Exchange
 from agents.distributed.interfaces import (
     PROTOCOL,
@@ -27,14 +27,18 @@ SPECS = {"row": Spec("float32", (3,)), "state": Spec("float32", ())}
 BATCH = 4
 
 
-def exchange(max_lag: int = 10) -> Exchange:
-    made = Exchange(SPECS, identity="mine", batch_size=BATCH, max_lag=max_lag)
+def fresh(max_lag: int = 10) -> Exchange[Batch]:
+    return Exchange(SPECS, identity="mine", queue=BatchQueue(SPECS, BATCH), max_lag=max_lag)
+
+
+def exchange(max_lag: int = 10) -> Exchange[Batch]:
+    made = fresh(max_lag)
     made.begin(1)
     made.publish(0, {"weight": np.zeros(2)})
     return made
 
 
-def join(to: Exchange, incarnation: int = 7, **changed: Any) -> Any:
+def join(to: Exchange[Batch], incarnation: int = 7, **changed: Any) -> Any:
     request = Join(incarnation=incarnation, actor=0, environments=2, identity="mine")
     return to.join(replace(request, **changed))
 
@@ -48,13 +52,13 @@ def message(value: float = 0.0, count: int = 2, update: int = 0, **changed: Any)
     return replace(made, **changed)
 
 
-def taken(of: Exchange) -> Batch:
+def taken(of: Exchange[Batch]) -> Batch:
     batch = of.take(5)
     assert batch is not None
     return batch
 
 
-def learnt(of: Exchange) -> list[float]:
+def learnt(of: Exchange[Batch]) -> list[float]:
     """What each unroll of the next batch holds; the batch is given back."""
     batch = taken(of)
     values = batch.columns["row"][:, 0].tolist()
@@ -230,7 +234,7 @@ def test_weights_are_packed_once_and_only_newer_ones_are_sent() -> None:
 
 
 def test_no_weights_are_given_before_there_are_some() -> None:
-    one = Exchange(SPECS, identity="mine", batch_size=BATCH, max_lag=1)
+    one = fresh(max_lag=1)
     one.begin(4)
     assert one.packed_weights(None) is None
 
@@ -268,7 +272,7 @@ def test_versions_never_go_back_and_the_state_is_json() -> None:
     one.publish(30, {"weight": np.zeros(2)})
     state = json.loads(json.dumps(one.state_dict()))
     for given, expected in ((1, 2), (9, 9)):
-        later = Exchange(SPECS, identity="mine", batch_size=BATCH, max_lag=10)
+        later = fresh()
         later.load_state_dict(state)
         later.begin(given)
         later.publish(5, {"weight": np.zeros(2)})  # the checkpoint was an old one
@@ -281,7 +285,7 @@ def test_a_later_learner_knows_what_was_learnt_and_takes_nothing_of_old_weights(
     one = exchange()
     join(one)
     one.receive(7, 41, message())
-    later = Exchange(SPECS, identity="mine", batch_size=BATCH, max_lag=10)
+    later = fresh()
     later.load_state_dict(one.state_dict())
     later.begin(2)
     later.publish(0, {"weight": np.zeros(2)})

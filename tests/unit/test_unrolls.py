@@ -49,7 +49,8 @@ def test_the_last_row_of_an_unroll_is_the_first_of_the_next() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.data(), st.integers(1, 5), st.integers(1, 6))
 def test_no_row_is_lost_whenever_it_comes(data: st.DataObject, count: int, length: int) -> None:
-    assembler, counts = Assembler(ROWS, FIRST, length, count), np.zeros(count, np.int64)
+    overlap = data.draw(st.integers(0, length - 1))
+    assembler, counts = Assembler(ROWS, FIRST, length, count, overlap), np.zeros(count, np.int64)
     found: dict[int, list[np.ndarray]] = {number: [] for number in range(count)}
     for _ in range(data.draw(st.integers(0, 25))):
         add(assembler, list(range(count)), counts)
@@ -61,9 +62,10 @@ def test_no_row_is_lost_whenever_it_comes(data: st.DataObject, count: int, lengt
     if (unrolls := assembler.take()) is not None:
         collect(unrolls, found, length)
     for number, rows in found.items():
-        assert len(rows) == max(0, counts[number] - 1) // length
+        new = length - overlap
+        assert len(rows) == max(0, counts[number] - 1 - overlap) // new
         for place, row in enumerate(rows):
-            assert row.tolist() == list(range(place * length, (place + 1) * length + 1))
+            assert row.tolist() == list(range(place * new, place * new + length + 1))
 
 
 def collect(

@@ -1,0 +1,134 @@
+"""Asynchronous SAC: SAC's own update (`sac.py`), on what workers in other processes experience.
+
+    workers: act by the newest policy that they have, uniformly before there is one that has learnt
+             anything, and send unrolls of T steps (`async_sac_acting.py`)
+    learner, repeat: take over what has come in, into the replay
+             as soon as that is due: one update on a batch of its transitions; publish the policy
+
+Neither waits for the other but to keep the replay ratio (`agents.distributed.replay_queue`): after
+`learning_starts` steps, `updates` for every `train_every` of them, as where one process does both.
+Steps are those that have come in, whoever made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from agents.algorithms.async_sac_acting import SquashedActing, of_policy
+from agents.algorithms.sac import SoftActorCriticLearning
+from agents.distributed.exchange import Exchange
+from agents.distributed.experience import ReplayedExperience
+from agents.distributed.play import Play, row_specs
+from agents.distributed.policy_weights import weights_of
+from agents.distributed.replay_queue import Arrived
+from agents.distributed.unrolls import bytes_of, unroll_specs
+from agents.environments.spaces import Interface
+from agents.environments.training import TrainingEnvironments
+from agents.experience.replay import Transitions
+from agents.experience.sequences import sample_transitions
+from agents.interfaces import Growth, Progress, State
+from config.resolve import Resolved
+
+
+class AsyncSACTrainer(SoftActorCriticLearning):
+    """The learner of one run; `agents.interfaces.Learner` and `HasStreams`."""
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        hyper = resolved.hyperparameters
+        one = replace(resolved, environment=replace(resolved.environment, num_envs=1))
+        environments = TrainingEnvironments(one, run)
+        try:  # looked at, and never stepped
+            acting = SquashedActing(resolved, environments, run=run, number=0)
+            specs = Play(environments, acting, hyper.unroll_length).specs
+        finally:
+            environments.close()
+        super().__init__(resolved, acting.spaces, run=run, device=device, precision=precision)
+        self.experience = ReplayedExperience(
+            specs, hyper.ratio, identity=resolved.identity_hash, slots=hyper.replay_slots,
+            weights=lambda: weights_of(of_policy(self.network), acting.normaliser),
+            normaliser=acting.normaliser,
+        )  # fmt: skip
+        self.learnt = list[tuple[Tensor, float, float]]()
+
+    def receiver(self, generation: int) -> Exchange[Arrived]:
+        """Where workers find this start of the learner; to be called once, before `train` and after
+        `load_state_dict`; generation: higher than at any start before.
+        """
+        return self.experience.begin(generation)
+
+    def counters(self) -> Mapping[str, float]:
+        """Of its exchange."""
+        return self.experience.exchange.counters()
+
+    def train(self) -> Iterator[Progress | None]:
+        """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
+        before a non-finite update.
+        """
+        while self.epoch < self.resolved.epochs:
+            steps = (self.epoch + 1) * self.hyper.epoch_steps
+            yield from self.experience.until(steps, self.hyper.ratio.updates_of(steps), self._learn)
+            self.epoch, self.step = self.epoch + 1, steps
+            yield self._progress()
+        self.experience.exchange.end()
+
+    def _learn(self) -> None:
+        self.learnt.append(self._update())
+
+    @property
+    def steps_now(self) -> int:
+        """Environment steps that have come in."""
+        return self.experience.steps
+
+    def _drawn(self) -> Transitions:
+        """From the replay."""
+        return sample_transitions(
+            self.experience.replay, self.hyper.batch_size, self.generators["minibatches"],
+            discount=self.hyper.discount, clip_rewards=self.resolved.environment.clip_rewards,
+        ).changed(self.experience.normalised)  # fmt: skip
+
+    def _progress(self) -> Progress:
+        """Of the epoch that has ended; its episodes are those that were received in it."""
+        returns, lengths = self.experience.exchange.ended_episodes()
+        metrics = {**self._metrics(self.learnt), "replayed": self.experience.replayed}
+        self.learnt = []
+        return Progress(
+            epoch=self.epoch, step=self.step, frame=self.step * self.resolved.game.frames_per_step,
+            returns=returns, lengths=lengths, metrics=metrics,
+        )  # fmt: skip
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, but the replay's unrolls and the workers; after any
+        epoch.
+        """
+        return {**self.learnt_state(), "step": self.step, **self.experience.state_dict()}
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Go on where `state_dict` was taken, with whatever workers come; `load_streams` follows.
+        Raises `NoUsableState` for a state of another format.
+        """
+        self.load_learnt_state(state)
+        self.step = int(state["step"])
+        self.experience.load_state_dict(state)
+
+    def grown(self) -> dict[str, Growth]:
+        """The replay's stream, as `agents.interfaces.HasStreams` has it."""
+        return self.experience.grown()
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        """Take back the replay's unrolls; raises `NoUsableState` for fewer than there were."""
+        self.experience.load_streams(streams)
+
+    def close(self) -> None:
+        """Workers wait no longer for a place."""
+        self.experience.exchange.close()
+
+
+def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[np.generic]) -> int:
+    """`agents.interfaces.ReplayBytes`."""
+    slots: int = resolved.hyperparameters.replay_slots
+    rows = row_specs(spaces, dtype)
+    return slots * bytes_of(unroll_specs(rows, {}, resolved.hyperparameters.unroll_length))

@@ -1,0 +1,81 @@
+"""How the workers of asynchronous SAC act: an actor's copy of the policy and of its torso."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from agents.distributed.actor import Actor
+from agents.distributed.interfaces import Columns, Link, Specs, Weights
+from agents.distributed.play import Acted
+from agents.distributed.policy_weights import load_weights
+from agents.environments.training import TrainingEnvironments
+from agents.networks import make_soft_actor_critic
+from agents.networks.soft_actor_critic import SoftActorCritic
+from agents.normalisation import make_observation_normaliser
+from agents.squashed import SquashedActions
+from config.resolve import Resolved
+from config.seeds import seed_sequence
+
+
+class SquashedActing:
+    """`agents.distributed.play.Acting`, on the CPU: uniform actions until something was learnt, then
+    the policy's.
+    """
+
+    def __init__(
+        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
+    ) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.spaces, hyper = environments.interface, resolved.hyperparameters
+        self.network = make_soft_actor_critic(
+            self.spaces, hidden_sizes=hyper.hidden_sizes, precision="fp32",
+            generator=torch.Generator(), torso=hyper.network,
+        )  # fmt: skip
+        self.policy, self.actions = self.network.acting(), SquashedActions(self.spaces.actions)
+        self.normaliser = make_observation_normaliser(resolved, self.spaces)
+        seeds = seed_sequence(resolved.experiment.seed, run, "actions", number)
+        self.generator = np.random.default_rng(seeds)
+        self.knows_nothing = True
+        self.rows: Specs = {}
+        self.first: Specs = {}
+
+    def load(self, weights: Weights) -> None:
+        """Those of the policy, and the statistics of observations."""
+        load_weights(weights, of_policy(self.network), self.normaliser)
+        self.knows_nothing = weights.version.update == 0
+
+    @torch.no_grad()
+    def act(
+        self,
+        places: slice,
+        observations: np.ndarray,
+        begins: np.ndarray,
+        masks: np.ndarray | None,
+    ) -> Acted:
+        """Sampled actions; there are no masks of continuous ones."""
+        if self.knows_nothing:
+            return Acted(self.actions.uniform(len(begins), self.generator), {}, {})
+        if self.normaliser is not None:
+            observations = self.normaliser(observations)
+        policy = self.policy(self.network.encode(torch.from_numpy(observations)))
+        return Acted(self.actions.drawn(policy, self.generator), {}, {})
+
+    def before_next(self, environments: np.ndarray) -> Columns:
+        """Nothing is remembered."""
+        return {}
+
+    def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
+        """Nothing is said there."""
+        return {}
+
+
+def of_policy(network: SoftActorCritic) -> nn.ModuleDict:
+    """What acts: a quarter of the parameters."""
+    return nn.ModuleDict({"torso": network.torso, "actor": network.actor})
+
+
+def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+    """What the descriptor names; `agents.interfaces.MakeActor`."""
+    return Actor(resolved, run=run, member=member, link=link, make_acting=SquashedActing)

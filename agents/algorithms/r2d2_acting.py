@@ -1,0 +1,130 @@
+"""How R2D2 acts: an actor's copy of the action values, ε-greedily, with an ε of each environment's own;
+what it thought of its actions travels along, for the first priority of a sequence.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.actions import masked
+from agents.distributed.actor import Actor
+from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
+from agents.distributed.memory import ActingMemory, as_state
+from agents.distributed.play import Acted
+from agents.distributed.policy_weights import load_weights
+from agents.environments.spaces import Interface
+from agents.environments.training import TrainingEnvironments
+from agents.experience.exploration import epsilon_of_actor, random_actions
+from agents.networks import make_recurrent_action_values
+from agents.networks.action_values import RecurrentActionValues, taken
+from agents.normalisation import make_observation_normaliser
+from config.resolve import Resolved
+from config.seeds import seed_sequence
+
+TAKEN, BEST = "value", "best_value"
+"""Columns: Q of the action that was taken, and the largest of those that were allowed."""
+
+
+def make_network(
+    hyper: Any, spaces: Interface, precision: str, generator: torch.Generator
+) -> RecurrentActionValues:
+    """hyper: R2D2's hyperparameters."""
+    return make_recurrent_action_values(
+        spaces, lstm_size=hyper.lstm_size, hidden_sizes=hyper.hidden_sizes, dueling=hyper.dueling,
+        precision=precision, generator=generator, torso=hyper.network,
+    )  # fmt: skip
+
+
+class RecurrentValueActing:
+    """`agents.distributed.play.Acting`, on the CPU. epsilons [E]: every environment explores like one
+    of the paper's actors, which have one each; member: which of the experiment's actors this is.
+    """
+
+    def __init__(
+        self,
+        resolved: Resolved,
+        environments: TrainingEnvironments,
+        *,
+        run: int,
+        number: int,
+        member: int = 0,
+    ) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        hyper, self.spaces, count = (
+            resolved.hyperparameters, environments.interface, environments.count,
+        )  # fmt: skip
+        self.network = make_network(hyper, self.spaces, "fp32", torch.Generator().manual_seed(0))
+        self.network_now = self.network.frozen()
+        self.normaliser = make_observation_normaliser(resolved, self.spaces)
+        seeds = seed_sequence(resolved.experiment.seed, run, "actions", number)
+        self.generator = np.random.default_rng(seeds)
+        self.epsilons = np.array(
+            [
+                epsilon_of_actor(
+                    member * count + place, resolved.actors.actors * count,
+                    largest=hyper.epsilon, exponent=hyper.epsilon_exponent,
+                )
+                for place in range(count)
+            ]
+        )  # fmt: skip
+        encoded = self.network.encode(torch.from_numpy(environments.observation))
+        self.memory = ActingMemory(self.network.torso.first_state(encoded))
+        self.rows: Specs = {TAKEN: Spec("float32", ()), BEST: Spec("float32", ())}
+        self.first = self.memory.specs
+
+    def load(self, weights: Weights) -> None:
+        """The network's, and the statistics of observations."""
+        load_weights(weights, self.network, self.normaliser)
+        self.network_now = self.network.frozen()
+
+    @torch.inference_mode()
+    def act(
+        self,
+        places: slice,
+        observations: np.ndarray,
+        begins: np.ndarray,
+        masks: np.ndarray | None,
+    ) -> Acted:
+        """The best actions, or random ones."""
+        first = self.memory.columns(places)
+        before = as_state(first, self.first)
+        values, after = self.network_now(
+            self._encoded(observations), before, torch.from_numpy(begins)
+        )
+        self.memory.keep(places, after)
+        best, greedy = masked(values, None if masks is None else torch.from_numpy(masks)).max(dim=1)
+        explores = self.generator.random(len(begins)) < self.epsilons[places]
+        chosen = random_actions(len(begins), self.spaces.actions, masks, self.generator)
+        actions = np.where(explores, chosen, greedy.numpy())
+        of_taken = taken(values, torch.from_numpy(actions))
+        return Acted(actions, {TAKEN: of_taken.numpy(), BEST: best.numpy()}, first)
+
+    def _encoded(self, observations: np.ndarray) -> Tensor:
+        if self.normaliser is not None:
+            observations = self.normaliser(observations)
+        return self.network.encode(torch.from_numpy(observations))
+
+    def before_next(self, environments: np.ndarray) -> Columns:
+        """What is remembered of their episodes, whether or not these have ended."""
+        return self.memory.columns(environments)
+
+    @torch.inference_mode()
+    def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
+        """What the best action would be worth there."""
+        before = as_state(self.memory.columns(environments), self.first)
+        goes_on = torch.zeros(len(environments), dtype=torch.bool)
+        values, _ = self.network_now(self._encoded(observations), before, goes_on)
+        return {BEST: values.amax(dim=1).numpy()}
+
+
+def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+    """What the descriptor names; `agents.interfaces.MakeActor`."""
+    return Actor(
+        resolved, run=run, member=member, link=link, overlap=resolved.hyperparameters.burn_in,
+        make_acting=functools.partial(RecurrentValueActing, member=member),
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""The hyperparameters of asynchronous SAC, agents/algorithms/async_sac.py: SAC's, and how its learner
+and its workers keep together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from config.algorithms import sac
+from config.algorithms.descriptor import ACTOR_LEARNER
+from config.algorithms.replay_ratio import ReplayRatio
+from config.environment import EnvironmentSettings
+from config.errors import BadInput
+from config.parameters import parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsyncSAC(sac.SAC):
+    """Defaults: SAC's. The replay ratio is `updates` for every `train_every` steps, which no worker
+    has to make at once.
+    """
+
+    multiples = ()
+
+    unroll_length: int = parameter(
+        8, low=1, high=65_536, unit="steps", help="of one environment, sent and stored as one"
+    )
+    max_ahead: int = parameter(
+        32,
+        low=1,
+        high=10**6,
+        unit="updates",
+        help="by which learner or workers may be ahead of updates per train_every; then they wait",
+    )
+
+    @property
+    def ratio(self) -> ReplayRatio:
+        """Of rows that are learnt from."""
+        return ReplayRatio(
+            ratio=self.updates * self.batch_size / self.train_every, starts=self.learning_starts,
+            batch=self.batch_size, unroll=self.unroll_length, slack=self.max_ahead * self.batch_size,
+        )  # fmt: skip
+
+    @property
+    def replay_slots(self) -> int:
+        """Unrolls in the replay."""
+        return self.replay_size // self.unroll_length
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        super().check(environment)
+        self.ratio.check(environment.num_envs)
+        if self.replay_slots < environment.num_envs:
+            least = environment.num_envs * self.unroll_length
+            raise BadInput(
+                f"parameter 'replay_size' cannot be {self.replay_size}; allowed: at least {least} "
+                f"(unroll_length * num_envs)"
+            )
+
+
+ALGORITHM = replace(
+    sac.ALGORITHM,
+    name="async-sac",
+    hyperparameters=AsyncSAC,
+    trainer="agents.algorithms.async_sac:AsyncSACTrainer",
+    actor="agents.algorithms.async_sac_acting:make_actor",
+    replay_bytes="agents.algorithms.async_sac:replay_bytes",
+    topology=ACTOR_LEARNER,
+)
