@@ -1,8 +1,11 @@
-"""How IMPALA acts: an actor's copy of the policy, which writes down how probable each action was."""
+"""How IMPALA acts, and writes down how probable each action was: by an actor's copy of the policy, or
+for all actors at once where the learner is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +13,11 @@ import torch
 
 from agents.actions import make_actions, masked
 from agents.distributed.actor import Actor
+from agents.distributed.central import Turn
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
+from agents.distributed.observing import ObservingActor
 from agents.distributed.play import Acted
+from agents.distributed.stepping import row_specs
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_actor_critic, make_recurrent_actor_critic
@@ -43,32 +49,50 @@ def make_network(
     )  # fmt: skip
 
 
-class ActorCriticActing:
-    """`agents.distributed.play.Acting`, on the CPU; row: log μ of each action."""
+class Memory:
+    """What a policy has of one actor's E environments: what it remembers of their episodes, parts
+    [E, ...], and the noise of their actions; `agents.distributed.play.Remembers`.
+    """
 
     def __init__(
-        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
+        self, rows: Specs, first: Specs, parts: dict[str, torch.Tensor], noise: torch.Generator
     ) -> None:
+        self.rows, self.first, self.parts, self.noise = rows, first, parts, noise
+
+    def before_next(self, environments: slice | np.ndarray) -> Columns:
+        """What is remembered of their episodes, whether or not these have ended."""
+        return {
+            name: part[environments].numpy(force=True).copy() for name, part in self.parts.items()
+        }
+
+
+class ActorCriticPolicy:
+    """`agents.distributed.central.BatchedActing`; row: log μ of each action.
+
+    pads: batches are filled up to a power of two, so that a GPU sees few shapes.
+    """
+
+    def __init__(
+        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int,
+        device: str = "cpu", precision: str = "fp32",
+    ) -> None:  # fmt: skip
+        """Environments: such as it will act in."""
         torch.set_num_threads(resolved.experiment.threads)
         spaces = environments.interface
-        self.network = make_network(
-            resolved.hyperparameters, spaces, "fp32", torch.Generator().manual_seed(0)
-        )
+        self._seed, self._run, self.device = resolved.experiment.seed, run, torch.device(device)
+        self.pads = self.device.type == "cuda"
+        unused = torch.Generator().manual_seed(0)
+        network = make_network(resolved.hyperparameters, spaces, precision, unused)
+        self.network = network.to(self.device)
         self.network_now: Callable[..., tuple[Any, ...]] = self.network.frozen()
         self.actions = make_actions(spaces)
         self.normaliser: ObservationNormaliser | None = None
         if resolved.environment.normalise_observations and not spaces.image:
             self.normaliser = ObservationNormaliser(spaces.environment_shape)
-        seed = integer_seed(resolved.experiment.seed, run, "actions", number)
-        self.noise = torch.Generator().manual_seed(seed)
-        self.memory: tuple[torch.Tensor, ...] = ()
-        if isinstance(self.network, RecurrentActorCritic):
-            encoded = self.network.encode(torch.from_numpy(environments.observation))
-            self.memory = self.network.first_state(encoded)
+        self._first = self._first_state(environments.observation[:1])
         self.rows: Specs = {"log_probability": Spec("float32", ())}
         self.first: Specs = {
-            f"{STATE}{number}": Spec("float32", tuple(part.shape[1:]))
-            for number, part in enumerate(self.memory)
+            name: Spec("float32", tuple(part.shape[1:])) for name, part in self._first.items()
         }
 
     def load(self, weights: Weights) -> None:
@@ -78,7 +102,92 @@ class ActorCriticActing:
         if self.normaliser is not None:
             self.normaliser.load_state_dict(_named(weights.arrays, STATISTICS))
 
+    def begin(self, environments: int, number: int, again: int = 0) -> Memory:
+        """Zeros, and noise of its own."""
+        purpose = f"actions {again}" if again else "actions"
+        seed = integer_seed(self._seed, self._run, purpose, number)
+        parts = {
+            name: part.repeat(environments, *[1] * (part.ndim - 1))
+            for name, part in self._first.items()
+        }
+        return Memory(self.rows, self.first, parts, torch.Generator().manual_seed(seed))
+
     @torch.inference_mode()
+    def act(self, turns: Sequence[Turn]) -> list[Acted]:
+        """Sampled actions."""
+        firsts = [turn.memory.before_next(turn.places) for turn in turns]
+        policy = self._policies(turns)
+        noise = [self.actions.noise((len(turn.begins),), turn.memory.noise) for turn in turns]
+        actions = self.actions.choose(policy, self._joined(noise, len(policy)))
+        log_probability = self.actions.log_probability(policy, actions).numpy(force=True)
+        taken, start, acted = actions.numpy(force=True), 0, list[Acted]()
+        for turn, first in zip(turns, firsts, strict=True):
+            own = slice(start, start + len(turn.begins))
+            acted.append(Acted(taken[own], {"log_probability": log_probability[own]}, first))
+            start = own.stop
+        return acted
+
+    def _policies(self, turns: Sequence[Turn]) -> torch.Tensor:
+        """The head's output [N, P], what is not allowed masked; memories go on."""
+        rows = sum(len(turn.begins) for turn in turns)
+        size = 1 << (rows - 1).bit_length() if self.pads else rows
+        observations = [turn.observations for turn in turns]
+        if self.normaliser is not None:
+            observations = [self.normaliser(one) for one in observations]
+        encoded = self.network.encode(self._joined(map(torch.from_numpy, observations), size))
+        if isinstance(self.network, RecurrentActorCritic):
+            before = tuple(
+                self._joined([turn.memory.parts[name][turn.places] for turn in turns], size)
+                for name in self.first
+            )
+            begins = self._joined([torch.from_numpy(turn.begins) for turn in turns], size)
+            policy, _, after = self.network_now(encoded, before, begins)
+            self._remember(turns, after)
+        else:
+            policy, _ = self.network_now(encoded)
+        masks = [torch.from_numpy(turn.masks) for turn in turns if turn.masks is not None]
+        return masked(policy, self._joined(masks, size) if masks else None)
+
+    def _remember(self, turns: Sequence[Turn], after: tuple[torch.Tensor, ...]) -> None:
+        """Parts [N, ...], of one turn after the other."""
+        start = 0
+        for turn in turns:
+            own = slice(start, start + len(turn.begins))
+            for name, part in zip(self.first, after, strict=True):
+                turn.memory.parts[name][turn.places] = part[own]
+            start = own.stop
+
+    def _joined(self, parts: Iterable[torch.Tensor], size: int) -> torch.Tensor:
+        """[n, ...] each -> [size, ...], the last rows zeros, where the network is."""
+        joined = list(parts)
+        if missing := size - sum(map(len, joined)):
+            joined.append(joined[0].new_zeros(missing, *joined[0].shape[1:]))
+        whole = joined[0] if len(joined) == 1 else torch.cat(joined)
+        return whole.to(self.device)
+
+    def _first_state(self, observations: np.ndarray) -> dict[str, torch.Tensor]:
+        """Of one environment: what is remembered before its first observation."""
+        if not isinstance(self.network, RecurrentActorCritic):
+            return {}
+        encoded = self.network.encode(torch.from_numpy(observations).to(self.device))
+        state = self.network.first_state(encoded)
+        return {f"{STATE}{number}": part for number, part in enumerate(state)}
+
+
+class ActorCriticActing:
+    """`agents.distributed.play.Acting`: the policy of one actor, on its CPU."""
+
+    def __init__(
+        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
+    ) -> None:
+        self.policy = ActorCriticPolicy(resolved, environments, run=run)
+        self.rows, self.first = self.policy.rows, self.policy.first
+        self.memory = self.policy.begin(environments.count, number)
+
+    def load(self, weights: Weights) -> None:
+        """The network's, and the statistics of observations."""
+        self.policy.load(weights)
+
     def act(
         self,
         places: slice,
@@ -87,35 +196,34 @@ class ActorCriticActing:
         masks: np.ndarray | None,
     ) -> Acted:
         """Sampled actions."""
-        if self.normaliser is not None:
-            observations = self.normaliser(observations)
-        encoded = self.network.encode(torch.from_numpy(observations))
-        first = self.before_next(places)
-        if isinstance(self.network, RecurrentActorCritic):
-            before = tuple(torch.from_numpy(part) for part in first.values())
-            policy, _, after = self.network_now(encoded, before, torch.from_numpy(begins))
-            for kept, part in zip(self.memory, after, strict=True):
-                kept[places] = part
-        else:
-            policy, _ = self.network_now(encoded)
-        policy = masked(policy, None if masks is None else torch.from_numpy(masks))
-        noise = self.actions.noise((len(begins),), self.noise)
-        actions = self.actions.choose(policy, noise)
-        rows = {"log_probability": self.actions.log_probability(policy, actions).numpy()}
-        return Acted(actions.numpy(), rows, first)
+        return self.policy.act([Turn(self.memory, places, observations, begins, masks)])[0]
 
-    def before_next(self, environments: slice | np.ndarray) -> Columns:
-        """What is remembered of their episodes, whether or not these have ended."""
-        return {
-            name: part[environments].numpy().copy()
-            for name, part in zip(self.first, self.memory, strict=True)
-        }
+    def before_next(self, environments: np.ndarray) -> Columns:
+        """What is remembered of their episodes."""
+        return self.memory.before_next(environments)
+
+
+def look(
+    resolved: Resolved, run: int, device: str, precision: str
+) -> tuple[ActorCriticPolicy, dict[str, Spec], Interface]:
+    """A policy for these environments, the columns of their rows, and their spaces: of one, which is
+    looked at and never stepped.
+    """
+    one = replace(resolved, environment=replace(resolved.environment, num_envs=1))
+    environments = TrainingEnvironments(one, run)
+    try:
+        policy = ActorCriticPolicy(
+            resolved, environments, run=run, device=device, precision=precision
+        )
+        return policy, row_specs(environments), environments.interface
+    finally:
+        environments.close()
 
 
 def weights_of(
     network: ActorCritic | RecurrentActorCritic, normaliser: ObservationNormaliser | None
 ) -> Columns:
-    """What `ActorCriticActing.load` takes; views of the network's own memory where that is the
+    """What `ActorCriticPolicy.load` takes; views of the network's own memory where that is the
     CPU's.
     """
     arrays = {
@@ -125,8 +233,11 @@ def weights_of(
     return arrays | {STATISTICS + name: np.asarray(one) for name, one in statistics.items()}
 
 
-def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor | ObservingActor:
     """What the descriptor names; `agents.interfaces.MakeActor`."""
+    if resolved.hyperparameters.inference == "learner":
+        observing: Any = link
+        return ObservingActor(resolved, run=run, member=member, link=observing)
     return Actor(resolved, run=run, member=member, link=link, make_acting=ActorCriticActing)
 
 
