@@ -4,7 +4,7 @@ for all actors at once where the learner is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -134,19 +134,19 @@ class ActorCriticPolicy:
         observations = [turn.observations for turn in turns]
         if self.normaliser is not None:
             observations = [self.normaliser(one) for one in observations]
-        encoded = self.network.encode(self._joined(map(torch.from_numpy, observations), size))
+        encoded = self.network.encode(self._rows(observations, size))
         if isinstance(self.network, RecurrentActorCritic):
             before = tuple(
                 self._joined([turn.memory.parts[name][turn.places] for turn in turns], size)
                 for name in self.first
             )
-            begins = self._joined([torch.from_numpy(turn.begins) for turn in turns], size)
+            begins = self._rows([turn.begins for turn in turns], size)
             policy, _, after = self.network_now(encoded, before, begins)
             self._remember(turns, after)
         else:
             policy, _ = self.network_now(encoded)
-        masks = [torch.from_numpy(turn.masks) for turn in turns if turn.masks is not None]
-        return masked(policy, self._joined(masks, size) if masks else None)
+        masks = [turn.masks for turn in turns if turn.masks is not None]
+        return masked(policy, self._rows(masks, size) if masks else None)
 
     def _remember(self, turns: Sequence[Turn], after: tuple[torch.Tensor, ...]) -> None:
         """Parts [N, ...], of one turn after the other."""
@@ -157,12 +157,17 @@ class ActorCriticPolicy:
                 turn.memory.parts[name][turn.places] = part[own]
             start = own.stop
 
-    def _joined(self, parts: Iterable[torch.Tensor], size: int) -> torch.Tensor:
+    def _rows(self, arrays: list[np.ndarray], size: int) -> torch.Tensor:
+        """As `_joined`; what has travelled cannot be written to, which torch warns of."""
+        if len(arrays) > 1 or not arrays[0].flags.writeable:
+            arrays = [np.concatenate(arrays)]
+        return self._joined([torch.from_numpy(arrays[0])], size)
+
+    def _joined(self, parts: list[torch.Tensor], size: int) -> torch.Tensor:
         """[n, ...] each -> [size, ...], the last rows zeros, where the network is."""
-        joined = list(parts)
-        if missing := size - sum(map(len, joined)):
-            joined.append(joined[0].new_zeros(missing, *joined[0].shape[1:]))
-        whole = joined[0] if len(joined) == 1 else torch.cat(joined)
+        if missing := size - sum(map(len, parts)):
+            parts = [*parts, parts[0].new_zeros(missing, *parts[0].shape[1:])]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
         return whole.to(self.device)
 
     def _first_state(self, observations: np.ndarray) -> dict[str, torch.Tensor]:

@@ -55,7 +55,8 @@ class Batcher(Generic[T]):
     def hold(self, stream: Hashable) -> None:
         """Nothing comes from it until it is let go, or adds something."""
         with self._changed:
-            self._held.add(stream)
+            if stream in self._rows:
+                self._held.add(stream)
             self._changed.notify()
 
     def add(self, stream: Hashable, rows: int, item: T) -> None:
