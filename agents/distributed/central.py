@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from agents.distributed.batcher import Batcher
-from agents.distributed.checks import wrong_array, wrong_columns, wrong_episodes
+from agents.distributed.checks import wrong_observations
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import (
     Ack,
@@ -36,8 +36,6 @@ from agents.distributed.interfaces import (
 from agents.distributed.observations import Actions, Answer, Observations, shown_specs
 from agents.distributed.play import Acted, Remembers, Trajectories
 from agents.distributed.weights import unpack
-from agents.environments.masks import check_some_action
-from config.errors import Diverged
 
 
 class Turn(NamedTuple):
@@ -177,31 +175,8 @@ class CentralInference:
             return f"{stream.tick} was here already"
         if shown.group in stream.acting:
             return f"group {shown.group} has not been answered yet"
-        try:
-            return (
-                wrong_columns(shown.columns, self.shown)
-                or self._wrong_rows(shown)
-                or wrong_episodes(shown.returns, shown.lengths)
-            )
-        except (TypeError, ValueError, AttributeError, IndexError) as error:
-            return f"it shows no environments: {error}"
-
-    def _wrong_rows(self, shown: Observations) -> str:
-        rows, columns = self._groups[shown.group], shown.columns
-        count, truncated = len(columns["begins"]), columns["truncated"]
-        if count != rows.stop - rows.start:
-            return f"group {shown.group} has {rows.stop - rows.start} environments, not {count}"
-        if (truncated & ~columns["begins"]).any():
-            return "an episode was truncated, and none begins"
-        if len(shown.returns) > count:
-            return f"{len(shown.returns)} episodes ended in {count} environments"
-        if "mask" in columns:
-            try:
-                check_some_action(columns["mask"], self._choices, "its step")
-            except Diverged as error:
-                return str(error)
-        spec = self.shown["observation"]
-        return wrong_array("final", shown.final, spec, int(truncated.sum()))
+        rows = self._groups[shown.group]
+        return wrong_observations(shown, self.shown, rows.stop - rows.start, self._choices)
 
     # What the thread does.
 

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from agents.distributed.interfaces import Columns, Spec, Specs
+from agents.distributed.observations import Observations
+from agents.environments.masks import check_some_action
+from config.errors import Diverged
 
 
 def wrong_columns(columns: Columns, specs: Specs) -> str:
@@ -20,7 +23,7 @@ def wrong_columns(columns: Columns, specs: Specs) -> str:
         return f"its columns are {sorted(columns)}, not {sorted(specs)}"
     count = len(next(iter(columns.values())))
     if not count:
-        return "it has no unrolls"
+        return "it has no rows"
     found = (wrong_array(name, columns[name], spec, count) for name, spec in specs.items())
     return next(filter(None, found), "")
 
@@ -42,3 +45,36 @@ def wrong_episodes(returns: Sequence[float], lengths: Sequence[int]) -> str:
     if not all(map(math.isfinite, returns)) or min(lengths, default=1) < 1:
         return "its episodes have returns that are not finite, or no steps"
     return ""
+
+
+def wrong_observations(
+    shown: Observations, specs: Specs, count: int, choices: Sequence[int]
+) -> str:
+    """Of a group of so many environments, with these columns (`shown_specs`); choices: of each
+    component of their actions, where there are masks.
+    """
+    try:
+        return (
+            wrong_columns(shown.columns, specs)
+            or _wrong_rows(shown, specs, count, choices)
+            or wrong_episodes(shown.returns, shown.lengths)
+        )
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        return f"it shows no environments: {error}"
+
+
+def _wrong_rows(shown: Observations, specs: Specs, count: int, choices: Sequence[int]) -> str:
+    columns = shown.columns
+    found, truncated = len(columns["begins"]), columns["truncated"]
+    if found != count:
+        return f"group {shown.group} has {count} environments, not {found}"
+    if (truncated & ~columns["begins"]).any():
+        return "an episode was truncated, and none begins"
+    if len(shown.returns) > count:
+        return f"{len(shown.returns)} episodes ended in {count} environments"
+    if "mask" in columns:
+        try:
+            check_some_action(columns["mask"], choices, "its step")
+        except Diverged as error:
+            return str(error)
+    return wrong_array("final", shown.final, specs["observation"], int(truncated.sum()))

@@ -23,6 +23,7 @@ from agents.distributed.play import Play
 from agents.distributed.stepping import Stepping
 from agents.environments.training import TrainingEnvironments
 from tests.local_actors import impala, learner
+from tests.unit.test_distributed_exchange import wait_until
 
 SMALL = {
     "num_envs": 3, "unroll_length": 5, "batch_size": 6, "hidden_sizes": 5, "epochs": 1,
@@ -260,6 +261,11 @@ def test_a_dead_stream_stalls_nobody(make: Make) -> None:
     living.step()
 
 
+def is_held_back(one: Central, actor: Actor) -> bool:
+    """By a queue that holds two batches of 3: the 17th row of the first group ends a third unroll."""
+    return actor.stream in one.central._batcher._held and actor.stream.tick == 33
+
+
 def test_actions_are_withheld_while_the_queue_is_full(make: Make) -> None:
     one = make(batch_size=3)
     actor, other, steps = one.actor(), one.actor(), list[int]()
@@ -271,20 +277,19 @@ def test_actions_are_withheld_while_the_queue_is_full(make: Make) -> None:
 
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    thread.join(0.5)
-    assert thread.is_alive() and one.exchange.counters()["queued"] == 6  # two batches
+    wait_until(lambda: is_held_back(one, actor))
     before = len(steps)
     for group in (0, 1):  # an actor whose unrolls are not full is answered as ever
         other.observe(group)
         other.take()
     thread.join(0.1)
-    assert len(steps) == before < 20
+    assert len(steps) == before < 20 and is_held_back(one, actor)
     while len(steps) < 40 and thread.is_alive():
         batch = one.exchange.take(0.1)
         if batch is not None:
             one.exchange.give_back(batch)
     thread.join(20)
-    assert len(steps) == 40 and one.exchange.counters()["actors_waited_s"] > 0.4
+    assert len(steps) == 40 and one.exchange.counters()["actors_waited_s"] > 0.1
 
 
 def test_the_end_is_told_also_to_those_who_are_held_back(make: Make) -> None:
@@ -300,8 +305,7 @@ def test_the_end_is_told_also_to_those_who_are_held_back(make: Make) -> None:
     actor.stream.answer = lambda actions: (seen.append(actions), actor.answers.put(actions))
     thread = threading.Thread(target=act, daemon=True)
     thread.start()
-    thread.join(0.3)
-    assert thread.is_alive()
+    wait_until(lambda: is_held_back(one, actor))
     one.exchange.end()
     thread.join(20)
     assert seen[-1].stop and seen[-1].actions is None and not thread.is_alive()
