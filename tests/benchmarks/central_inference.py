@@ -115,8 +115,8 @@ def compare(game: str, actors: int, environments: int, seconds: float, rounds: i
     for member in members:
         member.start()
     central, without = list[float](), list[float]()
-    while server.traffic().actors < actors:
-        time.sleep(0.1)
+    while server.traffic().messages < 30 * actors:  # to make Atari's environments takes seconds
+        taken(trainer, 0.5)
     for _ in range(rounds):
         taken(trainer, SETTLES_S)
         central.append(taken(trainer, seconds))
