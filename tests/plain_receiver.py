@@ -41,6 +41,7 @@ SPECS = {
     "state": Spec("float32", (5,)),
 }
 ENVIRONMENTS = 4
+JOINED = Joined(generation=1, number=0, credits=2, specs=SPECS)
 
 
 class PlainReceiver:

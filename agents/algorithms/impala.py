@@ -1,6 +1,7 @@
 """IMPALA, Espeholt et al. 2018 (arXiv:1802.01561), in the order of its section 4: the learner.
 
-    actors: act by the newest policy that they have, μ, and send unrolls of T steps (`actor.py`)
+    actors: act by the newest policy that they have, μ, and send unrolls of T steps (`actor.py`); or
+            the learner acts for them (`inference=learner`, SEED; `central.py`)
     learner, repeat: take a batch of B unrolls
             V-trace targets v and advantages A of π (`vtrace.py`; eq. 1 and section 4.2)
             one step of the optimiser on
@@ -21,9 +22,9 @@ is cleared inside, where an episode begins; a non-finite number never reaches th
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,14 +32,15 @@ import torch
 from torch import Tensor
 
 from agents.actions import make_actions, masked
-from agents.algorithms.impala_acting import ActorCriticActing, make_network
+from agents.algorithms.impala_acting import look, make_network
 from agents.distributed.batches import Batch, BatchQueue
+from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import Columns
+from agents.distributed.interfaces import Columns, Receiver
 from agents.distributed.memory import as_state
-from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
-from agents.environments.training import TrainingEnvironments
+from agents.distributed.unrolls import unroll_specs
+from agents.environments.training import halves
 from agents.interfaces import Progress, State
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
 from agents.optimiser import OPTIMISERS
@@ -100,13 +102,10 @@ class IMPALATrainer:
         self.resolved, self.hyper = resolved, resolved.hyperparameters
         self.device, self.wait_s = torch.device(device), 1.0
         self.epoch = self.updates = self.step = 0
-        environments = TrainingEnvironments(_with_one_environment(resolved), run)
-        try:  # looked at, and never stepped
-            acting = ActorCriticActing(resolved, environments, run=run, number=0)
-            self.specs = Play(environments, acting, self.hyper.unroll_length).specs
-            self.remembered, self.spaces = acting.first, environments.interface
-        finally:
-            environments.close()
+        self.acting, self.rows, self.spaces = look(resolved, run, device, precision)
+        self.specs = unroll_specs(
+            {**self.rows, **self.acting.rows}, self.acting.first, self.hyper.unroll_length
+        )
         weights = torch.Generator().manual_seed(
             integer_seed(resolved.experiment.seed, run, "weights")
         )
@@ -118,22 +117,31 @@ class IMPALATrainer:
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
-        self.observation_normaliser = acting.normaliser
+        self.observation_normaliser = copy.deepcopy(self.acting.normaliser)
         self.exchange = Exchange(
             self.specs,
             identity=resolved.identity_hash,
             queue=BatchQueue(self.specs, self.hyper.batch_size),
             max_lag=self.hyper.max_lag,
         )
+        self.central: CentralInference | None = None
         self.measured = list[list[float]]()
 
-    def receiver(self, generation: int) -> Exchange[Batch]:
+    def receiver(self, generation: int) -> Receiver:
         """Where actors find this start of the learner; to be called once, before `train` and after
         `load_state_dict`; generation: higher than at any start before.
         """
         self.exchange.begin(generation)
         self._publish()
-        return self.exchange
+        if self.hyper.inference == "actor":
+            return self.exchange
+        self.central = CentralInference(
+            self.exchange, self.acting, rows=self.rows,
+            choices=self.spaces.choices or (self.spaces.actions,),
+            groups=halves(self.resolved.environment.num_envs),
+            unroll_length=self.hyper.unroll_length,
+        )  # fmt: skip
+        return self.central
 
     def counters(self) -> Mapping[str, float]:
         """Of its exchange."""
@@ -146,6 +154,8 @@ class IMPALATrainer:
         while self.epoch < self.resolved.epochs:
             while self.updates < (self.epoch + 1) * self.hyper.epoch_updates:
                 batch = self.exchange.take(self.wait_s)
+                if self.central is not None:
+                    self.central.check()
                 if batch is None:
                     yield None
                     continue
@@ -244,7 +254,7 @@ class IMPALATrainer:
         encoded = self.network.encode(flat.to(self.device))
         if not isinstance(self.network, RecurrentActorCritic):
             return encoded
-        state = as_state(columns, self.remembered, self.device)
+        state = as_state(columns, self.acting.first, self.device)
         sequences = encoded.view(*begins.shape, *encoded.shape[1:]).transpose(0, 1)
         every = torch.arange(begins.size, device=self.device)
         return Sequences(sequences, state, self._time_first(begins), every)
@@ -335,10 +345,7 @@ class IMPALATrainer:
         self.measured = [list(map(float, one)) for one in state["measured"]]
 
     def close(self) -> None:
-        """Actors wait no longer for a place."""
+        """Actors wait no longer, for a place or for actions."""
         self.exchange.close()
-
-
-def _with_one_environment(resolved: Resolved) -> Resolved:
-    """As many as it takes to see what all of an actor's look like."""
-    return replace(resolved, environment=replace(resolved.environment, num_envs=1))
+        if self.central is not None:
+            self.central.close()

@@ -1,8 +1,11 @@
-"""How IMPALA acts: an actor's copy of the policy, which writes down how probable each action was."""
+"""How IMPALA acts, and writes down how probable each action was: by an actor's copy of the policy, or
+for all actors at once where the learner is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +13,18 @@ import torch
 
 from agents.actions import make_actions, masked
 from agents.distributed.actor import Actor
+from agents.distributed.central import Turn
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
-from agents.distributed.memory import ActingMemory, as_state
+from agents.distributed.memory import ActingMemory
+from agents.distributed.observing import ObservingActor
 from agents.distributed.play import Acted
 from agents.distributed.policy_weights import load_weights
+from agents.distributed.stepping import row_specs
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_actor_critic, make_recurrent_actor_critic
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
+from agents.networks.torsos import TorsoState
 from agents.normalisation import make_observation_normaliser
 from config.resolve import Resolved
 from config.seeds import integer_seed
@@ -39,35 +46,138 @@ def make_network(
     )  # fmt: skip
 
 
-class ActorCriticActing:
-    """`agents.distributed.play.Acting`, on the CPU; row: log μ of each action."""
+class Memory(ActingMemory):
+    """What a policy has of one actor's E environments: what it remembers of their episodes, and the
+    noise of their actions; `agents.distributed.play.Remembers`.
+    """
+
+    def __init__(self, rows: Specs, first_state: TorsoState, noise: torch.Generator) -> None:
+        super().__init__(first_state)
+        self.rows, self.first, self.noise = rows, self.specs, noise
+
+    def before_next(self, environments: slice | np.ndarray) -> Columns:
+        """What is remembered of their episodes, whether or not these have ended."""
+        return self.columns(environments)
+
+    def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
+        """The learner asks for the value by its own weights."""
+        return {}
+
+
+class ActorCriticPolicy:
+    """`agents.distributed.central.BatchedActing`; row: log μ of each action.
+
+    pads: batches are filled up to a power of two, so that a GPU sees few shapes.
+    """
 
     def __init__(
-        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
-    ) -> None:
+        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int,
+        device: str = "cpu", precision: str = "fp32",
+    ) -> None:  # fmt: skip
+        """Environments: such as it will act in."""
         torch.set_num_threads(resolved.experiment.threads)
         spaces = environments.interface
-        self.network = make_network(
-            resolved.hyperparameters, spaces, "fp32", torch.Generator().manual_seed(0)
-        )
+        self._seed, self._run, self.device = resolved.experiment.seed, run, torch.device(device)
+        self.pads = self.device.type == "cuda"
+        unused = torch.Generator().manual_seed(0)
+        network = make_network(resolved.hyperparameters, spaces, precision, unused)
+        self.network = network.to(self.device)
         self.network_now: Callable[..., tuple[Any, ...]] = self.network.frozen()
         self.actions = make_actions(spaces)
         self.normaliser = make_observation_normaliser(resolved, spaces)
-        seed = integer_seed(resolved.experiment.seed, run, "actions", number)
-        self.noise = torch.Generator().manual_seed(seed)
-        self.memory = ActingMemory(())
-        if isinstance(self.network, RecurrentActorCritic):
-            encoded = self.network.encode(torch.from_numpy(environments.observation))
-            self.memory = ActingMemory(self.network.first_state(encoded))
+        self._first = self._first_state(environments.observation[:1])
         self.rows: Specs = {"log_probability": Spec("float32", ())}
-        self.first = self.memory.specs
+        self.first = ActingMemory(self._first).specs
 
     def load(self, weights: Weights) -> None:
         """The network's, and the statistics of observations."""
         load_weights(weights, self.network, self.normaliser)
         self.network_now = self.network.frozen()
 
+    def begin(self, environments: int, number: int, again: int = 0) -> Memory:
+        """Zeros, and noise of its own."""
+        purpose = f"actions {again}" if again else "actions"
+        seed = integer_seed(self._seed, self._run, purpose, number)
+        parts = (part.repeat(environments, *[1] * (part.ndim - 1)) for part in self._first)
+        return Memory(self.rows, tuple(parts), torch.Generator().manual_seed(seed))
+
     @torch.inference_mode()
+    def act(self, turns: Sequence[Turn]) -> list[Acted]:
+        """Sampled actions."""
+        firsts = [turn.memory.before_next(turn.places) for turn in turns]
+        policy = self._policies(turns)
+        noise = [self.actions.noise((len(turn.begins),), turn.memory.noise) for turn in turns]
+        actions = self.actions.choose(policy, self._joined(noise, len(policy)))
+        log_probability = self.actions.log_probability(policy, actions).numpy(force=True)
+        taken, start, acted = actions.numpy(force=True), 0, list[Acted]()
+        for turn, first in zip(turns, firsts, strict=True):
+            own = slice(start, start + len(turn.begins))
+            acted.append(Acted(taken[own], {"log_probability": log_probability[own]}, first))
+            start = own.stop
+        return acted
+
+    def _policies(self, turns: Sequence[Turn]) -> torch.Tensor:
+        """The head's output [N, P], what is not allowed masked; memories go on."""
+        rows = sum(len(turn.begins) for turn in turns)
+        size = 1 << (rows - 1).bit_length() if self.pads else rows
+        observations = [turn.observations for turn in turns]
+        if self.normaliser is not None:
+            observations = [self.normaliser(one) for one in observations]
+        encoded = self.network.encode(self._rows(observations, size))
+        if isinstance(self.network, RecurrentActorCritic):
+            remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)
+            before = tuple(self._joined(list(parts), size) for parts in remembered)
+            begins = self._rows([turn.begins for turn in turns], size)
+            policy, _, after = self.network_now(encoded, before, begins)
+            self._remember(turns, after)
+        else:
+            policy, _ = self.network_now(encoded)
+        masks = [turn.masks for turn in turns if turn.masks is not None]
+        return masked(policy, self._rows(masks, size) if masks else None)
+
+    def _remember(self, turns: Sequence[Turn], after: TorsoState) -> None:
+        """Parts [N, ...], of one turn after the other."""
+        start = 0
+        for turn in turns:
+            own = slice(start, start + len(turn.begins))
+            turn.memory.keep(turn.places, tuple(part[own] for part in after))
+            start = own.stop
+
+    def _rows(self, arrays: list[np.ndarray], size: int) -> torch.Tensor:
+        """As `_joined`; what has travelled cannot be written to, which torch warns of."""
+        if len(arrays) > 1 or not arrays[0].flags.writeable:
+            arrays = [np.concatenate(arrays)]
+        return self._joined([torch.from_numpy(arrays[0])], size)
+
+    def _joined(self, parts: list[torch.Tensor], size: int) -> torch.Tensor:
+        """[n, ...] each -> [size, ...], the last rows zeros, where the network is."""
+        if missing := size - sum(map(len, parts)):
+            parts = [*parts, parts[0].new_zeros(missing, *parts[0].shape[1:])]
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return whole.to(self.device)
+
+    def _first_state(self, observations: np.ndarray) -> TorsoState:
+        """Of one environment: what is remembered before its first observation."""
+        if not isinstance(self.network, RecurrentActorCritic):
+            return ()
+        encoded = self.network.encode(torch.from_numpy(observations).to(self.device))
+        return self.network.first_state(encoded)
+
+
+class ActorCriticActing:
+    """`agents.distributed.play.Acting`: the policy of one actor, on its CPU."""
+
+    def __init__(
+        self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
+    ) -> None:
+        self.policy = ActorCriticPolicy(resolved, environments, run=run)
+        self.rows, self.first = self.policy.rows, self.policy.first
+        self.memory = self.policy.begin(environments.count, number)
+
+    def load(self, weights: Weights) -> None:
+        """The network's, and the statistics of observations."""
+        self.policy.load(weights)
+
     def act(
         self,
         places: slice,
@@ -76,31 +186,38 @@ class ActorCriticActing:
         masks: np.ndarray | None,
     ) -> Acted:
         """Sampled actions."""
-        if self.normaliser is not None:
-            observations = self.normaliser(observations)
-        encoded = self.network.encode(torch.from_numpy(observations))
-        first = self.before_next(places)
-        if isinstance(self.network, RecurrentActorCritic):
-            before = as_state(first, self.first)
-            policy, _, after = self.network_now(encoded, before, torch.from_numpy(begins))
-            self.memory.keep(places, after)
-        else:
-            policy, _ = self.network_now(encoded)
-        policy = masked(policy, None if masks is None else torch.from_numpy(masks))
-        noise = self.actions.noise((len(begins),), self.noise)
-        actions = self.actions.choose(policy, noise)
-        rows = {"log_probability": self.actions.log_probability(policy, actions).numpy()}
-        return Acted(actions.numpy(), rows, first)
+        return self.policy.act([Turn(self.memory, places, observations, begins, masks)])[0]
 
-    def before_next(self, environments: slice | np.ndarray) -> Columns:
-        """What is remembered of their episodes, whether or not these have ended."""
-        return self.memory.columns(environments)
+    def before_next(self, environments: np.ndarray) -> Columns:
+        """What is remembered of their episodes."""
+        return self.memory.before_next(environments)
 
     def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
-        """Nothing is done there."""
-        return {}
+        """Nothing is said there."""
+        return self.memory.of_final(environments, observations)
 
 
-def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+def look(
+    resolved: Resolved, run: int, device: str, precision: str
+) -> tuple[ActorCriticPolicy, dict[str, Spec], Interface]:
+    """A policy for these environments, the columns of their rows, and their spaces: of one, which is
+    looked at and never stepped.
+    """
+    one = replace(resolved, environment=replace(resolved.environment, num_envs=1))
+    environments = TrainingEnvironments(one, run)
+    try:
+        policy = ActorCriticPolicy(
+            resolved, environments, run=run, device=device, precision=precision
+        )
+        rows = row_specs(environments.interface, environments.observation.dtype)
+        return policy, rows, environments.interface
+    finally:
+        environments.close()
+
+
+def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor | ObservingActor:
     """What the descriptor names; `agents.interfaces.MakeActor`."""
+    if resolved.hyperparameters.inference == "learner":
+        observing: Any = link
+        return ObservingActor(resolved, run=run, member=member, link=observing)
     return Actor(resolved, run=run, member=member, link=link, make_acting=ActorCriticActing)

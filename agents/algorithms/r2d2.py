@@ -38,9 +38,10 @@ from agents.distributed.exchange import Exchange
 from agents.distributed.experience import ReplayedExperience
 from agents.distributed.interfaces import Columns, Spec
 from agents.distributed.memory import as_state
-from agents.distributed.play import Play, row_specs
+from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
 from agents.distributed.replay_queue import Arrived
+from agents.distributed.stepping import row_specs
 from agents.distributed.unrolls import bytes_of, unroll_specs
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments

@@ -1,12 +1,12 @@
-"""What an actor does, whatever it acts by: it steps environments of its own, sends what happens
-there as unrolls, and takes the newest weights between two messages.
+"""What an actor with a policy does, whatever it acts by: it steps environments of its own, sends what
+happens there as unrolls, and takes the newest weights between two messages.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
@@ -39,8 +39,49 @@ class MakeActing(Protocol):
         """For all of these environments."""
 
 
-class Actor:
-    """One of a run's actors; `agents.interfaces.Actor`."""
+class Joining:
+    """What all actors do: join a learner, and the next one after that."""
+
+    def __init__(
+        self, resolved: Resolved, *, run: int, member: int, join: Callable[[Join], Joined]
+    ) -> None:
+        """join: a link's."""
+        self._resolved, self._run, self._join = resolved, run, join
+        self._request = Join(
+            incarnation=secrets.randbits(63),
+            actor=member,
+            environments=resolved.environment.num_envs,
+            identity=resolved.identity_hash,
+        )
+        self._environments: TrainingEnvironments | None = None
+        self._steps = 0
+
+    def act(self) -> Iterator[int]:
+        """Yields its environment steps so far, about once a second at the least; ends when the learner
+        says so. Raises what its link does, and `Diverged` for a NaN that an environment gives.
+        """
+        while True:
+            try:
+                joined = self._join(self._request)
+                if not joined.stop:
+                    yield from self._act_for(joined)
+                return
+            except Rejoin:  # partial unrolls and episodes in flight are thrown away
+                self.close()
+
+    def _act_for(self, joined: Joined) -> Iterator[int]:
+        """For one generation of the learner, until there is nothing left to train."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release the environments."""
+        if self._environments is not None:
+            self._environments.close()
+            self._environments = None
+
+
+class Actor(Joining):
+    """One of a run's actors, with a policy; `agents.interfaces.Actor`."""
 
     def __init__(
         self,
@@ -53,36 +94,14 @@ class Actor:
         overlap: int = 0,
     ) -> None:
         """overlap: rows that an unroll has in common with the next one, beside the last."""
-        self._resolved, self._run, self._link = resolved, run, link
-        self._make_acting, self._overlap = make_acting, overlap
-        self._request = Join(
-            incarnation=secrets.randbits(63),
-            actor=member,
-            environments=resolved.environment.num_envs,
-            identity=resolved.identity_hash,
-        )
-        self._play: Play | None = None
+        super().__init__(resolved, run=run, member=member, join=link.join)
+        self._link, self._make_acting, self._overlap = link, make_acting, overlap
         self._version: Version | None = None
-        self._steps = 0
         self._returns, self._lengths = list[float](), list[int]()
 
-    def act(self) -> Iterator[int]:
-        """Yields its environment steps so far, after each message and about once a second; ends
-        when the learner says so. Raises what its link does, and `Diverged` for a NaN that an
-        environment gives.
-        """
-        while True:
-            try:
-                joined = self._link.join(self._request)
-                if not joined.stop:
-                    yield from self._act_for(joined)
-                return
-            except Rejoin:  # partial unrolls and episodes in flight are thrown away
-                self.close()
-
     def _act_for(self, joined: Joined) -> Iterator[int]:
-        """For one generation of the learner."""
-        play = self._play = self._begin(joined)
+        """Yields after each message, too."""
+        play = self._begin(joined)
         while not self._has_new_weights(play):
             yield self._steps
             time.sleep(PAUSE_S)
@@ -103,14 +122,15 @@ class Actor:
                 said_s = time.monotonic()
 
     def _begin(self, joined: Joined) -> Play:
-        environments = TrainingEnvironments(self._resolved, self._run, joined.number)
+        environments = self._environments = TrainingEnvironments(
+            self._resolved, self._run, joined.number
+        )
         acting = self._make_acting(
             self._resolved, environments, run=self._run, number=joined.number
         )
         unroll_length = self._resolved.hyperparameters.unroll_length
         play = Play(environments, acting, unroll_length, self._overlap)
         if play.specs != dict(joined.specs):
-            environments.close()
             raise Refused("what this actor sees and does is not what the learner learns from", 2)
         self._version = None
         return play
@@ -136,9 +156,3 @@ class Actor:
             if ack.state == "refused":
                 raise Refused(f"unrolls {ack.sequence}: {ack.reason}", 3)
         return any(ack.stop for ack in acks)
-
-    def close(self) -> None:
-        """Release the environments."""
-        if self._play is not None:
-            self._play.environments.close()
-            self._play = None

@@ -1,7 +1,7 @@
 """Where actors' experience arrives, and where they get their weights: the learner's side of
 `agents.distributed.interfaces`, whatever carries it.
 
-    actors' threads     join, packed_weights, receive, left
+    actors' threads     join, packed_weights, receive, left; hear, place, refuse, where the learner acts
     the learner's       begin, publish, take, give_back, ended_episodes, counters, end, close
 
 A message of unrolls that could be learnt from is learnt once or not at all: what was received
@@ -19,9 +19,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Generic, Protocol, TypeVar
 
-import numpy as np
-
 from agents.distributed.batches import Placed
+from agents.distributed.checks import wrong_columns, wrong_episodes
 from agents.distributed.interfaces import (
     PROTOCOL,
     Ack,
@@ -146,14 +145,19 @@ class Exchange(Generic[Taken]):
                 return self._ack(sequence, "refused", complaint)
             if incarnation not in self._numbers:
                 return self._ack(sequence, "stale", "it comes from before this learner")
-            if sequence <= self._sequences.get(incarnation, -1):
+            if not self._is_news(incarnation, sequence, unrolls.returns, unrolls.lengths):
                 self._counters.duplicates += 1
                 return self._ack(sequence, "duplicate")
-            self._remember(incarnation, sequence)
-            self._returns += unrolls.returns
-            self._lengths += unrolls.lengths
-            self._counters.episodes += len(unrolls.returns)
-        count = len(next(iter(unrolls.columns.values())))
+        placed = self.place(unrolls)
+        with self._lock:
+            if placed.count == len(next(iter(unrolls.columns.values()))):
+                return self._ack(sequence, "queued")
+            if placed.unwanted:
+                return self._ack(sequence, "stale", f"weights {unrolls.oldest} are too old")
+            return self._ack(sequence, "stale", "the learner takes nothing any more")
+
+    def place(self, unrolls: Unrolls) -> Placed:
+        """Unrolls that are sound and came once: blocks while the queue is full."""
         placed = self._queue.put(
             unrolls.columns, unrolls.oldest.update, lambda: self._is_wanted(unrolls.oldest)
         )
@@ -161,11 +165,27 @@ class Exchange(Generic[Taken]):
             self._counters.queued += placed.count
             self._counters.stale += placed.unwanted
             self._counters.actors_waited_s += placed.waited_s
-            if placed.count == count:
-                return self._ack(sequence, "queued")
-            if placed.unwanted:
-                return self._ack(sequence, "stale", f"weights {unrolls.oldest} are too old")
-            return self._ack(sequence, "stale", "the learner takes nothing any more")
+        return placed
+
+    def hear(
+        self, incarnation: int, sequence: int, returns: list[float], lengths: list[int]
+    ) -> None:
+        """A sound message that holds no unrolls, of an actor that has joined: its episodes are
+        recorded when it comes for the first time.
+        """
+        with self._lock:
+            if not self._is_news(incarnation, sequence, returns, lengths):
+                self._counters.duplicates += 1
+
+    def refuse(self) -> None:
+        """A message that held no unrolls was none that can be learnt from."""
+        with self._lock:
+            self._counters.refused += 1
+
+    def number(self, incarnation: int) -> int:
+        """As in `Joined`, of an actor that has joined."""
+        with self._lock:
+            return self._numbers[incarnation]
 
     def left(self, incarnation: int) -> None:
         """A connection of this actor has ended."""
@@ -179,6 +199,18 @@ class Exchange(Generic[Taken]):
         version = self._version
         lag = version.update - oldest.update
         return oldest.generation == version.generation and lag <= self._max_lag
+
+    def _is_news(
+        self, incarnation: int, sequence: int, returns: list[float], lengths: list[int]
+    ) -> bool:
+        """Whether a message comes for the first time; then its episodes are recorded."""
+        if sequence <= self._sequences.get(incarnation, -1):
+            return False
+        self._remember(incarnation, sequence)
+        self._returns += returns
+        self._lengths += lengths
+        self._counters.episodes += len(returns)
+        return True
 
     def _remember(self, incarnation: int, sequence: int) -> None:
         self._sequences[incarnation] = sequence
@@ -195,33 +227,19 @@ class Exchange(Generic[Taken]):
     def _complaint(self, unrolls: Unrolls) -> str:
         """What is wrong with a message; empty: nothing."""
         try:
-            return self._wrong_columns(unrolls.columns) or self._wrong_facts(unrolls)
+            return (
+                wrong_columns(unrolls.columns, self.specs)
+                or self._wrong_versions(unrolls)
+                or wrong_episodes(unrolls.returns, unrolls.lengths)
+            )
         except (TypeError, ValueError, AttributeError, IndexError) as error:
             return f"it is no message of unrolls: {error}"
 
-    def _wrong_columns(self, columns: Columns) -> str:
-        if set(columns) != set(self.specs):
-            return f"its columns are {sorted(columns)}, not {sorted(self.specs)}"
-        count = len(next(iter(columns.values())))
-        if not count:
-            return "it has no unrolls"
-        for name, spec in self.specs.items():
-            column, shape = columns[name], (count, *spec.shape)
-            if column.dtype != spec.dtype or column.shape != shape:
-                return f"{name} is {column.dtype} {column.shape}, not {spec.dtype} {shape}"
-            if column.dtype.kind == "f" and not np.isfinite(column).all():
-                return f"{name} has numbers that are not finite"
-        return ""
-
-    def _wrong_facts(self, unrolls: Unrolls) -> str:
+    def _wrong_versions(self, unrolls: Unrolls) -> str:
         if not unrolls.oldest <= unrolls.newest:
             return f"its weights go from {unrolls.oldest} to {unrolls.newest}"
         if unrolls.newest > self._version and unrolls.newest.generation == self._version.generation:
             return f"its weights {unrolls.newest} never were"
-        if len(unrolls.returns) != len(unrolls.lengths):
-            return f"{len(unrolls.returns)} returns have {len(unrolls.lengths)} lengths"
-        if not all(map(math.isfinite, unrolls.returns)) or min(unrolls.lengths, default=1) < 1:
-            return "its episodes have returns that are not finite, or no steps"
         return ""
 
     # What the learner calls.
@@ -264,6 +282,11 @@ class Exchange(Generic[Taken]):
         with self._lock:
             found = asdict(self._counters) | {"actors": len(self._connections)}
         return found | {"waiting": len(self._queue)}
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self._ended
 
     def end(self) -> None:
         """Nothing is left to train: actors are told so, and nobody waits here any more."""

@@ -76,7 +76,8 @@ class Joined:
     """The learner's answer. number: how many incarnations joined this run before, those that joined
     several generations of the learner counted as often, so that no two draw the same random numbers,
     and none draws again what it drew for an earlier generation; credits: messages of unrolls that
-    may be sent and not yet acknowledged; stop: nothing is left to train.
+    may be sent and not yet acknowledged; stop: nothing is left to train; answers: the learner acts, and
+    wants observations (`agents.distributed.observations`) in the place of unrolls.
     """
 
     generation: int
@@ -84,6 +85,7 @@ class Joined:
     credits: int
     specs: Specs
     stop: bool = False
+    answers: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

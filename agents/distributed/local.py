@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import queue
+from typing import Any
+
 from agents.distributed.interfaces import (
     Ack,
     Join,
@@ -12,15 +15,20 @@ from agents.distributed.interfaces import (
     Version,
     Weights,
 )
+from agents.distributed.observations import Actions, Observations
 from agents.distributed.weights import unpack
 
 
 class LocalLink:
-    """`agents.distributed.interfaces.Link`, for one actor."""
+    """`agents.distributed.interfaces.Link`, and `agents.distributed.observations.ObservingLink` to a
+    learner that acts; for one actor.
+    """
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._incarnation = self._generation = self._sequence = 0
+        self._stream: Any = None
+        self._answers = queue.SimpleQueue[Actions]()
 
     def join(self, request: Join) -> Joined:
         """Raises `Refused`."""
@@ -45,7 +53,21 @@ class LocalLink:
 
     def close(self) -> None:
         """The learner is told."""
+        if self._stream is not None:
+            receiver: Any = self._receiver
+            receiver.leave(self._stream)
         self._receiver.left(self._incarnation)
+
+    def observe(self, observations: Observations) -> None:
+        """To a learner that acts; raises `Refused`."""
+        receiver: Any = self._receiver
+        if self._stream is None:
+            self._stream = receiver.open(self._incarnation, self._answers.put)
+        receiver.observe(self._stream, observations)
+
+    def actions(self) -> Actions:
+        """Waits for the next."""
+        return self._answers.get()
 
     def _follow(self, newest: Version) -> None:
         if newest.generation > self._generation:

@@ -27,7 +27,11 @@ class ActingMemory:
     def columns(self, environments: slice | np.ndarray) -> Columns:
         """A copy of what is remembered of their episodes, whether or not these have ended."""
         parts = zip(self.specs, self._parts, strict=True)
-        return {name: part[environments].numpy().copy() for name, part in parts}
+        return {name: part[environments].numpy(force=True).copy() for name, part in parts}
+
+    def parts(self, environments: slice) -> TorsoState:
+        """The same as tensors [n, ...], where they are kept."""
+        return tuple(part[environments] for part in self._parts)
 
     def keep(self, environments: slice, after: TorsoState) -> None:
         """What is remembered from now on."""

@@ -77,16 +77,18 @@ class TrainingEnvironments:
     at the other. A group is to be settled between `receive` and all that follows.
     """
 
-    def __init__(self, resolved: Resolved, run: int, actor: int = 0) -> None:
-        """actor: which of several in one run, each with seeds of its own."""
+    def __init__(
+        self, resolved: Resolved, run: int, actor: int = 0, *, in_halves: bool = False
+    ) -> None:
+        """actor: which of several in one run, each with seeds of its own; in_halves: as two groups
+        wherever there are two, for whoever has something to do between their steps.
+        """
         self._resolved, self._run, self._actor = resolved, run, actor
         self.count = resolved.environment.num_envs
         atari = resolved.game.is_atari
-        halves = atari and resolved.experiment.threads > 1 and self.count > 1
-        middle = -(-self.count // 2)
-        self.groups = (
-            (slice(0, middle), slice(middle, self.count)) if halves else (slice(0, self.count),)
-        )
+        self._overlaps = atari and resolved.experiment.threads > 1 and self.count > 1
+        whole = (slice(0, self.count),)
+        self.groups = halves(self.count) if self._overlaps or in_halves else whole
         self._seed_after = ATARI_SEED_STEPS if atari else 0
         self._fire = needs_fire(resolved)
         self._episodic_life = atari and resolved.environment.episodic_life
@@ -97,7 +99,7 @@ class TrainingEnvironments:
         self._resetting = dict[int, list[_Reset]]()
         self._threads = (
             [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups]
-            if halves
+            if self._overlaps
             else []
         )
         spaces = self._made[0].single_observation_space, self._made[0].single_action_space
@@ -128,7 +130,7 @@ class TrainingEnvironments:
             actions = np.where(self.forced[self.groups[group]], FIRE, actions)
         self._logs[group].append(actions)
         taken = self.interface.environment_actions(actions)
-        if len(self.groups) > 1:
+        if self._overlaps:
             made.send(taken)
             self._answers[group] = made.recv
         else:
@@ -312,6 +314,12 @@ class TrainingEnvironments:
         for made in self._made:
             made.close()
         self._made = []
+
+
+def halves(count: int) -> tuple[slice, ...]:
+    """The groups of so many environments: two, of which the first may have one more; or the one."""
+    middle = -(-count // 2)
+    return (slice(0, middle), slice(middle, count))[: min(2, count)]
 
 
 def check_game(resolved: Resolved, memory_bytes: int | None = None) -> Interface:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import grpc
 import numpy as np
 
 from agents.distributed.buffers import Buffers
-from agents.distributed.interfaces import Ack, Join, Refused, Version
+from agents.distributed.interfaces import Join, Joined, Refused, Spec, Specs, Version
 from agents.transport import calls, messages
 from agents.transport import learner_pb2 as wire
 from agents.transport.address import Address
 from agents.transport.credentials import NAME
 from agents.transport.messages import Welcome
+from agents.transport.observation_messages import ACTION, unpack_actions
 from agents.transport.tensors import BadMessage
 
 LOCAL_OPTIONS: calls.Options = [
@@ -55,7 +57,7 @@ class Connection:
         self._address = address
         self._metadata = ((calls.AUTHORIZATION, calls.bearer(address.token)),)
         self._outgoing = queue.SimpleQueue[bytes | None]()
-        self._incoming = queue.SimpleQueue[Ack | Exception]()
+        self._incoming = queue.SimpleQueue[Any]()
 
     def join(self) -> Welcome:
         """Introduce the actor."""
@@ -67,24 +69,31 @@ class Connection:
         except (grpc.RpcError, ValueError, BadMessage) as error:
             raise self._explained(error) from None
 
-    def open(self) -> None:
-        """The stream of unrolls, after joining."""
-        call = self._channel.stream_stream(calls.method("Send"))
-        acks = call(
+    def open(self, joined: Joined) -> None:
+        """The stream of unrolls, or of observations where these are wanted, after joining."""
+        unpack: Callable[[bytes], Any] = messages.unpack_ack
+        if joined.answers:
+            unpack = partial(
+                unpack_actions, spec=_of_one_row(joined.specs), most=self.request.environments
+            )
+        call = self._channel.stream_stream(calls.method("Act" if joined.answers else "Send"))
+        answers = call(
             iter(self._outgoing.get, None),
             timeout=calls.STREAM_S,
             metadata=(*self._metadata, (calls.INCARNATION, str(self.request.incarnation))),
         )
-        threading.Thread(target=self._read, args=(acks,), name="acks", daemon=True).start()
+        threading.Thread(
+            target=self._read, args=(answers, unpack), name="answers", daemon=True
+        ).start()
 
     def send(self, message: bytes) -> None:
-        """Of unrolls; whether it arrives, an acknowledgement says."""
+        """Over this stream; whether it arrives, an answer says."""
         self._outgoing.put(message)
 
-    def acknowledgement(self, wait: bool) -> Ack | None:
-        """The next one; None if there is none yet and it is not to be waited for."""
+    def answer(self, wait_s: float | None) -> Any:
+        """The next `Ack`, or `Actions`; None if there is none for so long, None: for ever."""
         try:
-            got = self._incoming.get(block=wait)
+            got = self._incoming.get(timeout=wait_s) if wait_s != 0 else self._incoming.get_nowait()
         except queue.Empty:
             return None
         if isinstance(got, Exception):
@@ -109,11 +118,11 @@ class Connection:
         self._outgoing.put(None)
         self._channel.close()
 
-    def _read(self, acks: Iterator[bytes]) -> None:
+    def _read(self, answers: Iterator[bytes], unpack: Callable[[bytes], Any]) -> None:
         ended: Exception = Lost(f"the learner at {self._address} ended the connection")
         try:
-            for ack in acks:
-                self._incoming.put(messages.unpack_ack(ack))
+            for answer in answers:
+                self._incoming.put(unpack(answer))
         except (grpc.RpcError, BadMessage) as error:
             ended = self._explained(error)
         self._incoming.put(ended)
@@ -131,6 +140,12 @@ class Connection:
         if error.code() in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNIMPLEMENTED):
             return Refused(said, 2)
         return Lost(said)
+
+
+def _of_one_row(specs: Specs) -> Spec:
+    """Of the actions in unrolls that have these columns."""
+    of_unrolls = specs.get(ACTION, Spec("int64", ()))
+    return Spec(of_unrolls.dtype, of_unrolls.shape[1:])
 
 
 def _joined(chunks: Iterator[bytes], buffers: Buffers) -> tuple[Version, memoryview] | None:

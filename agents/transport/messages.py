@@ -84,6 +84,7 @@ def pack_welcome(joined: Joined, largest_message: int) -> bytes:
         specs=specs,
         largest_message=largest_message,
         stop=joined.stop,
+        answers=joined.answers,
     )
     return cast(bytes, reply.SerializeToString())
 
@@ -107,6 +108,7 @@ def unpack_welcome(message: bytes) -> Welcome:
         credits=reply.credits,
         specs={spec.name: Spec(spec.dtype, tuple(spec.shape)) for spec in reply.specs},
         stop=reply.stop,
+        answers=reply.answers,
     )
     return Welcome(joined, reply.largest_message)
 

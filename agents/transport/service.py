@@ -10,7 +10,9 @@ from typing import Any, NoReturn
 import grpc
 
 from agents.distributed.interfaces import Ack, Receiver, Refused, Version
+from agents.distributed.observations import Answering
 from agents.transport import calls, messages
+from agents.transport.act import Act
 from agents.transport.sessions import Session, Sessions
 from agents.transport.tensors import BadMessage
 from agents.transport.traffic import Counters
@@ -30,18 +32,21 @@ class Service:
         self._environments = environments
         self.largest_message = messages.largest_message(receiver.specs, environments)
         self.counters = Counters()
+        self._act: Act | None = None
+        if isinstance(receiver, Answering) and receiver.shown:
+            self._act = Act(receiver, environments, self.counters)
         self.sessions = Sessions(actors, receiver.left)
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """For a server; messages are bytes here, so that broken ones are counted too."""
-        return grpc.method_handlers_generic_handler(
-            calls.SERVICE,
-            {
-                "Join": grpc.unary_unary_rpc_method_handler(self.join),
-                "Weights": grpc.unary_stream_rpc_method_handler(self.weights),
-                "Send": grpc.stream_stream_rpc_method_handler(self.send),
-            },
-        )
+        answered = {
+            "Join": grpc.unary_unary_rpc_method_handler(self.join),
+            "Weights": grpc.unary_stream_rpc_method_handler(self.weights),
+            "Send": grpc.stream_stream_rpc_method_handler(self.send),
+        }
+        if self._act is not None:
+            answered["Act"] = grpc.stream_stream_rpc_method_handler(self.act)
+        return grpc.method_handlers_generic_handler(calls.SERVICE, answered)
 
     def join(self, message: bytes, context: grpc.ServicerContext) -> bytes:
         """`JoinRequest` -> `JoinReply`."""
@@ -65,7 +70,8 @@ class Service:
             self.counters.refused("actor")
             return messages.pack_refusal(refused)
         session.accepted = True
-        return messages.pack_welcome(joined, self.largest_message)
+        wanted = self._act if self._act is not None and joined.answers else self
+        return messages.pack_welcome(joined, wanted.largest_message)
 
     def weights(self, message: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
         """`Have` -> `Chunk`s."""
@@ -83,16 +89,30 @@ class Service:
 
     def send(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """`Unrolls` -> `Ack`s, one each and in order."""
-        self._check_deadline(context)
-        session = self.sessions.open(_incarnation(context), context.cancel)
-        if session is None:
-            code = grpc.StatusCode.FAILED_PRECONDITION
-            self._refuse(context, code, "not joined", "join first")
+        session = self._opened(context)
         try:
             for message in requests:
                 yield messages.pack_ack(self._receive(session, message, context))
         finally:
             self.sessions.end(session)
+
+    def act(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        """`Observations` -> `Actions`."""
+        session = self._opened(context)
+        try:
+            if self._act is not None:
+                yield from self._act.answers(session, requests, context)
+        finally:
+            self.sessions.end(session)
+
+    def _opened(self, context: grpc.ServicerContext) -> Session:
+        """That of the actor whose stream begins."""
+        self._check_deadline(context)
+        session = self.sessions.open(_incarnation(context), context.cancel)
+        if session is None:
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            self._refuse(context, code, "not joined", "join first")
+        return session
 
     def _receive(self, session: Session, raw: bytes, context: grpc.ServicerContext) -> Ack:
         began = time.perf_counter()

@@ -43,19 +43,18 @@ def unpack(tensors: Iterable[wire.Tensor], specs: Specs, most: int) -> Columns:
     for tensor in tensors:
         if tensor.name not in specs or tensor.name in columns:
             raise BadMessage("columns", f"column {tensor.name[:80]!r} is unknown or comes twice")
-        columns[tensor.name] = array = _array(tensor, specs[tensor.name], most)
+        columns[tensor.name] = array = unpack_one(tensor, specs[tensor.name], most)
         count = count or len(array)
         if len(array) != count:
-            raise BadMessage(
-                "shape", f"{tensor.name}: {len(array)} unrolls where others have {count}"
-            )
+            raise BadMessage("shape", f"{tensor.name}: {len(array)} rows where others have {count}")
     if len(columns) < len(specs):
         missing = ", ".join(sorted(specs.keys() - columns.keys()))
         raise BadMessage("columns", f"columns are missing: {missing}")
     return columns
 
 
-def _array(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
+def unpack_one(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
+    """A read-only array [B, *spec.shape], with B from 1 to `most`; raises `BadMessage`."""
     name = tensor.name
     if tensor.dtype != spec.dtype:
         raise BadMessage("type", f"{name} is {tensor.dtype[:20]!r}, not {spec.dtype!r}")

@@ -25,6 +25,11 @@ class IMPALA:
     epoch_updates: int = parameter(
         10, low=1, high=10**6, unit="updates", help="of the optimiser in one epoch"
     )
+    inference: str = parameter(
+        "actor",
+        choices=("actor", "learner"),
+        help="who acts: each actor by a copy of the policy, or the learner for all of them, in batches, as in SEED",
+    )
     max_lag: int = parameter(
         100,
         low=0,

@@ -9,9 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Collection
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from agents.distributed.interfaces import Ack, Join, Joined, Receiver, Unrolls, Version
+from agents.distributed.interfaces import (
+    Ack,
+    Join,
+    Joined,
+    Receiver,
+    Specs,
+    Unrolls,
+    Version,
+)
+from agents.distributed.observations import Answer, Answering, Observations
 
 SAY_AFTER_S = 30.0
 """For so long somebody must be missing before it is worth a line."""
@@ -26,6 +35,7 @@ class Roster:
     def __init__(self, receiver: Receiver, expected: int, say_after_s: float = SAY_AFTER_S) -> None:
         self._receiver, self._expected, self._say_after_s = receiver, expected, say_after_s
         self.specs = receiver.specs
+        self._answering: Any = receiver if isinstance(receiver, Answering) else None
         self._lock = threading.Lock()
         self._actors = dict[int, int]()  # incarnation -> its number
         self._connections = Counter[
@@ -64,6 +74,25 @@ class Roster:
         """Note that somebody is heard."""
         self._heard_at = time.monotonic()
         return self._receiver.receive(incarnation, sequence, unrolls)
+
+    @property
+    def shown(self) -> Specs:
+        """Of observations, where the learner acts; empty where it does not."""
+        shown: Specs = {} if self._answering is None else self._answering.shown
+        return shown
+
+    def open(self, incarnation: int, answer: Answer) -> Any:
+        """As of an `Answering`, like the next two."""
+        return self._answering.open(incarnation, answer)
+
+    def observe(self, stream: Any, observations: Observations) -> None:
+        """Note that somebody is heard."""
+        self._heard_at = time.monotonic()
+        self._answering.observe(stream, observations)
+
+    def leave(self, stream: Any) -> None:
+        """`left` follows."""
+        self._answering.leave(stream)
 
     def left(self, incarnation: int) -> None:
         """Note who went."""

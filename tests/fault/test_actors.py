@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,14 +25,22 @@ GIVEN = {
     "game": "cartpole", "runs": "1", "actors": "2", "epochs": "300", "rollout_length": "32",
     "evaluation_episodes": "3", "num_envs": "4",
 }  # fmt: skip
+CENTRAL = {
+    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "40", "num_envs": "4",
+    "evaluation_episodes": "3", "inference": "learner", "checkpoint_interval": "4",
+}  # fmt: skip
+ON_ONE_CORE = "gpu:\n  requests: {cpu: 250m}\n"
 NEEDED_S = 600.0
 
 
-def start(outdir: Path) -> subprocess.Popen[str]:
-    given = GIVEN | {"outdir": str(outdir)}
-    command = [sys.executable, "-m", "workflows.submit", "my_lab.crowd:ALGORITHM", "--local"]
+def start(
+    outdir: Path, algorithm: str = "my_lab.crowd:ALGORITHM", given: Mapping[str, str] = GIVEN
+) -> subprocess.Popen[str]:
+    outdir.with_suffix(".yaml").write_text(ON_ONE_CORE)
+    command = [sys.executable, "-m", "workflows.submit", algorithm, "--local", "--cluster"]
+    assigned = (f"-p={name}={value}" for name, value in {**given, "outdir": str(outdir)}.items())
     return subprocess.Popen(
-        [*command, *(f"-p={name}={value}" for name, value in given.items())],
+        [*command, str(outdir.with_suffix(".yaml")), *assigned],
         cwd=STRANGER, env=outside(), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -104,6 +112,37 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
     }  # fmt: skip
     page = directory.report_html.read_text(encoding="utf-8")
     assert "2 of 2 actors joined" in page and "1 was started again, once" in page
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_learner_that_acts_outlives_an_actor_and_its_successor_acts_for_both(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    directory = ExperimentDirectory(tmp_path / "central")
+    run = directory.run(0)
+    process = start(directory.root, "impala", CENTRAL)
+    request.addfinalizer(lambda: end_group(process))
+    until(lambda: all(has_joined(run, actor) for actor in (0, 1)), process)
+    until(lambda: has_rows(run, more_than=0), process)
+    kill(run, "train-actor-1")
+    before = len(read_rows(run.train_csv))
+    until(lambda: has_rows(run, more_than=before + 1), process)  # which the other one brought
+    until(lambda: status_of(run, "train-actor-1").attempt == 2, process)
+    until(lambda: bool(run.checkpoint_steps()), process)
+    kill(run, "train")
+    until(lambda: status_of(run, "train").attempt == 2, process)
+    output, _ = process.communicate(timeout=NEEDED_S)
+    assert process.returncode == 0, output
+
+    learner, killed, other = (
+        status_of(run, name) for name in ("train", "train-actor-1", "train-actor-0")
+    )
+    assert [one.state for one in (learner, killed, other)] == ["succeeded"] * 3
+    assert (learner.attempt, killed.attempt, other.attempt) == (2, 2, 1)
+    steps = [int(row["step"]) for row in read_rows(run.train_csv)]
+    assert steps == [3200 * (epoch + 1) for epoch in range(40)]
+    assert "2 of 2 actors joined" in directory.report_html.read_text(encoding="utf-8")
 
 
 def by_hand(module: str, *arguments: str) -> subprocess.Popen[str]:

@@ -139,13 +139,12 @@ def test_a_killed_actor_leaves_and_the_others_go_on(tmp_path: Path) -> None:
 def test_a_message_that_is_far_too_large_is_never_stored(tmp_path: Path) -> None:
     with LearnerProcess(tmp_path) as learner:
         connection = Connection(learner.address, join_request(), 20)
-        connection.join()
-        connection.open()
+        connection.open(connection.join().joined)
         before = learner.seen()["resident_bytes"]
         connection.send(bytes(300_000_000))
         highest = 0
         with pytest.raises(Lost, match="RESOURCE_EXHAUSTED"):
-            while connection.acknowledgement(wait=False) is None:
+            while connection.answer(0) is None:
                 highest = max(highest, learner.seen()["resident_bytes"])
         connection.close()
         assert highest - before < 60_000_000
@@ -155,8 +154,8 @@ def test_an_actor_that_ignores_its_credits_fills_no_memory(tmp_path: Path) -> No
     """The learner reads the next message when it has taken the last one."""
     with LearnerProcess(tmp_path) as learner:
         client = Connection(learner.address, join_request(), 20)
-        largest = client.join().largest_message
-        client.open()
+        joined, largest = client.join()
+        client.open(joined)
         before = learner.seen("hold")["resident_bytes"]
         client.send(messages.pack_unrolls(1, some_unrolls()))
         for _ in range(100_000_000 // largest):

@@ -85,7 +85,7 @@ def test_what_a_link_raises_is_let_through(error: BaseException) -> None:
 
 def test_refused_unrolls_end_the_actor_with_3() -> None:
     exchange, _, actor = made()
-    exchange._wrong_facts = lambda unrolls: "too good to be true"  # type: ignore[method-assign]
+    exchange._wrong_versions = lambda unrolls: "too good to be true"  # type: ignore[method-assign]
     turns = actor.act()
     next(turns)
     with pytest.raises(Refused, match="too good to be true") as refused:

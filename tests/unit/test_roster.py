@@ -19,6 +19,7 @@ from agents.distributed.interfaces import (
     Unrolls,
     Version,
 )
+from agents.distributed.observations import Observations
 from steps.training.roster import Roster
 
 UNROLLS = Unrolls(
@@ -152,3 +153,35 @@ def test_of_many_the_first_twenty_are_named(capsys: pytest.CaptureFixture[str]) 
         until(lambda: bool(said.extend(capsys.readouterr().out.splitlines()) or said))
     first = ", ".join(map(str, range(20)))
     assert said == [f"0 of 512 actors are connected; missing: {first} and 492 more"]
+
+
+class Answering(Receiver):
+    """One that acts."""
+
+    shown: ClassVar[Specs] = {"observation": Spec("float32", (3,))}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = list[object]()
+
+    def open(self, incarnation: int, answer: object) -> int:
+        return incarnation
+
+    def observe(self, stream: int, observations: object) -> None:
+        self.seen.append((stream, observations))
+
+    def leave(self, stream: int) -> None:
+        self.gone.append(stream)
+
+
+def test_a_learner_that_acts_hears_of_its_actors_by_what_they_show() -> None:
+    receiver = Answering()
+    roster = Roster(receiver, 1)
+    assert roster.shown is receiver.shown and Roster(Receiver(), 1).shown == {}
+    stream = roster.open(11, print)
+    roster._heard_at -= 100
+    shown = Observations(tick=1, group=0, columns={}, final=np.zeros(0))
+    roster.observe(stream, shown)
+    assert roster.silent_s < 50 and receiver.seen == [(11, shown)]
+    roster.leave(stream)
+    assert receiver.gone == [11]

@@ -20,9 +20,8 @@ from agents.distributed.interfaces import (
     Unreachable,
     Version,
 )
-from agents.transport import client as client_module
 from agents.transport import connection as connection_module
-from agents.transport import messages, outage, sessions
+from agents.transport import lasting, messages, outage, sessions
 from agents.transport.address import Address
 from agents.transport.client import Client
 from agents.transport.connection import Denied, Lost
@@ -32,6 +31,7 @@ from agents.transport.server import Server
 from config.errors import BadInput
 from tests.plain_receiver import (
     ENVIRONMENTS,
+    JOINED,
     SPECS,
     PlainReceiver,
     columns,
@@ -216,7 +216,7 @@ def test_an_actor_that_comes_back_leaves_as_often_as_it_joined(
     second.send(some_unrolls())
     until(lambda: receiver.learnt and server.traffic().actors == 1)
     with pytest.raises(Lost):
-        first._connection.acknowledgement(wait=True)
+        first._learner._connection.answer(None)
     until(lambda: receiver.gone == [11])
     assert server.traffic().actors == 1
     second.send(some_unrolls())
@@ -295,7 +295,7 @@ def test_the_highest_generation_is_followed_and_never_left_again(
     receiver: PlainReceiver, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two learners of one run, both alive."""
-    monkeypatch.setattr(client_module, "LOOK_S", 0.0)
+    monkeypatch.setattr(lasting, "LOOK_S", 0.0)
     addresses = [server.address]
     client = connect(lambda: addresses[-1], reconnect_timeout_s=0.3)
     client.join(join_request())
@@ -331,7 +331,7 @@ def test_what_one_learner_did_not_acknowledge_is_nothing_to_the_next(
     successor = PlainReceiver(generation=2)
     with serve(successor) as new:
         addresses.append(new.address)
-        monkeypatch.setattr(client_module, "LOOK_S", 0.0)
+        monkeypatch.setattr(lasting, "LOOK_S", 0.0)
         with pytest.raises(Rejoin):
             client.send(some_unrolls())
         client.join(join_request())
@@ -475,10 +475,10 @@ def test_a_message_that_is_too_large_is_refused(
     """By its own sender; by the service, if that does not; by gRPC, before it is stored."""
     client = connect(server.address)
     client.join(join_request())
-    with pytest.raises(Refused, match="bytes of unrolls; at most") as refused:
+    with pytest.raises(Refused, match="bytes; at most") as refused:
         client.send(some_unrolls(count=60))
     assert refused.value.exit_code == 3
-    client._largest = 10**9
+    client._learner.largest = 10**9
     client.send(some_unrolls(count=60))
     with pytest.raises(Refused, match=r"a message of .* bytes; at most"):
         client.send(some_unrolls())
@@ -486,10 +486,10 @@ def test_a_message_that_is_too_large_is_refused(
     assert server.traffic().refused == {"size": 1}
     connection = connection_module.Connection(server.address, join_request(12), 20)
     connection.join()
-    connection.open()
+    connection.open(JOINED)
     connection.send(bytes(2**20 + 10_000))
     with pytest.raises(Lost, match=r"RESOURCE_EXHAUSTED.*larger than max"):
-        connection.acknowledgement(wait=True)
+        connection.answer(None)
     connection.close()
     assert {sequence for one, sequence, _ in receiver.learnt if one == 11} <= {2, 3}
 
@@ -524,10 +524,10 @@ def test_a_stream_of_an_actor_that_did_not_join_is_refused(
     receiver: PlainReceiver, server: Server
 ) -> None:
     connection = connection_module.Connection(server.address, join_request(), 20)
-    connection.open()
+    connection.open(JOINED)
     connection.send(messages.pack_unrolls(1, some_unrolls()))
     with pytest.raises(Lost, match="join first"):
-        connection.acknowledgement(wait=True)
+        connection.answer(None)
     assert server.traffic().refused == {"not joined": 1} and not receiver.learnt
     connection.close()
 

@@ -1,0 +1,225 @@
+"""Central inference: the learner acts for its actors, which hold no policy and only step environments
+(SEED RL, Espeholt et al. 2020, arXiv:1910.06591).
+
+    the streams' threads    open; observe: check, complete the rows, hand over what is finished; leave
+    a thread of this        batches of what waits: the newest weights, one forward pass, the answers
+
+Weights change between two batches. What is remembered of an actor's episodes, and its unfinished
+unrolls, belong to its stream, and go with it. A group whose finished unrolls find no place in the
+queue is not acted for until they do: the queue bounds how old experience is, as with actors that act.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from agents.distributed.batcher import Batcher
+from agents.distributed.checks import wrong_observations
+from agents.distributed.exchange import Exchange
+from agents.distributed.interfaces import (
+    Ack,
+    Join,
+    Joined,
+    Refused,
+    Specs,
+    Unrolls,
+    Version,
+    Weights,
+)
+from agents.distributed.observations import Actions, Answer, Observations, shown_specs
+from agents.distributed.play import Acted, Remembers, Trajectories
+from agents.distributed.weights import unpack
+
+
+class Turn(NamedTuple):
+    """One actor's environments at these places [n], in one batch: as `Acting.act` takes them."""
+
+    memory: Any
+    places: slice
+    observations: np.ndarray
+    begins: np.ndarray
+    masks: np.ndarray | None
+
+
+class BatchedActing(Protocol):
+    """An algorithm's policy, for many actors."""
+
+    def load(self, weights: Weights) -> None:
+        """Act by these from now on; the arrays are not kept."""
+
+    def begin(self, environments: int, number: int, again: int) -> Remembers:
+        """What is remembered of an actor with so many environments, of which nothing was seen. number: as in `Joined`;
+        again: how often this was called for it before, so that no noise is drawn twice.
+        """
+
+    def act(self, turns: Sequence[Turn]) -> list[Acted]:
+        """In all of them at once; their memories go on."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """An actor's, while it is connected. acting: groups that wait for their actions."""
+
+    incarnation: int
+    answer: Answer
+    memory: Any
+    trajectories: Trajectories
+    acting: set[int]
+    tick: int = -1
+
+
+class _Waiting(NamedTuple):
+    stream: Stream
+    observations: Observations
+
+
+class CentralInference:
+    """`agents.distributed.observations.AnsweringReceiver`, in front of an exchange that has begun."""
+
+    def __init__(
+        self,
+        exchange: Exchange[Any],
+        acting: BatchedActing,
+        *,
+        rows: Specs,
+        choices: Sequence[int],
+        groups: tuple[slice, ...],
+        unroll_length: int,
+    ) -> None:
+        """rows: of an environment's rows (`row_specs`); choices: of each component of its actions,
+        where it has masks; groups: of an actor's environments.
+        """
+        self.specs, self.shown = exchange.specs, shown_specs(rows)
+        self._exchange, self._acting, self._rows = exchange, acting, rows
+        self._choices, self._groups, self._length = choices, groups, unroll_length
+        self._batcher = Batcher[_Waiting]()
+        self._version: Version | None = None
+        self._streams = Counter[int]()
+        self._error: BaseException | None = None
+        self._load_newest()
+        self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
+        self._thread.start()
+
+    def join(self, request: Join) -> Joined:
+        """As of the exchange, like the next three."""
+        return replace(self._exchange.join(request), answers=True)
+
+    def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
+        """Nobody needs to ask."""
+        return self._exchange.packed_weights(have)
+
+    def receive(self, incarnation: int, sequence: int, unrolls: Unrolls) -> Ack:
+        """Nobody needs to send them."""
+        return self._exchange.receive(incarnation, sequence, unrolls)
+
+    def left(self, incarnation: int) -> None:
+        """A connection of this actor has ended."""
+        self._exchange.left(incarnation)
+
+    def open(self, incarnation: int, answer: Answer) -> Stream:
+        """A stream begins, of whose environments nothing is known."""
+        number = self._exchange.number(incarnation)
+        count = self._groups[-1].stop
+        memory = self._acting.begin(count, number, self._streams[number])
+        self._streams[number] += 1
+        trajectories = Trajectories(self._rows, memory, self._groups, self._length)
+        stream = Stream(incarnation, answer, memory, trajectories, set())
+        self._batcher.enter(stream, count)
+        return stream
+
+    def observe(self, stream: Stream, observations: Observations) -> None:
+        """Blocks while there is no place for what it finishes; raises `Refused`."""
+        complaint = self._complaint(stream, observations)
+        if complaint:
+            self._exchange.refuse()
+            raise Refused(f"observations {observations.tick}: {complaint}", 3)
+        stream.tick = observations.tick
+        stream.acting.add(observations.group)
+        self._exchange.hear(
+            stream.incarnation, observations.tick, observations.returns, observations.lengths
+        )
+        stream.trajectories.answered(observations)
+        unrolls = stream.trajectories.take(self._newest.generation)
+        if unrolls is not None:
+            self._batcher.hold(stream)
+            self._exchange.place(unrolls)
+        rows = len(observations.columns["begins"])
+        self._batcher.add(stream, rows, _Waiting(stream, observations))
+
+    def leave(self, stream: Stream) -> None:
+        """Nobody waits for it any more."""
+        self._batcher.leave(stream)
+
+    def check(self) -> None:
+        """Raise what ended the inference, if anything has."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Nothing is answered any more; may come again."""
+        self._batcher.close()
+        self._thread.join()
+
+    def _complaint(self, stream: Stream, shown: Observations) -> str:
+        """What is wrong with a message; empty: nothing."""
+        if not 0 <= shown.group < len(self._groups):
+            return f"there is no group {shown.group}"
+        if shown.tick <= stream.tick:
+            return f"{stream.tick} was here already"
+        if shown.group in stream.acting:
+            return f"group {shown.group} has not been answered yet"
+        rows = self._groups[shown.group]
+        return wrong_observations(shown, self.shown, rows.stop - rows.start, self._choices)
+
+    # What the thread does.
+
+    def _run(self) -> None:
+        try:
+            while waiting := self._batcher.take():
+                began_s = time.perf_counter()
+                self._load_newest()
+                self._answer(waiting)
+                self._batcher.took(time.perf_counter() - began_s)
+        except Exception as error:
+            self._error = error
+            self._batcher.close()
+
+    def _answer(self, waiting: list[_Waiting]) -> None:
+        acted = self._acting.act([self._turn(*one) for one in waiting])
+        update, stop = self._newest.update, self._exchange.ended
+        for (stream, shown), one in zip(waiting, acted, strict=True):
+            stream.trajectories.acted(shown, one, update)
+            stream.acting.discard(shown.group)
+            stream.answer(
+                Actions(
+                    tick=shown.tick, group=shown.group, stop=stop,
+                    actions=None if stop else one.actions,
+                )
+            )  # fmt: skip
+
+    def _turn(self, stream: Stream, shown: Observations) -> Turn:
+        columns = shown.columns
+        return Turn(
+            stream.memory, self._groups[shown.group], columns["observation"], columns["begins"],
+            columns.get("mask"),
+        )  # fmt: skip
+
+    def _load_newest(self) -> None:
+        """Before the first batch there are some."""
+        packed = self._exchange.packed_weights(self._version)
+        if packed is not None:
+            self._acting.load(unpack(*packed))
+            self._version = packed[0]
+
+    @property
+    def _newest(self) -> Version:
+        if self._version is None:
+            raise RuntimeError("no weights were published")
+        return self._version
