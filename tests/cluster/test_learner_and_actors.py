@@ -1,5 +1,5 @@
-"""A learner and its actors on the cluster: two runs of three actors each, undisturbed, and with an
-actor's pod and then the learner's deleted."""
+"""Learners and their actors on the cluster: two runs of three actors each, of every algorithm that has
+them, undisturbed; and with an actor's pod and then the learner's deleted."""
 
 from __future__ import annotations
 
@@ -16,23 +16,32 @@ from tests.cluster.conftest import Images, submit
 
 ACTORS = 3
 GIVEN = {"game": "cartpole", "actors": str(ACTORS), "evaluation_episodes": "3"}
+EXPERIMENTS = {
+    "impala": ("impala", {"epochs": "60"}),
+    "impala-central": ("impala", {"epochs": "20", "inference": "learner"}),
+    "impala-breakout": ("impala", {"game": "breakout", "epochs": "2", "num_envs": "4"}),
+    "r2d2": ("r2d2", {"game": "cartpole-no-velocity", "epochs": "3"}),
+    "async-sac": ("async-sac", {"game": "pendulum", "epochs": "3"}),
+}
 
 
-@pytest.fixture(scope="module")
-def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """IMPALA's, with requests that fit a small node."""
+def small_manifest(algorithm: str, folder: Path) -> Path:
+    """With requests that fit a small node."""
     small = str(Path(__file__).parent / "small.yaml")
-    rendered = k.python("-m", "workflows.submit", "impala", "--manifest", "--cluster", small).stdout
-    file = tmp_path_factory.mktemp("manifest") / "impala.yaml"
-    file.write_text(rendered)
+    file = folder / f"{algorithm}.yaml"
+    file.write_text(
+        k.python("-m", "workflows.submit", algorithm, "--manifest", "--cluster", small).stdout
+    )
     return file
 
 
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_two_runs_of_three_actors(
-    images: Images, restricted: str, manifest: Path, outdir: Path
+    images: Images, restricted: str, outdir: Path, tmp_path: Path, experiment: str
 ) -> None:
-    name = "t-actors"
-    submit(manifest, name, outdir, images, runs="2", epochs="60", **GIVEN)
+    name, (algorithm, given) = f"t-actors-{experiment}", EXPERIMENTS[experiment]
+    manifest = small_manifest(algorithm, tmp_path)
+    submit(manifest, name, outdir, images, runs="2", **(GIVEN | given))
     status = k.ended(name, timeout_s=1500)
     assert status["phase"] == "Succeeded", status.get("message")
     report = (outdir / "report.html").read_text()
@@ -50,10 +59,11 @@ def test_two_runs_of_three_actors(
 
 
 def test_a_deleted_actor_and_a_deleted_learner(
-    images: Images, restricted: str, manifest: Path, outdir: Path
+    images: Images, restricted: str, outdir: Path, tmp_path: Path
 ) -> None:
     """The run finishes; no epoch is lost or told twice."""
     name, epochs = "t-deleted", 200
+    manifest = small_manifest("impala", tmp_path)
     submit(manifest, name, outdir, images, runs="1", epochs=str(epochs), **GIVEN)
     train = outdir / "runs/0/train.csv"
     for template, rows in (("train-actor", 20), ("train", 60)):

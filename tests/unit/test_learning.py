@@ -224,7 +224,7 @@ def names(algorithms: list[str] | None, games: list[str] | None, *, long: bool =
 def test_algorithms_and_games_are_chosen() -> None:
     assert learning.chosen(None, None) == (list(GOALS), True)
     assert names(["dqn"], ["acrobot", "breakout"]) == (["dqn-acrobot"], False)
-    assert names(None, ["cartpole"]) == (["ppo-cartpole", "dqn-cartpole"], False)
+    assert names(None, ["cartpole"]) == (["ppo-cartpole", "dqn-cartpole", "impala-cartpole"], False)
     assert names(["ppo"], ["breakout"]) == ([], True)
     assert learning.chosen(None, None, long=True) == (list(LONG), False)
     options = learning.parse(["--algorithm", "dqn", "--game", "acrobot", "--game", "cartpole"])
