@@ -91,7 +91,7 @@ GOALS = (
     Goal("dqn", "acrobot", 100_000, Bound(-90)),
     Goal("dqn", "lunarlander", 100_000, Bound(120)),
     Goal("sac", "pendulum", 20_000, Bound(-170)),
-    Goal("impala", "cartpole", 500_000, Bound(499), actors=4),
+    Goal("impala", "cartpole", 500_000, Bound(499)),
     Goal("async-sac", "pendulum", 20_000, Bound(-170), actors=4),
     Goal("r2d2", "cartpole-no-velocity", 500_000, Bound(475), actors=4),
     Goal("sac", "lunarlander_continuous", 200_000, Bound(150), runs=1, epochs=200),
