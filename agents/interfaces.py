@@ -99,6 +99,22 @@ class HasStreams(Protocol):
         """
 
 
+@runtime_checkable
+class HasWeights(Protocol):
+    """What a trainer or a learner has as well that can begin with what another training has learnt
+    (`start_from`).
+
+    learnt: the entries of its `state_dict` that are taken from the other's, each by its path,
+    `network` or `collection.observation_normaliser`: networks, and the statistics in whose units
+    they see and answer. All else stays as it is at the start: `load_state_dict` is given both, and
+    `load_streams` nothing.
+    """
+
+    @property
+    def learnt(self) -> Sequence[str]:
+        """Paths of entries."""
+
+
 class MakeTrainer(Protocol):
     """What a descriptor's `trainer` names."""
 

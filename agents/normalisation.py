@@ -22,6 +22,10 @@ CLIP = 10.0
 """Normalised numbers beyond this many deviations are cut: a rare spike must not destroy a
 network."""
 
+REWARD_SCALE = tuple(f"reward_normaliser.{name}" for name in ("mean", "variance", "count"))
+"""Of a training's state: what its values count in. The returns in flight beside it belong to its
+own episodes."""
+
 
 class RunningStatistics:
     """Mean and variance of rows, merged block by block (Chan et al. 1979, parallel variance)."""

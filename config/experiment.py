@@ -28,6 +28,13 @@ class Experiment:
         help="directory of the results",
         identity=False,
     )
+    start_from: str | None = parameter(
+        None,
+        optional=True,
+        form="a path below the storage mount",
+        help="directory of an experiment of this algorithm: run i begins with the weights of its run i, counted again from 0 "
+        "where it has fewer; empty: with random ones",
+    )
     runs: int = parameter(
         1,
         low=1,

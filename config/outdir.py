@@ -1,4 +1,6 @@
-"""What the directory of an experiment may be called, and where it may lie."""
+"""What the directory of an experiment may be called, and where it may lie: the one that it writes,
+`outdir`, and one that it reads, `start_from`.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,9 @@ def default_outdir(algorithm: Algorithm) -> str:
     return f"/storage/{algorithm.name}"
 
 
-def check_outdir_text(outdir: str) -> None:
-    """Refuse what no directory of results may be called; raises `BadInput`."""
-    refuse_hostile("outdir", outdir)
+def check_outdir_text(outdir: str, name: str = "outdir") -> None:
+    """Refuse what no directory of results may be called; name: the parameter's. Raises `BadInput`."""
+    refuse_hostile(name, outdir)
     parts = outdir.split("/")
     if (
         ".." in parts
@@ -28,31 +30,31 @@ def check_outdir_text(outdir: str) -> None:
         or any(len(part.encode()) > 255 for part in parts)
     ):
         raise BadInput(
-            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'"
+            f"parameter {name!r} cannot be {shown(outdir)}; allowed: a path without '..', not starting with '~' or '-'"
         )
 
 
-def check_outdir(outdir: str, storage_root: str | Path | None) -> Path:
-    """The absolute directory, symbolic links followed; below `storage_root` unless that is None.
-    Raises `BadInput`.
+def check_outdir(outdir: str, storage_root: str | Path | None, name: str = "outdir") -> Path:
+    """The absolute directory, symbolic links followed; below `storage_root` unless that is None;
+    name: the parameter's. Raises `BadInput`.
     """
     if outdir == "":
-        raise BadInput("empty value for 'outdir'; allowed: a path")
-    check_outdir_text(outdir)
+        raise BadInput(f"empty value for {name!r}; allowed: a path")
+    check_outdir_text(outdir, name)
     try:
         path = _followed(outdir)
         root = None if storage_root is None else _followed(storage_root)
     except (OSError, RuntimeError) as error:
-        raise BadInput(f"parameter 'outdir' cannot be {shown(outdir)}: {error}") from None
-    _refuse_other_encoding(path)
+        raise BadInput(f"parameter {name!r} cannot be {shown(outdir)}: {error}") from None
+    _refuse_other_encoding(path, name)
     if root is not None and (path == root or not path.is_relative_to(root)):
         raise BadInput(
-            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {root}"
+            f"parameter {name!r} cannot be {shown(outdir)}; allowed: a directory below {root}"
         )
     return path
 
 
-def _refuse_other_encoding(path: Path) -> None:
+def _refuse_other_encoding(path: Path, name: str) -> None:
     """Everything that handles the path must mean the same bytes: programs of other locales, files
     of UTF-8, Argo.
     """
@@ -61,7 +63,7 @@ def _refuse_other_encoding(path: Path) -> None:
         path.as_posix().encode("ascii" if encoding.lower() not in ("utf-8", "utf8") else "utf-8")
     except UnicodeEncodeError:
         raise BadInput(
-            f"parameter 'outdir' cannot be {shown(str(path))} where names of files are {encoding}; "
+            f"parameter {name!r} cannot be {shown(str(path))} where names of files are {encoding}; "
             "allowed: ASCII, or a path that is UTF-8 in a locale of UTF-8 (LC_ALL=C.UTF-8)"
         ) from None
 

@@ -42,7 +42,9 @@ class Resolved:
     never None here.
 
     algorithm: its name or import path; hyperparameters: of the algorithm's own dataclass; packages:
-    name -> version of what a person brought by import path; actor_settings: None without actors.
+    name -> version of what a person brought by import path; actor_settings: None without actors;
+    origin: the identity hash of the experiment at `start_from`, empty without one and until somebody
+    has read it there.
     """
 
     algorithm: str
@@ -52,6 +54,7 @@ class Resolved:
     game: Game
     packages: Mapping[str, str] = field(default_factory=dict)
     actor_settings: ActorSettings | None = None
+    origin: str = ""
 
     @property
     def actors(self) -> ActorSettings:
@@ -152,6 +155,8 @@ class Resolved:
             )
         )
         del experiment["game"]  # several names may mean one game
+        if experiment.pop("start_from") is not None:
+            experiment["start_from"] = self.origin  # wherever it lies
         experiment["checkpoint_interval"] = self.checkpoint_interval
         return {
             "algorithm": self.algorithm,
@@ -181,6 +186,7 @@ class Resolved:
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
             **({"actor_settings": actors} if actors else {}),
+            **({"origin": self.origin} if self.origin else {}),
         }
 
     @staticmethod
@@ -189,10 +195,11 @@ class Resolved:
         missing, unknown or wrong.
         """
         sections = [field.name for field in dataclasses.fields(Resolved)]
-        of_all = [name for name in sections if name != "actor_settings"]
+        of_all = [name for name in sections if name not in ("actor_settings", "origin")]
         _same_keys("experiment", written, sections, needed=of_all)
         descriptor = find_algorithm(_text("algorithm", written["algorithm"]))
-        _same_keys("experiment", written, sections if descriptor.has_actors else of_all)
+        own = [*of_all, *(["actor_settings"] if descriptor.has_actors else [])]
+        _same_keys("experiment", written, [*own, "origin"], needed=own)
         resolved = Resolved(
             algorithm=written["algorithm"],
             experiment=_read(Experiment, "experiment", written["experiment"]),
@@ -205,7 +212,10 @@ class Resolved:
             actor_settings=_read(ActorSettings, "actor_settings", written["actor_settings"])
             if descriptor.has_actors
             else None,
+            origin=_text("origin", written.get("origin", "")),
         )
+        if bool(resolved.origin) != (resolved.experiment.start_from is not None):
+            raise BadInput("experiment: origin and start_from belong together")
         for name in ("epochs", "evaluation_policy"):
             if getattr(resolved.experiment, name) is None:
                 raise BadInput(f"experiment: {name} is null; written by another program?")
@@ -291,6 +301,8 @@ def _check(resolved: Resolved) -> None:
     experiment = resolved.experiment
     resolved.hyperparameters.check(resolved.environment)
     check_outdir_text(experiment.outdir)
+    if experiment.start_from is not None:
+        check_outdir_text(experiment.start_from, "start_from")
     if resolved.min_runs > experiment.runs:
         raise BadInput(
             f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}"

@@ -40,6 +40,7 @@ from steps.directory.experiment import (
 )
 from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.origin import origin_directory, with_origin
 from steps.directory.outputs import write_outputs
 from steps.directory.status import now, read_status
 from steps.directory.storage import make_and_probe, refuse_links
@@ -71,11 +72,10 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
         refuse_replaced(arguments.workflow_parameters)
     if arguments.parameters is not None:
         given = together(given, from_argo(arguments.parameters))
-    resolved = resolve(arguments.algorithm, given)
-    directory = ExperimentDirectory(
-        check_outdir(resolved.experiment.outdir, os.environ.get("STORAGE") or None)
-    )
+    resolved, storage = resolve(arguments.algorithm, given), os.environ.get("STORAGE") or None
+    directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
+    resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))
     submitted = describe(resolved)
     _continued(directory, submitted)
     make_and_probe(directory.root)
@@ -242,6 +242,8 @@ def _record(context: StepContext, record: ExperimentRecord) -> dict[str, Any]:
         )
     for name, (before, after) in (record.history[-1]["changed"] if record.history else {}).items():
         print(f"warning: {name} has changed since an earlier submission: {before!r} -> {after!r}")
+    if resolved.experiment.start_from is not None:
+        print(f"begins with the weights of {resolved.experiment.start_from}")
     if record.renders:
         print(f"episodes will not be filmed: {record.renders}")
     return {

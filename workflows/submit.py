@@ -149,6 +149,12 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     outdir = given.get("outdir", named)
     where = place(outdir, options.storage) if local and not options.manifest else None
     values = {**given, "outdir": where.outdir if where else cluster_outdir(outdir)}
+    if start_from := given.get("start_from"):
+        values["start_from"] = (
+            place(start_from, where.storage, "start_from").outdir
+            if where
+            else cluster_outdir(start_from, "start_from")
+        )
     resolved = resolve(options.algorithm, of_cluster | values)
     if where is not None:
         check_this_machine(where, resolved)

@@ -53,7 +53,7 @@ class AsyncSACTrainer(SoftActorCriticLearning):
             weights=lambda: weights_of(of_policy(self.network), acting.normaliser),
             normaliser=acting.normaliser,
         )  # fmt: skip
-        self.learnt = list[tuple[Tensor, float, float]]()
+        self.measured = list[tuple[Tensor, float, float]]()
 
     def receiver(self, generation: int) -> Exchange[Arrived]:
         """Where workers find this start of the learner; to be called once, before `train` and after
@@ -77,7 +77,7 @@ class AsyncSACTrainer(SoftActorCriticLearning):
         self.experience.exchange.end()
 
     def _learn(self) -> None:
-        self.learnt.append(self._update())
+        self.measured.append(self._update())
 
     @property
     def steps_now(self) -> int:
@@ -94,8 +94,8 @@ class AsyncSACTrainer(SoftActorCriticLearning):
     def _progress(self) -> Progress:
         """Of the epoch that has ended; its episodes are those that were received in it."""
         returns, lengths = self.experience.exchange.ended_episodes()
-        metrics = {**self._metrics(self.learnt), "replayed": self.experience.replayed}
-        self.learnt = []
+        metrics = {**self._metrics(self.measured), "replayed": self.experience.replayed}
+        self.measured = []
         return Progress(
             epoch=self.epoch, step=self.step, frame=self.step * self.resolved.game.frames_per_step,
             returns=returns, lengths=lengths, metrics=metrics,

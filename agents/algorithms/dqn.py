@@ -101,6 +101,8 @@ def quantile_huber(quantiles: Tensor, targets: Tensor) -> Tensor:
 class DQNTrainer:
     """One training; `agents.interfaces.Trainer` with streams."""
 
+    learnt = ("network", "target", "collection.observation_normaliser")
+
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
         self.resolved, self.hyper = resolved, resolved.hyperparameters

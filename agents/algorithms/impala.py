@@ -97,6 +97,8 @@ class IMPALATrainer:
     `train` yields None.
     """
 
+    learnt = ("network", "observation_normaliser")
+
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
         self.resolved, self.hyper = resolved, resolved.hyperparameters

@@ -32,7 +32,7 @@ from agents.experience.rollouts import Episodes, Rollout, collect
 from agents.interfaces import Progress, State
 from agents.networks import make_actor_critic
 from agents.networks.actor_critic import Heads
-from agents.normalisation import ObservationNormaliser, RewardNormaliser
+from agents.normalisation import REWARD_SCALE, ObservationNormaliser, RewardNormaliser
 from agents.optimiser import OPTIMISERS
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from agents.tape import GradientTape
@@ -108,6 +108,8 @@ def squared_value_error(
 
 class PPOTrainer:
     """One training; `agents.interfaces.Trainer`."""
+
+    learnt = ("network", "observation_normaliser", *REWARD_SCALE)
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
@@ -328,10 +330,8 @@ class PPOTrainer:
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
         """Continue exactly where `state_dict` was taken; replays what the environments did since
-        each was seeded.
-
-        between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of
-        another format.
+        each was seeded; between: called every few replayed steps; may raise. Raises `NoUsableState`
+        for a state of another format.
         """
         check_format(state)
         self.epoch, self.step = int(state["epoch"]), int(state["step"])

@@ -96,6 +96,8 @@ def sequence_priorities(errors: np.ndarray, valid: np.ndarray, mixed: float) -> 
 class R2D2Trainer:
     """The learner of one run; `agents.interfaces.Learner` and `HasStreams`."""
 
+    learnt = ("network", "target", "observation_normaliser")
+
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
         self.resolved, self.hyper = resolved, resolved.hyperparameters

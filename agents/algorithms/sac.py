@@ -128,6 +128,9 @@ class SoftActorCriticLearning:
         self.target_entropy = self.hyper.target_entropy
         if self.target_entropy is None:
             self.target_entropy = -float(spaces.actions)
+        self.learnt = ["network", "observation_normaliser"]
+        if self.hyper.alpha is None:
+            self.learnt.append("log_alpha")
         self.learners = {
             CRITICS: self._learner(self._critics_loss, self.network.learnt_by_critics),
             ACTOR: self._learner(self._actor_loss, list(self.network.actor.parameters())),

@@ -181,11 +181,15 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
 
 
 def _as_today(parameters: Any) -> Any:
-    """Older versions took `gpus` up to 64, of which a training used one; it belongs to no
-    identity.
+    """Older versions knew no `start_from`, and took `gpus` up to 64, of which a training used one;
+    neither belongs to the identity of what they wrote.
     """
     try:
         gpus = parameters["experiment"]["gpus"]
+        parameters = {
+            **parameters,
+            "experiment": {"start_from": None, **parameters["experiment"]},
+        }
     except (KeyError, TypeError):
         return parameters
     if not isinstance(gpus, int) or not 1 < gpus <= 64:

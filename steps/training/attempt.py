@@ -79,7 +79,8 @@ class TrainingAttempt:
     """What one attempt goes on from, and how far it is.
 
     step: reached; saved_step: of the last checkpoint; record: what the files put into the checkpoint
-    beside the trainer's state, empty without one; kept: what else the next one shall say; machine: what this training computes on and in,
+    beside the trainer's state, empty without one; given_weights: whether it begins with those of
+    another experiment; kept: what else the next one shall say; machine: what this training computes on and in,
     resolved: its parameters, without what is still to be measured, both once it is `decided`.
     """
 
@@ -87,6 +88,7 @@ class TrainingAttempt:
         self.context, self.checkpoint = context, checkpoint
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
+        self.given_weights = False
         self.kept: dict[str, Any] = {}
         self.machine: dict[str, Any] = {}
         self.resolved = context.resolved
@@ -135,7 +137,12 @@ class TrainingAttempt:
     def restore(self, trainer: Resumable, compute: Compute) -> None:
         """Bring a new trainer to where the checkpoint was taken, and say what begins."""
         start = "the start"
-        if self.checkpoint is not None:
+        if self.checkpoint is None and self.context.resolved.experiment.start_from is not None:
+            from steps.training.begin import begun_from
+
+            start = f"the weights of {begun_from(self.context, trainer)}"
+            self.given_weights = True
+        elif self.checkpoint is not None:
             _show_log_of("agents")
             trainer.load_state_dict(self.checkpoint.state, between=self.context.check_stop)
             self._restore_streams(trainer, self.checkpoint)

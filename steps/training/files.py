@@ -59,6 +59,15 @@ class TrainingFiles:
         self._sampler.close()
         self._recorder.close()
 
+    def begun(self, trainer: Resumable) -> None:
+        """Keep weights that another experiment gave, before anything is done with them: it may be
+        gone, or have other ones, when the next attempt begins.
+        """
+        if self._attempt.given_weights:
+            self._add_to_streams(trainer)
+            self._save(trainer)
+            self._saver.wait()
+
     def epoch_ended(self, trainer: Resumable, progress: Progress) -> None:
         """Write what an epoch brought, also to the trainer's streams, and a checkpoint of it where one
         is due. Raises `Preempted` after a SIGTERM, unless nothing is left to train, and what writing

@@ -58,6 +58,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         )
         coupling = Coupling(learner, server.traffic)
         files = opened.enter_context(TrainingFiles(attempt, coupling))
+        files.begun(learner)
         opened.enter_context(published(context, server.address))
         opened.callback(learner.close)
         print(f"learner {generation} waits for {resolved.actors.actors} actors at {server.address}")

@@ -24,6 +24,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     try:
         attempt.restore(trainer, compute)
         with TrainingFiles(attempt) as files:
+            files.begun(trainer)
             for progress in trainer.train():
                 files.epoch_ended(trainer, progress)
             return files.end()

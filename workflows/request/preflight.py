@@ -21,6 +21,7 @@ from steps.directory import processes
 from steps.directory.differences import difference
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.origin import with_origin
 from steps.directory.owner import read_owner
 
 MOUNT = "/storage"
@@ -54,22 +55,22 @@ class Place:
     directory: Path
 
 
-def cluster_outdir(outdir: str) -> str:
-    """An outdir for a cluster, checked: below the mount. Raises `BadInput`."""
-    check_outdir_text(outdir)
+def cluster_outdir(outdir: str, name: str = "outdir") -> str:
+    """A directory of results for a cluster, checked: below the mount. Raises `BadInput`."""
+    check_outdir_text(outdir, name)
     path = PurePosixPath(outdir)
     if not path.is_relative_to(MOUNT) or path == PurePosixPath(MOUNT):
         raise BadInput(
-            f"parameter 'outdir' cannot be {shown(outdir)}; allowed: a directory below {MOUNT} (only --local takes another path)"
+            f"parameter {name!r} cannot be {shown(outdir)}; allowed: a directory below {MOUNT} (only --local takes another path)"
         )
     return str(path)
 
 
-def place(outdir: str, storage: Path | None) -> Place:
+def place(outdir: str, storage: Path | None, name: str = "outdir") -> Place:
     """Map the mount to a folder of this machine, `storage/` by default; a plain local path is taken
-    as it is. Raises `BadInput`.
+    as it is; name: the parameter's. Raises `BadInput`.
     """
-    check_outdir_text(outdir)
+    check_outdir_text(outdir, name)
     try:
         Path.cwd()
     except FileNotFoundError:
@@ -82,11 +83,10 @@ def place(outdir: str, storage: Path | None) -> Place:
         directory = root / path.relative_to(MOUNT)
     else:
         directory = Path(outdir)
-        root = check_outdir(outdir, None).parent if storage is None else storage
-    resolved = check_outdir(str(directory), root)
-    refuse_hostile(
-        "outdir", str(resolved)
-    )  # the whole path reaches `prepare` as this parameter, and must pass there
+        root = check_outdir(outdir, None, name).parent if storage is None else storage
+    resolved = check_outdir(str(directory), root, name)
+    # The whole path reaches `prepare` as this parameter, and must pass there.
+    refuse_hostile(name, str(resolved))
     return Place(
         root.resolve(), str(PurePosixPath(MOUNT, resolved.relative_to(root.resolve()))), directory
     )
@@ -94,6 +94,10 @@ def place(outdir: str, storage: Path | None) -> Place:
 
 def check_this_machine(where: Place, resolved: Resolved) -> None:
     """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
+    if (start_from := resolved.experiment.start_from) is not None:
+        resolved = with_origin(
+            resolved, where.directory, place(start_from, where.storage, "start_from").directory
+        )
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
     known = resolved.family and not resolved.packages and not resolved.environment.env_options

@@ -1,0 +1,92 @@
+"""The experiment at `start_from`, with whose weights the runs of another begin.
+
+`prepare` looks what is there and keeps its identity hash; `train` takes the checkpoint of a run from
+it, once: a training that begins so leaves a checkpoint of its own before its first step, and goes on
+from its own ever after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from config.errors import BadInput, WrongDirectory, shown
+from config.outdir import check_outdir
+from config.resolve import Resolved
+from steps.directory.checkpoints import Checkpoint, load_newest
+from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+
+
+def with_origin(resolved: Resolved, outdir: Path, start_from: Path | None) -> Resolved:
+    """The experiment, with what it starts from known; the same if that is nothing.
+
+    outdir, start_from: where both lie here. Raises `BadInput` for a directory without an experiment,
+    for one of another algorithm, and for one in which a run that is needed has no checkpoint.
+    """
+    if start_from is None:
+        return resolved
+    if start_from.resolve() == outdir.resolve():
+        raise refusal(resolved, "it is outdir; choose another outdir")
+    record = _read(resolved, start_from)
+    if record.resolved.algorithm != resolved.algorithm:
+        raise refusal(
+            resolved,
+            f"its algorithm is {shown(record.resolved.algorithm)}, this one's is {shown(resolved.algorithm)}",
+        )
+    for index in range(min(resolved.experiment.runs, record.resolved.experiment.runs)):
+        _require_checkpoint(resolved, _run(start_from, record, index))
+    return replace(resolved, origin=record.identity_hash)
+
+
+def origin_directory(resolved: Resolved, storage_root: str | None) -> Path | None:
+    """Where the experiment lies that this one starts from; None if it starts from nothing. Raises
+    `BadInput`.
+    """
+    start_from = resolved.experiment.start_from
+    return None if start_from is None else check_outdir(start_from, storage_root, "start_from")
+
+
+def first_checkpoint(resolved: Resolved, run: int, storage_root: str | None) -> Checkpoint:
+    """What a run begins with: the newest checkpoint of the other experiment's run. Raises `BadInput`
+    if another experiment lies there now, or nothing that can be read.
+    """
+    start_from = origin_directory(resolved, storage_root)
+    if start_from is None:
+        raise ValueError("an experiment that starts from nothing has no first checkpoint")
+    record = _read(resolved, start_from)
+    if record.identity_hash != resolved.origin:
+        raise refusal(resolved, "another experiment lies there than when this one was prepared")
+    theirs = _run(start_from, record, run)
+    _require_checkpoint(resolved, theirs)
+    try:
+        checkpoint = load_newest(theirs, record.identity)
+    except WrongDirectory as error:
+        raise refusal(resolved, str(error)) from None
+    if checkpoint is None:
+        raise refusal(resolved, f"{theirs.checkpoints} was removed while it was read")
+    return checkpoint
+
+
+def refusal(resolved: Resolved, because: str) -> BadInput:
+    """`parameter 'start_from' cannot be 'results/x': …`."""
+    return BadInput(
+        f"parameter 'start_from' cannot be {shown(resolved.experiment.start_from or '')}: {because}"
+    )
+
+
+def _read(resolved: Resolved, start_from: Path) -> ExperimentRecord:
+    directory = ExperimentDirectory(start_from)
+    try:
+        return read_experiment(directory)
+    except (BadInput, WrongDirectory) as error:
+        raise refusal(resolved, f"it holds no experiment: {error}") from None
+
+
+def _run(start_from: Path, record: ExperimentRecord, index: int) -> RunDirectory:
+    return ExperimentDirectory(start_from).run(index % record.resolved.experiment.runs)
+
+
+def _require_checkpoint(resolved: Resolved, theirs: RunDirectory) -> None:
+    if not theirs.checkpoint_steps():
+        raise refusal(resolved, f"no checkpoint in {theirs.checkpoints}: train makes it")
