@@ -22,7 +22,7 @@ from tests.outside import ROOT, outside
 
 STRANGER = ROOT / "tests" / "stranger"
 GIVEN = {
-    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "300", "rollout_length": "32",
+    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "900", "rollout_length": "32",
     "evaluation_episodes": "3", "num_envs": "4",
 }  # fmt: skip
 CENTRAL = {
@@ -104,7 +104,7 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
     log = (run.logs / "train.log").read_text()
     assert "learner 1 waits for 2 actors" in log and "learner 2 waits for 2 actors" in log
     steps = [int(row["step"]) for row in read_rows(run.train_csv)]
-    assert steps == [128 * (epoch + 1) for epoch in range(300)]
+    assert steps == [128 * (epoch + 1) for epoch in range(900)]
     assert len(read_rows(run.root / "evaluation.csv")) == 3
     assert not run.learner_json.exists()
     assert {path.name for path in run.root.glob("resources*.csv")} == {
@@ -207,7 +207,7 @@ def test_a_learner_without_experience_keeps_what_it_has_learnt(
     directory = ExperimentDirectory(tmp_path / "crowd")
     given = {
         **GIVEN, "outdir": str(directory.root), "epochs": "4000", "checkpoint_interval": "4000",
-        "no_data_timeout": "3",
+        "no_data_timeout": "30",
     }  # fmt: skip
     assignments = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
     prepared = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assignments)
