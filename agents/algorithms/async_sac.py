@@ -12,41 +12,33 @@ Steps are those that have come in, whoever made them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from torch import Tensor
 
 from agents.algorithms.async_sac_acting import SquashedActing, of_policy
 from agents.algorithms.sac import SoftActorCriticLearning
-from agents.distributed.exchange import Exchange
-from agents.distributed.experience import ReplayedExperience
+from agents.distributed.experience import LearnsFromReplay, ReplayedExperience
 from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
-from agents.distributed.replay_queue import Arrived
-from agents.distributed.stepping import row_specs
+from agents.distributed.stepping import one_environment, row_specs
 from agents.distributed.unrolls import bytes_of, unroll_specs
 from agents.environments.spaces import Interface
-from agents.environments.training import TrainingEnvironments
 from agents.experience.replay import Transitions
 from agents.experience.sequences import sample_transitions
-from agents.interfaces import Growth, Progress, State
+from agents.interfaces import Progress, State
 from config.resolve import Resolved
 
 
-class AsyncSACTrainer(SoftActorCriticLearning):
+class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
     """The learner of one run; `agents.interfaces.Learner` and `HasStreams`."""
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         hyper = resolved.hyperparameters
-        one = replace(resolved, environment=replace(resolved.environment, num_envs=1))
-        environments = TrainingEnvironments(one, run)
-        try:  # looked at, and never stepped
+        with one_environment(resolved, run) as environments:
             acting = SquashedActing(resolved, environments, run=run, number=0)
             specs = Play(environments, acting, hyper.unroll_length).specs
-        finally:
-            environments.close()
         super().__init__(resolved, acting.spaces, run=run, device=device, precision=precision)
         self.experience = ReplayedExperience(
             specs, hyper.ratio, identity=resolved.identity_hash, slots=hyper.replay_slots,
@@ -54,16 +46,6 @@ class AsyncSACTrainer(SoftActorCriticLearning):
             normaliser=acting.normaliser,
         )  # fmt: skip
         self.measured = list[tuple[Tensor, float, float]]()
-
-    def receiver(self, generation: int) -> Exchange[Arrived]:
-        """Where workers find this start of the learner; to be called once, before `train` and after
-        `load_state_dict`; generation: higher than at any start before.
-        """
-        return self.experience.begin(generation)
-
-    def counters(self) -> Mapping[str, float]:
-        """Of its exchange."""
-        return self.experience.exchange.counters()
 
     def train(self) -> Iterator[Progress | None]:
         """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
@@ -114,18 +96,6 @@ class AsyncSACTrainer(SoftActorCriticLearning):
         self.load_learnt_state(state)
         self.step = int(state["step"])
         self.experience.load_state_dict(state)
-
-    def grown(self) -> dict[str, Growth]:
-        """The replay's stream, as `agents.interfaces.HasStreams` has it."""
-        return self.experience.grown()
-
-    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
-        """Take back the replay's unrolls; raises `NoUsableState` for fewer than there were."""
-        self.experience.load_streams(streams)
-
-    def close(self) -> None:
-        """Workers wait no longer for a place."""
-        self.experience.exchange.close()
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[np.generic]) -> int:

@@ -104,10 +104,11 @@ class IMPALATrainer:
         self.resolved, self.hyper = resolved, resolved.hyperparameters
         self.device, self.wait_s = torch.device(device), 1.0
         self.epoch = self.updates = self.step = 0
-        self.acting, self.rows, self.spaces = look(resolved, run, device, precision)
-        self.specs = unroll_specs(
-            {**self.rows, **self.acting.rows}, self.acting.first, self.hyper.unroll_length
-        )
+        acting, self.rows, self.spaces = look(resolved, run, device, precision)
+        self.acting = acting if self.hyper.inference == "learner" else None
+        self.remembered = acting.first
+        rows = {**self.rows, **acting.rows}
+        self.specs = unroll_specs(rows, acting.first, self.hyper.unroll_length)
         weights = torch.Generator().manual_seed(
             integer_seed(resolved.experiment.seed, run, "weights")
         )
@@ -119,7 +120,7 @@ class IMPALATrainer:
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
-        self.observation_normaliser = copy.deepcopy(self.acting.normaliser)
+        self.observation_normaliser = copy.deepcopy(acting.normaliser)
         self.exchange = Exchange(
             self.specs,
             identity=resolved.identity_hash,
@@ -135,7 +136,7 @@ class IMPALATrainer:
         """
         self.exchange.begin(generation)
         self._publish()
-        if self.hyper.inference == "actor":
+        if self.acting is None:
             return self.exchange
         self.central = CentralInference(
             self.exchange, self.acting, rows=self.rows,
@@ -256,7 +257,7 @@ class IMPALATrainer:
         encoded = self.network.encode(flat.to(self.device))
         if not isinstance(self.network, RecurrentActorCritic):
             return encoded
-        state = as_state(columns, self.acting.first, self.device)
+        state = as_state(columns, self.remembered, self.device)
         sequences = encoded.view(*begins.shape, *encoded.shape[1:]).transpose(0, 1)
         every = torch.arange(begins.size, device=self.device)
         return Sequences(sequences, state, self._time_first(begins), every)

@@ -5,7 +5,6 @@ for all actors at once where the learner is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from agents.distributed.memory import ActingMemory
 from agents.distributed.observing import ObservingActor
 from agents.distributed.play import Acted
 from agents.distributed.policy_weights import load_weights
-from agents.distributed.stepping import row_specs
+from agents.distributed.stepping import one_environment, row_specs
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_actor_critic, make_recurrent_actor_critic
@@ -200,19 +199,13 @@ class ActorCriticActing:
 def look(
     resolved: Resolved, run: int, device: str, precision: str
 ) -> tuple[ActorCriticPolicy, dict[str, Spec], Interface]:
-    """A policy for these environments, the columns of their rows, and their spaces: of one, which is
-    looked at and never stepped.
-    """
-    one = replace(resolved, environment=replace(resolved.environment, num_envs=1))
-    environments = TrainingEnvironments(one, run)
-    try:
+    """A policy for these environments, the columns of their rows, and their spaces."""
+    with one_environment(resolved, run) as environments:
         policy = ActorCriticPolicy(
             resolved, environments, run=run, device=device, precision=precision
         )
         rows = row_specs(environments.interface, environments.observation.dtype)
         return policy, rows, environments.interface
-    finally:
-        environments.close()
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor | ObservingActor:

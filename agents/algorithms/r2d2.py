@@ -25,8 +25,7 @@ as little as the most careful actor, or not at all; a non-finite number never re
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,19 +33,16 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.r2d2_acting import BEST, TAKEN, RecurrentValueActing, make_network
-from agents.distributed.exchange import Exchange
-from agents.distributed.experience import ReplayedExperience
+from agents.distributed.experience import LearnsFromReplay, ReplayedExperience
 from agents.distributed.interfaces import Columns, Spec
 from agents.distributed.memory import as_state
 from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
-from agents.distributed.replay_queue import Arrived
-from agents.distributed.stepping import row_specs
+from agents.distributed.stepping import one_environment, row_specs
 from agents.distributed.unrolls import bytes_of, unroll_specs
 from agents.environments.spaces import Interface
-from agents.environments.training import TrainingEnvironments
 from agents.experience.priorities import Priorities, importance_weights
-from agents.interfaces import Growth, Progress, State
+from agents.interfaces import Progress, State
 from agents.n_step import n_step_returns, rescaled, unrescaled
 from agents.networks.action_values import RecurrentActionValues, bootstrapped, taken
 from agents.networks.torsos import TorsoState
@@ -93,7 +89,7 @@ def sequence_priorities(errors: np.ndarray, valid: np.ndarray, mixed: float) -> 
     return found
 
 
-class R2D2Trainer:
+class R2D2Trainer(LearnsFromReplay):
     """The learner of one run; `agents.interfaces.Learner` and `HasStreams`."""
 
     learnt = ("network", "target", "observation_normaliser")
@@ -103,13 +99,9 @@ class R2D2Trainer:
         self.resolved, self.hyper = resolved, resolved.hyperparameters
         self.device, self.epoch, self.step = torch.device(device), 0, 0
         seed = resolved.experiment.seed
-        one = replace(resolved, environment=replace(resolved.environment, num_envs=1))
-        environments = TrainingEnvironments(one, run)
-        try:  # looked at, and never stepped
+        with one_environment(resolved, run) as environments:
             acting = RecurrentValueActing(resolved, environments, run=run, number=0)
             specs = Play(environments, acting, self.hyper.unroll_length).specs
-        finally:
-            environments.close()
         self.spaces, self.remembered = acting.spaces, acting.first
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
         self.network, self.target = (
@@ -131,16 +123,6 @@ class R2D2Trainer:
 
     def _copy_target(self) -> None:
         self.target.load_state_dict(self.network.state_dict())
-
-    def receiver(self, generation: int) -> Exchange[Arrived]:
-        """Where actors find this start of the learner; to be called once, before `train` and after
-        `load_state_dict`; generation: higher than at any start before.
-        """
-        return self.experience.begin(generation)
-
-    def counters(self) -> Mapping[str, float]:
-        """Of its exchange."""
-        return self.experience.exchange.counters()
 
     def train(self) -> Iterator[Progress | None]:
         """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
@@ -324,18 +306,6 @@ class R2D2Trainer:
         self.priorities.load_state_dict(state["priorities"])
         self.sampling.bit_generator.state = state["generator"]
         self.experience.load_state_dict(state)
-
-    def grown(self) -> dict[str, Growth]:
-        """The replay's stream, as `agents.interfaces.HasStreams` has it."""
-        return self.experience.grown()
-
-    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
-        """Take back the replay's sequences; raises `NoUsableState` for fewer than there were."""
-        self.experience.load_streams(streams)
-
-    def close(self) -> None:
-        """Actors wait no longer for a place."""
-        self.experience.exchange.close()
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:

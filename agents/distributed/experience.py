@@ -109,3 +109,33 @@ class ReplayedExperience:
     def load_streams(self, streams: Mapping[str, Iterator[Columns]]) -> None:
         """Take back the replay's unrolls; raises `NoUsableState` for fewer than there were."""
         self.replay.load_streams(streams)
+
+
+class LearnsFromReplay:
+    """What a trainer with such an experience has of `agents.interfaces.Learner`, `HasStreams` and
+    `HasCounters`, whatever it learns by.
+    """
+
+    experience: ReplayedExperience
+
+    def receiver(self, generation: int) -> Exchange[Arrived]:
+        """Where actors find this start of the learner; to be called once, before `train` and after
+        `load_state_dict`; generation: higher than at any start before.
+        """
+        return self.experience.begin(generation)
+
+    def counters(self) -> Mapping[str, float]:
+        """Of its exchange."""
+        return self.experience.exchange.counters()
+
+    def grown(self) -> dict[str, Growth]:
+        """The replay's stream."""
+        return self.experience.grown()
+
+    def load_streams(self, streams: Mapping[str, Iterator[Columns]]) -> None:
+        """Take back the replay's unrolls; raises `NoUsableState` for fewer than there were."""
+        self.experience.load_streams(streams)
+
+    def close(self) -> None:
+        """Actors wait no longer for a place."""
+        self.experience.exchange.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from agents.environments.masks import check_some_action
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes, check_finite
+from config.resolve import Resolved
 
 
 class Stepping:
@@ -83,6 +86,15 @@ class Stepping:
             "truncated": truncated,
         }
         return columns, final, *self._episodes[group].finish(answer.reward[None], ended[None])
+
+
+@contextlib.contextmanager
+def one_environment(resolved: Resolved, run: int) -> Iterator[TrainingEnvironments]:
+    """As many of an actor's as it takes to see what all of them look like: never stepped."""
+    settings = replace(resolved.environment, num_envs=1)
+    environments = TrainingEnvironments(replace(resolved, environment=settings), run)
+    with contextlib.closing(environments):
+        yield environments
 
 
 def row_specs(spaces: Interface, dtype: np.dtype[Any]) -> dict[str, Spec]:

@@ -79,20 +79,24 @@ class TrainingAttempt:
     """What one attempt goes on from, and how far it is.
 
     step: reached; saved_step: of the last checkpoint; record: what the files put into the checkpoint
-    beside the trainer's state, empty without one; given_weights: whether it begins with those of
-    another experiment; kept: what else the next one shall say; machine: what this training computes on and in,
-    resolved: its parameters, without what is still to be measured, both once it is `decided`.
+    beside the trainer's state, empty without one; kept: what else the next one shall say; machine:
+    what this training computes on and in, resolved: its parameters, without what is still to be
+    measured, both once it is `decided`.
     """
 
     def __init__(self, context: StepContext, checkpoint: Checkpoint | None) -> None:
         self.context, self.checkpoint = context, checkpoint
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
-        self.given_weights = False
         self.kept: dict[str, Any] = {}
         self.machine: dict[str, Any] = {}
         self.resolved = context.resolved
         self.guard = self._guard()
+
+    @property
+    def given_weights(self) -> bool:
+        """Whether it begins with those of another experiment."""
+        return self.checkpoint is None and self.context.resolved.experiment.start_from is not None
 
     def note(self, *, began: bool) -> None:
         """Leave in the status file what the next attempt must know if this one is killed."""
@@ -137,11 +141,10 @@ class TrainingAttempt:
     def restore(self, trainer: Resumable, compute: Compute) -> None:
         """Bring a new trainer to where the checkpoint was taken, and say what begins."""
         start = "the start"
-        if self.checkpoint is None and self.context.resolved.experiment.start_from is not None:
+        if self.given_weights:
             from steps.training.begin import begun_from
 
             start = f"the weights of {begun_from(self.context, trainer)}"
-            self.given_weights = True
         elif self.checkpoint is not None:
             _show_log_of("agents")
             trainer.load_state_dict(self.checkpoint.state, between=self.context.check_stop)
