@@ -235,6 +235,7 @@ class IMPALATrainer:
         rewards = columns["reward"]
         if self.resolved.environment.clip_rewards:
             rewards = np.clip(rewards, -1, 1)
+        rewards = rewards * np.float32(self.hyper.reward_scale)
         masks = columns.get("mask")
         return Rows(
             encoded=self._encoded(observation, begins, columns),

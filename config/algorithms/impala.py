@@ -62,6 +62,12 @@ class IMPALA:
     discount: float = parameter(
         0.99, low=0, high=1, help="gamma: weight of a reward one step later"
     )
+    reward_scale: float = parameter(
+        1.0,
+        low=1e-6,
+        high=1e6,
+        help="learnt rewards are multiplied by it, after any clipping; reported returns stay the game's own",
+    )
     entropy_coefficient: float = parameter(
         0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
     )
@@ -124,7 +130,7 @@ class IMPALA:
         if environment.normalise_rewards:
             raise BadInput(
                 "parameter 'normalise_rewards' cannot be true: each actor would have a scale of its "
-                "own; allowed: false, or clip_rewards=true"
+                "own; allowed: false, with reward_scale or clip_rewards=true"
             )
 
 

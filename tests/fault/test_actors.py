@@ -29,19 +29,16 @@ CENTRAL = {
     "game": "cartpole", "runs": "1", "actors": "2", "epochs": "40", "num_envs": "4",
     "evaluation_episodes": "3", "inference": "learner", "checkpoint_interval": "4",
 }  # fmt: skip
-ON_ONE_CORE = "gpu:\n  requests: {cpu: 250m}\n"
 NEEDED_S = 600.0
 
 
 def start(
     outdir: Path, algorithm: str = "my_lab.crowd:ALGORITHM", given: Mapping[str, str] = GIVEN
 ) -> subprocess.Popen[str]:
-    outdir.with_suffix(".yaml").write_text(ON_ONE_CORE)
-    command = [sys.executable, "-m", "workflows.submit", algorithm, "--local", "--cluster"]
+    command = [sys.executable, "-m", "workflows.submit", algorithm, "--local"]
     assigned = (f"-p={name}={value}" for name, value in {**given, "outdir": str(outdir)}.items())
     return subprocess.Popen(
-        [*command, str(outdir.with_suffix(".yaml")), *assigned],
-        cwd=STRANGER, env=outside(), text=True, start_new_session=True,
+        [*command, *assigned], cwd=STRANGER, env=outside(), text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
@@ -153,18 +150,26 @@ def by_hand(module: str, *arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def prepared(
+    directory: ExperimentDirectory, given: Mapping[str, str]
+) -> tuple[RunDirectory, tuple[str, ...]]:
+    """Its only run, and which one it is for the steps that are called by hand."""
+    outdir = str(directory.root)
+    assigned = (f"-p={name}={value}" for name, value in {**given, "outdir": outdir}.items())
+    process = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assigned)
+    output, _ = process.communicate(timeout=NEEDED_S)
+    assert process.returncode == 0, output
+    return directory.run(0), ("--outdir", outdir, "--run", "0")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     directory = ExperimentDirectory(tmp_path / "crowd")
-    given = {**GIVEN, "outdir": str(directory.root), "epochs": "4000", "no_data_timeout": "900"}
-    assignments = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
-    prepared = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assignments)
-    output, _ = prepared.communicate(timeout=NEEDED_S)
-    assert prepared.returncode == 0, output
-    run, one = directory.run(0), ("--outdir", str(directory.root), "--run", "0")
+    given = {**GIVEN, "epochs": "4000", "no_data_timeout": "900"}
+    run, one = prepared(directory, given)
 
     def both() -> tuple[subprocess.Popen[str], subprocess.Popen[str]]:
         """The actor finds the learner whose address it is given, in the place of the one it wrote."""
@@ -205,15 +210,9 @@ def test_a_learner_without_experience_keeps_what_it_has_learnt(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     directory = ExperimentDirectory(tmp_path / "crowd")
-    given = {
-        **GIVEN, "outdir": str(directory.root), "epochs": "4000", "checkpoint_interval": "4000",
-        "no_data_timeout": "30",
-    }  # fmt: skip
-    assignments = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
-    prepared = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assignments)
-    output, _ = prepared.communicate(timeout=NEEDED_S)
-    assert prepared.returncode == 0, output
-    run, one = directory.run(0), ("--outdir", str(directory.root), "--run", "0")
+    rare = {"epochs": "4000", "checkpoint_interval": "4000"}
+    given = {**GIVEN, **rare, "no_data_timeout": "30"}
+    run, one = prepared(directory, given)
     learner = by_hand("train", *one, "--role", "learner")
     request.addfinalizer(learner.kill)
     until(lambda: run.learner_json.exists(), learner)

@@ -6,8 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,7 @@ import pytest
 from steps.directory import streams
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
-from tests.fault.test_actors import end_group, has_joined, kill, status_of, until
-from tests.outside import ROOT, outside
+from tests.fault.test_actors import NEEDED_S, end_group, has_joined, kill, start, status_of, until
 
 SHARED = {
     "runs": "1", "actors": "2", "evaluation_episodes": "3", "checkpoint_interval": "1",
@@ -34,25 +31,6 @@ GIVEN = {
         "replay_size": "1500",
     },
 }  # fmt: skip
-NEEDED_S = 600.0
-SMALL_PODS = """
-gpu: {requests: {cpu: 200m}}
-actor: {requests: {cpu: 100m}}
-cpu: {requests: {cpu: 300m}}
-"""
-
-
-def start(algorithm: str, outdir: Path) -> subprocess.Popen[str]:
-    """With requests that one processor can hold."""
-    given = SHARED | GIVEN[algorithm] | {"outdir": str(outdir)}
-    cluster = outdir.parent / "cluster.yaml"
-    cluster.write_text(SMALL_PODS)
-    command = [sys.executable, "-m", "workflows.submit", algorithm, "--local"]
-    return subprocess.Popen(
-        [*command, f"--cluster={cluster}", *(f"-p={name}={value}" for name, value in given.items())],
-        cwd=ROOT, env=outside(), text=True, start_new_session=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
 
 
 def saved(run: RunDirectory, step: int) -> dict[str, Any]:
@@ -76,7 +54,7 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
 ) -> None:
     directory = ExperimentDirectory(tmp_path / "killed")
     run = directory.run(0)
-    process = start(algorithm, directory.root)
+    process = start(directory.root, algorithm, SHARED | GIVEN[algorithm])
     request.addfinalizer(lambda: end_group(process))
     until(lambda: all(has_joined(run, actor) for actor in (0, 1)), process)
     kill(run, "train-actor-1")

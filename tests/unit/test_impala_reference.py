@@ -130,6 +130,7 @@ class Reference:
         value_numbers = np.array([float(value.detach()) for value in values])
         if self.clips:
             rewards = np.clip(rewards, -1, 1)
+        rewards = rewards * hyper.reward_scale
         targets, advantages = slow(
             ratios, rewards[:length], value_numbers, terminated, final, hyper.discount,
             hyper.rho_bar, hyper.c_bar, hyper.trace_lambda,
@@ -182,7 +183,8 @@ SWITCHES = st.fixed_dictionaries({
     "rho_bar": st.sampled_from([1.0, 2.5]), "c_bar": st.sampled_from([0.5, 1.0]),
     "trace_lambda": st.sampled_from([0.8, 1.0]), "discount": st.sampled_from([0.0, 0.95]),
     "entropy_coefficient": st.sampled_from([0.0, 0.1]),
-    "value_coefficient": st.sampled_from([0.3, 1.0]), "clip_rewards": st.booleans(), "seed": st.integers(0, 9),
+    "value_coefficient": st.sampled_from([0.3, 1.0]), "clip_rewards": st.booleans(),
+    "reward_scale": st.sampled_from([0.05, 1.0, 3.0]), "seed": st.integers(0, 9),
 })  # fmt: skip
 
 
