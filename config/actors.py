@@ -2,7 +2,7 @@
 
 None of them can change what a result means, so none belongs to the identity: actors come and go
 while a run trains, and the next submission may have more of them. How many environments each of
-them steps does belong to it, and is `num_envs`, as where one process steps them.
+them steps does belong to it, and is `envs_per_actor`, a setting of the environment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ActorSettings:
         low=1,
         high=MOST_ACTORS,
         identity=False,
-        help="processes that step num_envs environments each, for one learner; may change when submitted again",
+        help="processes that step envs_per_actor environments each, for one learner; may change when submitted again",
     )
     actor_image: str | None = parameter(
         None,

@@ -19,7 +19,7 @@ GIVEN = {"game": "cartpole", "actors": str(ACTORS), "evaluation_episodes": "3"}
 EXPERIMENTS = {
     "impala": ("impala", {"epochs": "60"}),
     "impala-central": ("impala", {"epochs": "20", "inference": "learner"}),
-    "impala-breakout": ("impala", {"game": "breakout", "epochs": "2", "num_envs": "4"}),
+    "impala-breakout": ("impala", {"game": "breakout", "epochs": "2", "envs_per_actor": "4"}),
     "r2d2": ("r2d2", {"game": "cartpole-no-velocity", "epochs": "3"}),
     "async-sac": ("async-sac", {"game": "pendulum", "epochs": "3"}),
 }

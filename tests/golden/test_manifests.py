@@ -410,8 +410,10 @@ def test_parameters_of_actors_are_only_where_there_are_actors(
         "actor_image": "",
         "reconnect_timeout": "300",
         "no_data_timeout": "600",
+        "envs_per_actor": "",
     }
     assert {name: offered[name] for name in offered.keys() - alone.keys()} == of_actors
+    assert alone.keys() - offered.keys() == {"num_envs"}
     told = leaf(with_actors, "prepare")["container"]["args"]
     assert "actors={{workflow.parameters.actors}}" in told
     assert "actor_image={{workflow.parameters.actor_image}}" in told
