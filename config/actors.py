@@ -7,12 +7,22 @@ them steps does belong to it, and is `envs_per_actor`, a setting of the environm
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from config.experiment import IMAGE
 from config.parameters import parameter
 
 MOST_ACTORS = 512
+COMMAND_VARIABLE = "ACTOR_COMMAND"
+"""In an actor's pod, `actor_command`: what `steps.train` starts there in its own place."""
+
+
+def _words(text: str) -> str:
+    words = shlex.split(text)
+    if not words:
+        raise ValueError("no word in it")
+    return shlex.join(words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +43,15 @@ class ActorSettings:
         form="an image reference",
         identity=False,
         help="image of the actors' pods, for a simulator that needs more than ours; empty: cpu_image",
+    )
+    actor_command: str | None = parameter(
+        None,
+        optional=True,
+        canonical=_words,
+        form="words as a shell splits them",
+        identity=False,
+        help="how an actor is started, the options of its step come after it, as in xvfb-run -a python -m steps.train; empty: "
+        "python -m steps.train",
     )
     reconnect_timeout: int = parameter(
         300,

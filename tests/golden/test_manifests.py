@@ -408,6 +408,7 @@ def test_parameters_of_actors_are_only_where_there_are_actors(
     of_actors = {
         "actors": "2",
         "actor_image": "",
+        "actor_command": "",
         "reconnect_timeout": "300",
         "no_data_timeout": "600",
         "envs_per_actor": "",
@@ -417,6 +418,7 @@ def test_parameters_of_actors_are_only_where_there_are_actors(
     told = leaf(with_actors, "prepare")["container"]["args"]
     assert "actors={{workflow.parameters.actors}}" in told
     assert "actor_image={{workflow.parameters.actor_image}}" in told
+    assert "actor_command={{workflow.parameters.actor_command}}" in told
 
 
 def test_the_figure(manifest: Manifest) -> None:

@@ -25,7 +25,10 @@ WITH_ACTORS: Algorithm = replace(
     ppo.ALGORITHM, topology="actor-learner", actor="nowhere:make_actor"
 )
 CROWD = f"{__name__}:WITH_ACTORS"
-NAMES = ["actors", "actor_image", "reconnect_timeout", "no_data_timeout", "envs_per_actor"]
+NAMES = [
+    "actors", "actor_image", "actor_command", "reconnect_timeout", "no_data_timeout",
+    "envs_per_actor",
+]  # fmt: skip
 
 
 def test_they_are_parameters_of_algorithms_with_actors_alone() -> None:
@@ -90,7 +93,12 @@ def test_what_they_cannot_be(name: str, value: str) -> None:
 
 def test_more_actors_continue_the_same_experiment_and_more_environments_do_not() -> None:
     before = resolve(CROWD, {}).identity_hash
-    changed = {"actors": "64", "actor_image": "sim:2", "no_data_timeout": "5"}
+    changed = {
+        "actors": "64",
+        "actor_image": "sim:2",
+        "actor_command": "a b",
+        "no_data_timeout": "5",
+    }
     assert resolve(CROWD, changed).identity_hash == before
     assert resolve(CROWD, {"envs_per_actor": "16"}).identity_hash != before
 

@@ -30,6 +30,7 @@ from hera.workflows import (
 )
 from hera.workflows import models as m
 
+from config.actors import COMMAND_VARIABLE
 from config.cluster import Cluster, Pool
 from config.errors import NEVER_RETRIED
 from config.pipeline import Step
@@ -40,7 +41,7 @@ RUN = "--run={{inputs.parameters.run}}"
 READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
 """Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
 pods."""
-READ_OF_ACTORS = ("actors", "actor_image")
+READ_OF_ACTORS = ("actors", "actor_image", "actor_command")
 """The same of experiments with actors."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
@@ -118,7 +119,8 @@ def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
 
 def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     """A pod that steps environments for a learner, without a GPU, in an image of its own if the
-    parameter `actor_image` names one.
+    parameter `actor_image` names one. What `actor_command` says goes through its environment: the
+    number of words of a `command` cannot depend on a parameter.
 
     It costs a retry whenever its node is taken away, and whenever its learner was not there for
     `reconnect_timeout`, which may be all the time that a learner waits for a GPU: so there are many.
@@ -129,7 +131,7 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
         module,
         pool="actor",
         image=IMAGES["actor"],
-        environment=NO_GPU,
+        environment={**NO_GPU, COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
         shared_memory=True,
         retries=_retries(limit=1000, first_wait="2s", longest_wait="2m"),
         **options,
