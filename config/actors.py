@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from config.errors import BadInput
 from config.experiment import IMAGE
 from config.parameters import parameter
 
@@ -53,6 +54,20 @@ class ActorSettings:
         help="how an actor is started, the options of its step come after it, as in xvfb-run -a python -m steps.train; empty: "
         "python -m steps.train",
     )
+    actor_gpus: int = parameter(
+        0,
+        low=0,
+        high=MOST_ACTORS,
+        identity=False,
+        help="GPUs for a run's actors, each of which sees one of them; 0: none, for simulators that need none",
+    )
+    actors_per_gpu: int = parameter(
+        1,
+        low=1,
+        high=MOST_ACTORS,
+        identity=False,
+        help="actors that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
+    )
     reconnect_timeout: int = parameter(
         300,
         low=1,
@@ -69,3 +84,17 @@ class ActorSettings:
         identity=False,
         help="a learner that gets no experience for so long ends, and is started again",
     )
+
+    def check(self) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        room = self.actor_gpus * self.actors_per_gpu
+        if self.actor_gpus and self.actors > room:
+            raise BadInput(
+                f"parameter 'actors' cannot be {self.actors}; allowed: at most actor_gpus * "
+                f"actors_per_gpu = {self.actor_gpus} * {self.actors_per_gpu} = {room}"
+            )
+        if self.actors_per_gpu > 1 and not self.actor_gpus:
+            raise BadInput(
+                f"parameter 'actors_per_gpu' cannot be {self.actors_per_gpu} with actor_gpus=0; "
+                "allowed: 1, or more with actor_gpus"
+            )

@@ -300,6 +300,8 @@ def _check(resolved: Resolved) -> None:
     """What no single parameter can say."""
     experiment = resolved.experiment
     resolved.hyperparameters.check(resolved.environment)
+    if resolved.actor_settings is not None:
+        resolved.actor_settings.check()
     check_outdir_text(experiment.outdir)
     if experiment.start_from is not None:
         check_outdir_text(experiment.start_from, "start_from")

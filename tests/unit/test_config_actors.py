@@ -26,8 +26,8 @@ WITH_ACTORS: Algorithm = replace(
 )
 CROWD = f"{__name__}:WITH_ACTORS"
 NAMES = [
-    "actors", "actor_image", "actor_command", "reconnect_timeout", "no_data_timeout",
-    "envs_per_actor",
+    "actors", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
+    "reconnect_timeout", "no_data_timeout", "envs_per_actor",
 ]  # fmt: skip
 
 
