@@ -45,8 +45,6 @@ READ_OF_ACTORS = ("actors", "actor_image", "actor_command", "actor_gpus", "actor
 """The same of experiments with actors."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
-WITHOUT_GPUS = "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '%s' : '%s'}}"
-"""One text for actors without GPUs, and one for those with them."""
 IMAGES = {
     "gpu": "{{workflow.parameters.gpu_image}}",
     "cpu": "{{workflow.parameters.cpu_image}}",
@@ -121,26 +119,24 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
     `actor_image` names one, with one GPU, or its part of one, if `actor_gpus` says so.
 
     What `actor_command` says goes through its environment: the number of words of a `command` cannot
-    depend on a parameter. The variable that hides GPUs must not be there beside one, because a
-    container's own variables replace those of the device plugin: so it has another name then.
+    depend on a parameter. GPUs are hidden by the image alone, as from training pods, from who asks
+    for none: a container's own variables would replace those of the device plugin.
 
     It costs a retry whenever its node is taken away, and whenever its learner was not there for
     `reconnect_timeout`, which may be all the time that a learner waits for a GPU: so there are many.
     """
-    hidden = {
-        WITHOUT_GPUS % (name, f"{name}_WITHOUT_GPUS"): value for name, value in NO_GPU.items()
-    }
     whole, shared = cluster.gpu_resource, cluster.shared_gpu_resource
     gpu = f"{{{{=asInt(workflow.parameters.actors_per_gpu) == 1 ? '{whole}' : '{shared}'}}}}"
+    count = "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}"
     return _pod(
         cluster,
         name,
         module,
         pool="actor",
         image=IMAGES["actor"],
-        environment={**hidden, COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
+        environment={COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
         annotations={PODS_PER_GPU: "{{workflow.parameters.actors_per_gpu}}"},
-        pod_spec_patch=_patched({"limits": {gpu: WITHOUT_GPUS % (0, 1)}}),
+        pod_spec_patch=_patched({"limits": {gpu: count}}),
         shared_memory=True,
         retries=_retries(limit=1000, first_wait="2s", longest_wait="2m"),
         **options,
