@@ -67,7 +67,7 @@ def decide(resolved: Resolved) -> Decision:
     probe = functools.partial(_measure, resolved, device)
     precision, because, trials = choose_precision(asked.precision, device, probe)
     reason = f"{reason}; {because}"
-    vectorisation, why = choose_vectorisation(resolved, resolved.environment.num_envs)
+    vectorisation, why = choose_vectorisation(resolved, resolved.environment.count)
     return Decision(
         device=device,
         precision=precision,

@@ -2,17 +2,28 @@
 
 None of them can change what a result means, so none belongs to the identity: actors come and go
 while a run trains, and the next submission may have more of them. How many environments each of
-them steps does belong to it, and is `num_envs`, as where one process steps them.
+them steps does belong to it, and is `envs_per_actor`, a setting of the environment.
 """
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
+from config.errors import BadInput
 from config.experiment import IMAGE
 from config.parameters import parameter
 
 MOST_ACTORS = 512
+COMMAND_VARIABLE = "ACTOR_COMMAND"
+"""In an actor's pod, `actor_command`: what `steps.train` starts there in its own place."""
+
+
+def _words(text: str) -> str:
+    words = shlex.split(text)
+    if not words:
+        raise ValueError("no word in it")
+    return shlex.join(words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +35,7 @@ class ActorSettings:
         low=1,
         high=MOST_ACTORS,
         identity=False,
-        help="processes that step num_envs environments each, for one learner; may change when submitted again",
+        help="processes that step envs_per_actor environments each, for one learner; may change when submitted again",
     )
     actor_image: str | None = parameter(
         None,
@@ -33,6 +44,29 @@ class ActorSettings:
         form="an image reference",
         identity=False,
         help="image of the actors' pods, for a simulator that needs more than ours; empty: cpu_image",
+    )
+    actor_command: str | None = parameter(
+        None,
+        optional=True,
+        canonical=_words,
+        form="words as a shell splits them",
+        identity=False,
+        help="how an actor is started, the options of its step come after it, as in xvfb-run -a python -m steps.train; empty: "
+        "python -m steps.train",
+    )
+    actor_gpus: int = parameter(
+        0,
+        low=0,
+        high=MOST_ACTORS,
+        identity=False,
+        help="GPUs for a run's actors, each of which sees one of them; 0: none, for simulators that need none",
+    )
+    actors_per_gpu: int = parameter(
+        1,
+        low=1,
+        high=MOST_ACTORS,
+        identity=False,
+        help="actors that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
     )
     reconnect_timeout: int = parameter(
         300,
@@ -50,3 +84,17 @@ class ActorSettings:
         identity=False,
         help="a learner that gets no experience for so long ends, and is started again",
     )
+
+    def check(self) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        room = self.actor_gpus * self.actors_per_gpu
+        if self.actor_gpus and self.actors > room:
+            raise BadInput(
+                f"parameter 'actors' cannot be {self.actors}; allowed: at most actor_gpus * "
+                f"actors_per_gpu = {self.actor_gpus} * {self.actors_per_gpu} = {room}"
+            )
+        if self.actors_per_gpu > 1 and not self.actor_gpus:
+            raise BadInput(
+                f"parameter 'actors_per_gpu' cannot be {self.actors_per_gpu} with actor_gpus=0; "
+                "allowed: 1, or more with actor_gpus"
+            )

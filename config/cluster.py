@@ -18,6 +18,9 @@ from config.parameters import of_field, parameter, refuse_hostile
 from config.strict_yaml import load_mapping
 
 DEFAULT = Path(__file__).parent / "cluster.yaml"
+PODS_PER_GPU = "rl-training-dag/pods-per-gpu"
+"""The annotation of a pod that says how many such pods may see one GPU. The local engine holds them
+to it; on a cluster the number of replicas does that the device plugin makes of a shared GPU."""
 
 NAME: dict[str, Any] = {"pattern": KUBERNETES_NAME, "form": "a Kubernetes name"}
 IMAGE_REFERENCE: dict[str, Any] = {"pattern": IMAGE, "form": "an image reference"}
@@ -94,6 +97,9 @@ class Cluster:
     gpu_image: str = parameter(MISSING, help="image of training pods", **IMAGE_REFERENCE)
     cpu_image: str = parameter(MISSING, help="image of all other pods", **IMAGE_REFERENCE)
     gpu_resource: str = parameter(MISSING, help="what a GPU is called", **RESOURCE)
+    shared_gpu_resource: str = parameter(
+        MISSING, help="what a GPU is called that several pods share", **RESOURCE
+    )
     training_memory: str = parameter(
         MISSING, help="of a training pod whose algorithm does not need more", **MEMORY
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from config.actors import ActorSettings
 from config.algorithms import find_algorithm
 from config.algorithms.descriptor import Algorithm
-from config.environment import EnvironmentSettings
 from config.experiment import Experiment
 from config.games import default_game
 from config.memory import larger
@@ -19,6 +18,8 @@ from config.parameters import Parameter, declared, to_text
 
 SECTIONS = ("experiment", "actor_settings", "environment", "hyperparameters")
 """The attributes of a resolved experiment that hold parameters; the second only with actors."""
+SHARED = ("experiment", "environment")
+"""Those of which every experiment has some."""
 WITHOUT_PRESETS = ("experiment", "actor_settings")
 """Those whose defaults hold for every game, because Argo itself reads some of them."""
 
@@ -51,8 +52,8 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
     descriptor = find_algorithm(algorithm)
     infos = _infos("experiment", Experiment)
     if descriptor.has_actors:
-        infos += actor_parameters()
-    infos += _infos("environment", EnvironmentSettings)
+        infos += _infos("actor_settings", ActorSettings)
+    infos += _infos("environment", descriptor.environment)
     infos += _infos("hyperparameters", descriptor.hyperparameters)
     own = own_defaults(descriptor)
     return [
@@ -67,19 +68,37 @@ def shared_parameters(algorithms: Sequence[str]) -> list[ParameterInfo]:
     """Those that the experiments of all these algorithms have: their own settings and the
     environment's. A default that depends on the algorithm is that of one or the other.
     """
-    listed = [
-        [info for info in parameters(algorithm) if info.section in ("experiment", "environment")]
+    first, *others = [
+        {info.name: info for info in parameters(algorithm) if info.section in SHARED}
         for algorithm in algorithms
+    ]
+    listed = [
+        [info, *(other[name] for other in others)]
+        for name, info in first.items()
+        if all(name in other for other in others)
     ]
     return [
         replace(infos[0], default=_either(infos, "default"), otherwise=_either(infos, "otherwise"))
-        for infos in zip(*listed, strict=True)
+        for infos in listed
     ]
 
 
-def actor_parameters() -> list[ParameterInfo]:
-    """What the experiments of algorithms with actors have as well."""
-    return _infos("actor_settings", ActorSettings)
+def further_parameters(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[ParameterInfo]]:
+    """What only the experiments without, or with, actors have besides: by the names of those among
+    these algorithms.
+    """
+    shared = {info.name for info in shared_parameters(algorithms)}
+    found = {}
+    for with_actors in (False, True):
+        names = [name for name in algorithms if find_algorithm(name).has_actors == with_actors]
+        infos = [
+            info
+            for info in (parameters(names[0]) if names else ())
+            if info.section != "hyperparameters" and info.name not in shared
+        ]
+        if infos:
+            found[tuple(names)] = infos
+    return found
 
 
 def own_parameters(algorithm: str) -> list[ParameterInfo]:

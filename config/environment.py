@@ -1,14 +1,17 @@
 """The settings of the environment: how many, and how the game is shown to the learner.
 
 They are nobody's hyperparameters: every algorithm has them, and evaluation and films read those
-that belong to the game. An algorithm's presets, and a game's, may set them like its own.
+that belong to the game. An algorithm's presets, and a game's, may set them like its own. How many
+there are is a parameter of two names: one process has `num_envs`, each of several actors
+`envs_per_actor`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 from config.imports import is_import_path
 from config.parameters import INTEGER, NUMBER, parameter
@@ -79,14 +82,14 @@ def _import_paths(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings:
-    """One experiment's environments: those of training, evaluation and film."""
+    """One experiment's environments: those of training, evaluation and film.
 
-    num_envs: int = parameter(
-        8,
-        low=1,
-        high=1024,
-        help="environments that step together; of each actor where there are actors",
-    )
+    counted_by: the parameter that says how many of them step together in one process, of one of the
+    two classes below.
+    """
+
+    counted_by: ClassVar[str]
+
     env_options: str | None = parameter(
         None,
         optional=True,
@@ -134,6 +137,17 @@ class EnvironmentSettings:
     )
 
     @property
+    def count(self) -> int:
+        """Environments that step together in one process."""
+        count: int = getattr(self, self.counted_by)
+        return count
+
+    def with_count(self, count: int) -> Self:
+        """The same settings of so many environments."""
+        counted: dict[str, Any] = {self.counted_by: count}
+        return replace(self, **counted)
+
+    @property
     def options(self) -> dict[str, Option]:
         """`env_options` as keyword arguments."""
         return read_options(self.env_options) if self.env_options else {}
@@ -144,6 +158,27 @@ class EnvironmentSettings:
         return self.wrappers.split(",") if self.wrappers else []
 
 
+@dataclass(frozen=True, kw_only=True)
+class OneProcess(EnvironmentSettings):
+    """Those of an algorithm whose training is one process."""
+
+    counted_by = "num_envs"
+
+    num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EachActor(EnvironmentSettings):
+    """Those of an algorithm with actors."""
+
+    counted_by = "envs_per_actor"
+
+    envs_per_actor: int = parameter(
+        8, low=1, high=1024, help="environments of each actor, which step together"
+    )
+
+
+COUNTED_BY = (OneProcess.counted_by, EachActor.counted_by)
 ATARI_OPTIONS = ("img_height", "img_width", "max_num_frames_per_episode", "maxpool", "stack_num")
 """Those of ale-py's vector environment that no other setting decides."""
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")

@@ -68,10 +68,12 @@ class Preempted(ExperimentError):
     exit_code = 75
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> BadInput:
-    """`unknown parameter 'epoch'; did you mean 'epochs'? known: clip, discount, …`"""
+def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> BadInput:
+    """`unknown parameter 'epoch'; did you mean 'epochs'? known: clip, discount, …`; meant: by default
+    the name that is spelt most alike.
+    """
     names = sorted(known)
-    nearest = difflib.get_close_matches(name[:64].lower(), names, n=1)
+    nearest = [meant] if meant else difflib.get_close_matches(name[:64].lower(), names, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
     return BadInput(f"unknown {kind} {shown(name)}{hint} known: {', '.join(names)}")
 

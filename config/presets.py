@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from config import games
 from config.algorithms import ALGORITHMS, FOLDER, find_algorithm
 from config.algorithms.descriptor import Algorithm
-from config.environment import EnvironmentSettings
+from config.environment import COUNTED_BY
 from config.errors import BadInput, unknown
 from config.games import Game
 from config.parameters import Parameter, declared
@@ -37,7 +37,7 @@ def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
             raise BadInput(f"a preset of {algorithm!r} is no mapping of names and values")
         for name, value in section.items():
             if name not in known:
-                raise unknown("parameter in a preset", str(name), known)
+                raise unknown_parameter(str(name), known, "parameter in a preset")
             values[name] = known[name].parse(value)
     return values
 
@@ -62,7 +62,7 @@ def presets_of_file(path: Path, algorithm: str) -> dict[str, Any]:
     try:
         for name in section:
             if name not in known:
-                raise unknown("parameter in a preset", str(name), known)
+                raise unknown_parameter(str(name), known, "parameter in a preset")
         return {name: known[name].parse(value) for name, value in section.items()}
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from None
@@ -70,8 +70,16 @@ def presets_of_file(path: Path, algorithm: str) -> dict[str, Any]:
 
 def preset_parameters(algorithm: Algorithm) -> dict[str, Parameter]:
     """What a preset may decide, by name."""
-    environment = declared(EnvironmentSettings)
+    environment = declared(algorithm.environment)
     return {"steps": GOAL, **environment, **declared(algorithm.hyperparameters)}
+
+
+def unknown_parameter(name: str, known: Collection[str], kind: str = "parameter") -> BadInput:
+    """For a parameter that an algorithm does not have. Who gives the number of environments by its
+    other name means this algorithm's.
+    """
+    meant = next((one for one in COUNTED_BY if one in known), "") if name in COUNTED_BY else ""
+    return unknown(kind, name, known, meant)
 
 
 def _sections(algorithm: str, descriptor: Algorithm, game: Game) -> Iterator[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ from config.imports import package_versions
 from config.measures import RETURN, Measure
 from config.outdir import check_outdir_text
 from config.parameters import Parameter, declared, to_text
-from config.presets import LONGEST_TRAINING, preset_values
+from config.presets import LONGEST_TRAINING, preset_values, unknown_parameter
 
 DONE_AGAIN = 50
 """At most one of so many epochs is done again, by default and if there are twice as many: one
@@ -151,7 +151,7 @@ class Resolved:
             {name: written for name, written in _as_json(section).items() if own[name].identity}
             for section, own in (
                 (self.experiment, declared(Experiment)),
-                (self.environment, declared(EnvironmentSettings)),
+                (self.environment, declared(self.descriptor.environment)),
             )
         )
         del experiment["game"]  # several names may mean one game
@@ -203,7 +203,7 @@ class Resolved:
         resolved = Resolved(
             algorithm=written["algorithm"],
             experiment=_read(Experiment, "experiment", written["experiment"]),
-            environment=_read(EnvironmentSettings, "environment", written["environment"]),
+            environment=_read(descriptor.environment, "environment", written["environment"]),
             hyperparameters=_read(
                 descriptor.hyperparameters, "hyperparameters", written["hyperparameters"]
             ),
@@ -229,12 +229,12 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     Raises `BadInput` with one line for the first that is wrong.
     """
     descriptor = find_algorithm(algorithm)
-    shared, settings = dict(declared(Experiment)), dict(declared(EnvironmentSettings))
+    shared, settings = dict(declared(Experiment)), dict(declared(descriptor.environment))
     own = dict(declared(descriptor.hyperparameters))
     of_actors = dict(declared(ActorSettings)) if descriptor.has_actors else {}
     for name, value in given.items():
         if name not in shared | of_actors | settings | own:
-            raise unknown("parameter", name, [*shared, *of_actors, *settings, *own])
+            raise unknown_parameter(name, [*shared, *of_actors, *settings, *own])
         if not isinstance(value, str):
             raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
     experiment: dict[str, Any] = own_defaults(descriptor) | {
@@ -249,7 +249,7 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
         for name, value in given.items()
         if name in either and value != ""
     }
-    environment = EnvironmentSettings(
+    environment = descriptor.environment(
         **{name: decided[name] for name in settings if name in decided}
     )
     hyperparameters = descriptor.hyperparameters(
@@ -300,6 +300,8 @@ def _check(resolved: Resolved) -> None:
     """What no single parameter can say."""
     experiment = resolved.experiment
     resolved.hyperparameters.check(resolved.environment)
+    if resolved.actor_settings is not None:
+        resolved.actor_settings.check()
     check_outdir_text(experiment.outdir)
     if experiment.start_from is not None:
         check_outdir_text(experiment.start_from, "start_from")

@@ -14,7 +14,7 @@ from config.algorithms import ALGORITHMS, find_algorithm
 from config.described import (
     WITHOUT_PRESETS,
     ParameterInfo,
-    actor_parameters,
+    further_parameters,
     own_parameters,
     shared_parameters,
 )
@@ -42,16 +42,17 @@ def with_tables(page: str) -> str:
 
 
 def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
-    """Heading -> table: what all experiments have, what those with actors have as well, then the
-    hyperparameters of each algorithm; those that have the same ones share a table.
+    """Heading -> table: what all experiments have, what those without and with actors have as well,
+    then the hyperparameters of each algorithm; those that have the same ones share a table.
     """
     of_owner: dict[type, list[str]] = {}
     for algorithm in algorithms:
         of_owner.setdefault(find_algorithm(algorithm).hyperparameters, []).append(algorithm)
     own = {title(*names): parameter_table(own_parameters(names[0])) for names in of_owner.values()}
     tables = {"Every experiment:": parameter_table(shared_parameters(algorithms))}
-    if with_actors := [name for name in algorithms if find_algorithm(name).has_actors]:
-        tables[f"With actors, {title(*with_actors)}"] = parameter_table(actor_parameters())
+    for names, infos in further_parameters(algorithms).items():
+        which = "With" if find_algorithm(names[0]).has_actors else "Without"
+        tables[f"{which} actors, {title(*names)}"] = parameter_table(infos)
     return tables | own
 
 

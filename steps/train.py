@@ -4,19 +4,23 @@ The same command starts, continues after whatever ended the last attempt, and re
 the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
 
 Algorithms with actors have two roles: `--role learner`, which is the default, and, as often as one
-likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, …
+likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, … In an
+actor's pod `ACTOR_COMMAND` may hold the command that takes the place of this one, with its options.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from config.actors import COMMAND_VARIABLE
 from config.errors import BadInput
+from steps.command.become import become
 from steps.command.context import StepContext
-from steps.command.main import run_step
+from steps.command.main import guarded, run_step
 from steps.command.members import add_roles
 from steps.directory.status import Status
 
@@ -25,6 +29,8 @@ ROLES = ("learner", "actor")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code of the step."""
+    if command := os.environ.pop(COMMAND_VARIABLE, ""):
+        return guarded("train", lambda: become(command, sys.argv[1:] if argv is None else argv))
     return run_step(
         "train",
         train,

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Any
 
 from config.algorithms import find_algorithm
-from config.environment import EnvironmentSettings
 from config.games import FOLDER, find_game
 from config.parameters import declared
 from config.presets import preset_values
@@ -16,9 +15,10 @@ def decided(algorithm: str, game: str) -> dict[str, Any]:
     """Every setting of the environment and every hyperparameter that a training of this game gets,
     and its steps."""
     values = preset_values(algorithm, find_game(game))
-    steps, settings = values.pop("steps"), set(declared(EnvironmentSettings)) & set(values)
-    environment = EnvironmentSettings(**{one: values.pop(one) for one in settings})
-    hyperparameters = find_algorithm(algorithm).hyperparameters(**values)
+    steps, descriptor = values.pop("steps"), find_algorithm(algorithm)
+    settings = set(declared(descriptor.environment)) & set(values)
+    environment = descriptor.environment(**{one: values.pop(one) for one in settings})
+    hyperparameters = descriptor.hyperparameters(**values)
     return asdict(environment) | asdict(hyperparameters) | {"steps": steps}
 
 

@@ -17,12 +17,12 @@ from config.resolve import Resolved, resolve
 
 SMALL = {
     "r2d2": {
-        "num_envs": 3, "unroll_length": 7, "burn_in": 2, "batch_size": 6, "learning_starts": 60,
+        "envs_per_actor": 3, "unroll_length": 7, "burn_in": 2, "batch_size": 6, "learning_starts": 60,
         "epoch_updates": 3, "epochs": 3, "lstm_size": 6, "hidden_sizes": 5, "max_ahead": 30,
         "normalise_observations": "false",
     },
     "async-sac": {
-        "num_envs": 2, "unroll_length": 5, "batch_size": 8, "learning_starts": 40,
+        "envs_per_actor": 2, "unroll_length": 5, "batch_size": 8, "learning_starts": 40,
         "epoch_steps": 60, "epochs": 3, "hidden_sizes": 8, "max_ahead": 30,
     },
 }  # fmt: skip

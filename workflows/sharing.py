@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from config.cluster import Cluster, Pool
+from config.errors import BadInput
+from config.resolve import Resolved
 from workflows.local.language.quantities import quantity
 
 SMALLEST = 1
@@ -33,6 +35,23 @@ def fitted(cluster: Cluster, actors: int, processors: float) -> Cluster:
         gpu=_with_less(cluster.gpu, share),
         actor=_with_less(cluster.actor, share),
     )
+
+
+def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
+    """The settings with which only as many runs are active as find all their GPUs on a machine with so
+    many; raises `BadInput` where not one does. A machine without GPUs gives nobody any.
+    """
+    of_learner, of_actors = resolved.experiment.gpus, resolved.actors.actor_gpus
+    needed = of_learner + of_actors
+    if not needed or not gpus:
+        return cluster
+    if needed > gpus:
+        raise BadInput(
+            f"parameter 'actor_gpus' cannot be {of_actors} with gpus={of_learner} on this machine, which "
+            f"has {gpus}; allowed: at most {gpus - of_learner}, or gpus=0"
+        )
+    most = min(cluster.parallelism_with_actors, gpus // needed)
+    return replace(cluster, parallelism_with_actors=most)
 
 
 def how_shared(cluster: Cluster, actors: int, processors: float) -> str:

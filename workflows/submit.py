@@ -37,7 +37,7 @@ from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
 from workflows.request.preflight import MOUNT, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission
-from workflows.sharing import fitted, how_shared
+from workflows.sharing import fitted, how_shared, with_gpus
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
@@ -165,9 +165,9 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     )
     sharing = ""
     if where is not None and resolved.actor_settings is not None:
-        actors, processors = resolved.actors.actors, detect().cpus
-        sharing = how_shared(cluster, actors, processors)
-        cluster = fitted(cluster, actors, processors)
+        actors, machine = resolved.actors.actors, detect()
+        sharing = how_shared(cluster, actors, machine.cpus)
+        cluster = with_gpus(fitted(cluster, actors, machine.cpus), resolved, len(machine.gpus))
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
     )

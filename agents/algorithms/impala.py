@@ -141,7 +141,7 @@ class IMPALATrainer:
         self.central = CentralInference(
             self.exchange, self.acting, rows=self.rows,
             choices=self.spaces.choices or (self.spaces.actions,),
-            groups=halves(self.resolved.environment.num_envs),
+            groups=halves(self.resolved.environment.count),
             unroll_length=self.hyper.unroll_length,
         )  # fmt: skip
         return self.central

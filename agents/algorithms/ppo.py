@@ -136,8 +136,8 @@ class PPOTrainer:
         if normalise:
             self.observation_normaliser = ObservationNormaliser(spaces.environment_shape)
         if self.settings.normalise_rewards:
-            self.reward_normaliser = RewardNormaliser(self.settings.num_envs, self.hyper.discount)
-        self.episodes = Episodes(self.settings.num_envs)
+            self.reward_normaliser = RewardNormaliser(self.settings.count, self.hyper.discount)
+        self.episodes = Episodes(self.settings.count)
         length = self.hyper.rollout_length
         self.rollout = Rollout.allocate(
             self.environments, self.network, self.actions, length, observations=normalise

@@ -39,7 +39,7 @@ class RecurrentPPOTrainer(PPOTrainer):
         super().__init__(resolved, run=run, device=device, precision=precision)
         length, sequence_length = self.hyper.rollout_length, self.hyper.sequence_length
         self.memory = Memory(self.network, self.rollout.encoded[0], length, sequence_length)
-        self.steps = _steps_of_sequences(length, sequence_length, self.settings.num_envs)
+        self.steps = _steps_of_sequences(length, sequence_length, self.settings.count)
 
     def _make_network(self, precision: str) -> RecurrentActorCritic:
         return make_recurrent_actor_critic(

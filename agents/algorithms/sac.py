@@ -292,7 +292,7 @@ class SACTrainer(SoftActorCriticLearning):
 
     def train(self) -> Iterator[Progress]:
         """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
-        steps = self.hyper.epoch_steps // self.resolved.environment.num_envs
+        steps = self.hyper.epoch_steps // self.resolved.environment.count
         while self.epoch < self.resolved.epochs:
             learnt = [row for _ in range(steps) for row in self._step()]
             returns, lengths = self.collection.end_epoch()

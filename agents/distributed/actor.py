@@ -50,7 +50,7 @@ class Joining:
         self._request = Join(
             incarnation=secrets.randbits(63),
             actor=member,
-            environments=resolved.environment.num_envs,
+            environments=resolved.environment.count,
             identity=resolved.identity_hash,
         )
         self._environments: TrainingEnvironments | None = None

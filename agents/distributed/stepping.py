@@ -91,7 +91,7 @@ class Stepping:
 @contextlib.contextmanager
 def one_environment(resolved: Resolved, run: int) -> Iterator[TrainingEnvironments]:
     """As many of an actor's as it takes to see what all of them look like: never stepped."""
-    settings = replace(resolved.environment, num_envs=1)
+    settings = resolved.environment.with_count(1)
     environments = TrainingEnvironments(replace(resolved, environment=settings), run)
     with contextlib.closing(environments):
         yield environments

@@ -84,7 +84,7 @@ class TrainingEnvironments:
         wherever there are two, for whoever has something to do between their steps.
         """
         self._resolved, self._run, self._actor = resolved, run, actor
-        self.count = resolved.environment.num_envs
+        self.count = resolved.environment.count
         atari = resolved.game.is_atari
         self._overlaps = atari and resolved.experiment.threads > 1 and self.count > 1
         whole = (slice(0, self.count),)

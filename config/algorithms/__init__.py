@@ -17,7 +17,7 @@ from pathlib import Path
 from config.actors import ActorSettings
 from config.algorithms import async_sac, dqn, impala, ppo, ppo_lstm, r2d2, sac
 from config.algorithms.descriptor import FAMILIES, TOPOLOGIES, Algorithm
-from config.environment import EnvironmentSettings
+from config.environment import EachActor, OneProcess
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.imports import imported, is_import_path, reason
@@ -135,7 +135,7 @@ def _wrong_hyperparameters(algorithm: Algorithm) -> str:
     missing = [name for name in METHODS if not callable(getattr(owner, name, None))]
     if missing:
         return f"its hyperparameters have no method {', '.join(missing)}"
-    sections = (Experiment, EnvironmentSettings, ActorSettings)
+    sections = (Experiment, OneProcess, EachActor, ActorSettings)
     taken = names & {"steps", *(name for section in sections for name in declared(section))}
     if taken:
         return f"hyperparameter {sorted(taken)[0]!r} is a parameter of every experiment"

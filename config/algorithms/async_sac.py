@@ -49,12 +49,12 @@ class AsyncSAC(sac.SAC):
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)
-        self.ratio.check(environment.num_envs)
-        if self.replay_slots < environment.num_envs:
-            least = environment.num_envs * self.unroll_length
+        self.ratio.check(environment.count)
+        if self.replay_slots < environment.count:
+            least = environment.count * self.unroll_length
             raise BadInput(
                 f"parameter 'replay_size' cannot be {self.replay_size}; allowed: at least {least} "
-                f"(unroll_length * num_envs)"
+                f"(unroll_length * envs_per_actor)"
             )
 
 

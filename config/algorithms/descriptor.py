@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from config.environment import EnvironmentSettings
+from config.environment import EachActor, EnvironmentSettings, OneProcess
 from config.measures import RETURN, Measure
 
 FAMILIES = ("discrete", "continuous", "multi-discrete", "multi-binary")
@@ -72,3 +72,8 @@ class Algorithm:
     def has_actors(self) -> bool:
         """Whether its experience comes from other processes."""
         return self.topology == ACTOR_LEARNER
+
+    @property
+    def environment(self) -> type[EnvironmentSettings]:
+        """Whose parameters its environments have."""
+        return EachActor if self.has_actors else OneProcess

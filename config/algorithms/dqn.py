@@ -109,7 +109,7 @@ class DQN(OffPolicy):
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)
-        count = environment.num_envs
+        count = environment.count
         least = max(self.learning_starts, self.batch_size, (self.n_step + STACKED_FRAMES) * count)
         if self.replay_size < least:
             raise BadInput(

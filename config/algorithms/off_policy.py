@@ -30,10 +30,10 @@ class OffPolicy:
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         for name in self.multiples:
-            if getattr(self, name) % environment.num_envs:
+            if getattr(self, name) % environment.count:
                 raise BadInput(
                     f"parameter {name!r} cannot be {getattr(self, name)}; "
-                    f"allowed: a multiple of num_envs, {environment.num_envs}"
+                    f"allowed: a multiple of num_envs, {environment.count}"
                 )
         if environment.normalise_rewards:
             raise BadInput(

@@ -79,7 +79,7 @@ class PPO:
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
         """Rows of the batch: environment steps of one epoch, over all environments."""
-        return environment.num_envs * self.rollout_length
+        return environment.count * self.rollout_length
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
         """Environment steps of the rollout that is not learnt from: it fills the statistics of
@@ -90,7 +90,7 @@ class PPO:
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         batch = self.steps_per_epoch(environment)
-        sizes = f"{environment.num_envs} * {self.rollout_length}"
+        sizes = f"{environment.count} * {self.rollout_length}"
         product = f"num_envs * rollout_length = {sizes} = {batch}"
         if batch > LARGEST_BATCH:
             raise BadInput(f"{product} is too large; allowed: at most {LARGEST_BATCH}")

@@ -44,7 +44,7 @@ class RecurrentPPO(PPO):
             raise BadInput(
                 f"parameter 'sequence_length' cannot be {self.sequence_length}; allowed: a divisor of rollout_length, {self.rollout_length}"
             )
-        sequences = environment.num_envs * self.rollout_length // self.sequence_length
+        sequences = environment.count * self.rollout_length // self.sequence_length
         if sequences % self.minibatches:
             raise BadInput(
                 f"parameter 'minibatches' cannot be {self.minibatches}; allowed: a divisor of "

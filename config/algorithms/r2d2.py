@@ -149,18 +149,18 @@ class R2D2:
                 f"parameter 'burn_in' cannot be {self.burn_in}; allowed: less than unroll_length, "
                 f"{self.unroll_length}"
             )
-        self.ratio.check(environment.num_envs)
+        self.ratio.check(environment.count)
         if self.steps_per_epoch(environment) < 1:
             raise BadInput(
                 f"parameter 'replay_ratio' cannot be {self.replay_ratio:g}; allowed: at most "
                 f"{self.epoch_updates * self.ratio.batch}, one step in an epoch"
             )
-        least = max(self.learning_starts, self.unroll_length * environment.num_envs)
+        least = max(self.learning_starts, self.unroll_length * environment.count)
         if self.replay_size < least:
             raise BadInput(
                 f"parameter 'replay_size' cannot be {self.replay_size}; allowed: at least {least}, "
                 f"for learning_starts={self.learning_starts}, unroll_length={self.unroll_length}, "
-                f"num_envs={environment.num_envs}"
+                f"envs_per_actor={environment.count}"
             )
         if environment.normalise_rewards:
             raise BadInput(

@@ -41,5 +41,5 @@ class ReplayRatio:
         if ahead < least:
             raise BadInput(
                 f"parameter 'max_ahead' cannot be {ahead}; allowed: at least {least}, for one update "
-                f"and an unroll of {self.unroll} steps of each of num_envs={environments} environments"
+                f"and an unroll of {self.unroll} steps of each of envs_per_actor={environments} environments"
             )

@@ -82,10 +82,10 @@ class SAC(OffPolicy):
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)
-        count = environment.num_envs
+        count, counted = environment.count, environment.counted_by
         for name, least, reason in (
-            ("learning_starts", 2 * count, "2 * num_envs, so that something was answered"),
-            ("replay_size", max(self.batch_size, 4 * count), "batch_size, and 4 * num_envs"),
+            ("learning_starts", 2 * count, f"2 * {counted}, so that something was answered"),
+            ("replay_size", max(self.batch_size, 4 * count), f"batch_size, and 4 * {counted}"),
         ):
             if getattr(self, name) < least:
                 raise BadInput(

@@ -69,7 +69,7 @@ def _continued(kept: Mapping[str, str], context: StepContext) -> dict[str, Any] 
     if len(kept) < 2:
         return None
     reason = f"as run {context.run_index} began, before this was recorded"
-    environments = context.resolved.environment.num_envs
+    environments = context.resolved.environment.count
     vectorisation, why = choose_vectorisation(context.resolved, environments)
     found = {"vectorisation": vectorisation, "vectorisation_reason": why}
     return {**kept, "reason": reason, **found, "probe": None}

@@ -52,7 +52,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
                 token=make_token(),
                 certificate=make_certificate(),
                 generation=generation,
-                environments=resolved.environment.num_envs,
+                environments=resolved.environment.count,
                 actors=2 * resolved.actors.actors,  # also those whose successors are there already
             )
         )

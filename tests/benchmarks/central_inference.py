@@ -40,7 +40,7 @@ SETTLES_S = 1.0
 
 def experiment(game: str, environments: int, inference: str) -> Resolved:
     given = {
-        "game": game, "outdir": "/x", "num_envs": str(environments), "inference": inference,
+        "game": game, "outdir": "/x", "envs_per_actor": str(environments), "inference": inference,
         "device": "cpu", "batch_size": str(environments),  # small, because whole batches are counted
     }  # fmt: skip
     if ":" in game:

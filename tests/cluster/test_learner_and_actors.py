@@ -1,14 +1,23 @@
 """Learners and their actors on the cluster: two runs of three actors each, of every algorithm that has
-them, undisturbed; and with an actor's pod and then the learner's deleted."""
+them, undisturbed; with an actor's pod and then the learner's deleted; with an actor that finds no
+room."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import json
+import os
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
+import yaml
 
 from steps.directory.status import read_status
 from tests.cluster import kubernetes as k
@@ -19,7 +28,7 @@ GIVEN = {"game": "cartpole", "actors": str(ACTORS), "evaluation_episodes": "3"}
 EXPERIMENTS = {
     "impala": ("impala", {"epochs": "60"}),
     "impala-central": ("impala", {"epochs": "20", "inference": "learner"}),
-    "impala-breakout": ("impala", {"game": "breakout", "epochs": "2", "num_envs": "4"}),
+    "impala-breakout": ("impala", {"game": "breakout", "epochs": "2", "envs_per_actor": "4"}),
     "r2d2": ("r2d2", {"game": "cartpole-no-velocity", "epochs": "3"}),
     "async-sac": ("async-sac", {"game": "pendulum", "epochs": "3"}),
 }
@@ -77,6 +86,77 @@ def test_a_deleted_actor_and_a_deleted_learner(
     assert told == list(range(1, epochs + 1))
     left = read_status(outdir / "runs/0/status/train.json")
     assert left is not None and left.attempt > 1, "the learner was not started again"
+
+
+def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product_of_its_run(
+    images: Images, restricted: str, outdir: Path, tmp_path: Path
+) -> None:
+    """It holds back the end of its run, and so the average, until the deadline; the same again with
+    an actor less is done at once."""
+    name, products = (
+        "t-stuck-actor",
+        ("plots/training.png", "evaluation.csv", "videos/episode-0.mp4"),
+    )
+    given = GIVEN | {"runs": "1", "epochs": "60"}
+    manifest, run = small_manifest("impala", tmp_path), outdir / "runs/0"
+    stuck = tmp_path / "stuck.yaml"
+    stuck.write_text(json.dumps(_with_stuck_actor(manifest, member=2, deadline_s=600)))
+    submit(stuck, name, outdir, images, **given)
+    with (tmp_path / "followed").open("w") as said, following(name, said):
+        k.wait_for("the learner", lambda: (run / "learner.json").exists(), timeout_s=300)
+        named = re.compile(r"run 0  train-actors  actor 2 is waiting: Unschedulable: .+ cpu")
+        k.wait_for(
+            "its name in the live view",
+            lambda: named.search((tmp_path / "followed").read_text()),
+            timeout_s=60,
+        )
+        log = run / "logs/train.log"
+        k.wait_for(
+            "its name in the learner's log",
+            lambda: "2 of 3 actors are connected; missing: 2" in log.read_text(),
+            timeout_s=60,
+        )
+        k.wait_for(
+            "what its run leaves",
+            lambda: all((run / product).exists() for product in products),
+            timeout_s=500,
+        )
+        assert k.phase(name) == "Running" and not (outdir / "average").exists()
+        status = k.ended(name)
+    assert status["phase"] == "Failed"
+    assert "2 of 3 actors joined" in (outdir / "report.html").read_text()
+    submit(manifest, f"{name}-again", outdir, images, **given | {"actors": "2"})
+    again = k.ended(f"{name}-again")
+    assert again["phase"] == "Succeeded", again.get("message")
+    assert (outdir / "average/plots/training.png").is_file()
+
+
+def _with_stuck_actor(manifest: Path, *, member: int, deadline_s: int) -> dict[str, Any]:
+    """One actor asks for a thousand processors."""
+    document: dict[str, Any] = yaml.safe_load(manifest.read_text())
+    spec = document["spec"] | {"activeDeadlineSeconds": deadline_s}
+    (actor,) = (one for one in spec["templates"] if one["name"] == "train-actor")
+    patch = json.loads(actor["podSpecPatch"])
+    asked = actor["container"]["resources"]["requests"]["cpu"]
+    cpu = f"{{{{=inputs.parameters.member == '{member}' ? '1000' : '{asked}'}}}}"
+    patch["containers"][0]["resources"]["requests"] = {"cpu": cpu}
+    actor["podSpecPatch"] = json.dumps(patch)
+    return document | {"spec": spec}
+
+
+@contextlib.contextmanager
+def following(name: str, said: TextIO) -> Iterator[None]:
+    """`workflows.submit --follow`, as the service account `submitter`."""
+    token = "Bearer " + k.kubectl("create", "token", "submitter", "--duration", "1h").strip()
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "workflows.submit", "--follow", name], cwd=k.ROOT,
+        env=os.environ | {"ARGO_TOKEN": token}, stdout=said, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        follower.terminate()
+        follower.wait(30)
 
 
 def _rows(file: Path) -> int:

@@ -23,10 +23,10 @@ from tests.outside import ROOT, outside
 STRANGER = ROOT / "tests" / "stranger"
 GIVEN = {
     "game": "cartpole", "runs": "1", "actors": "2", "epochs": "900", "rollout_length": "32",
-    "evaluation_episodes": "3", "num_envs": "4",
+    "evaluation_episodes": "3", "envs_per_actor": "4",
 }  # fmt: skip
 CENTRAL = {
-    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "40", "num_envs": "4",
+    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "40", "envs_per_actor": "4",
     "evaluation_episodes": "3", "inference": "learner", "checkpoint_interval": "4",
 }  # fmt: skip
 NEEDED_S = 600.0

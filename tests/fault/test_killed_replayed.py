@@ -23,7 +23,7 @@ SHARED = {
 }  # fmt: skip
 GIVEN = {
     "r2d2": {
-        "game": "cartpole-no-velocity", "epochs": "20", "num_envs": "2", "epoch_updates": "20",
+        "game": "cartpole-no-velocity", "epochs": "20", "envs_per_actor": "2", "epoch_updates": "20",
         "learning_starts": "500", "replay_size": "3000",
     },
     "async-sac": {

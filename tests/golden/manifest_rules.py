@@ -19,6 +19,8 @@ OWN_OR_CPU_IMAGE = (
     "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
     " : workflow.parameters.cpu_image}}"
 )
+COUNT_OF_ACTOR = "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}"
+LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
 KNOWN_MOUNTS = NEEDED_MOUNTS | {"/dev/shm"}  # noqa: S108
@@ -40,7 +42,9 @@ def tags(value: Any) -> list[str]:
     """What is replaced; of an expression, `{{=a.b == 'x' ? c.d : e.f}}`, the names in it."""
     found = TAG.findall(json.dumps(value, ensure_ascii=False))
     return [
-        name for tag in found for name in (NAMED.findall(tag) if tag.startswith("=") else [tag])
+        name
+        for tag in found
+        for name in (NAMED.findall(LITERAL.sub("", tag)) if tag.startswith("=") else [tag])
     ]
 
 
@@ -325,16 +329,24 @@ def a_training_gets_the_memory_of_its_parameter(manifest: Manifest) -> Iterator[
 
 
 def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
+    """And actors, if they are to; all others see none. The device plugin's variable is nobody's who
+    may ask."""
     for leaf in leaves(manifest):
-        patch = json.loads(leaf.get("podSpecPatch", "{}"))
-        asks = json.dumps([patch, leaf.get("container", {}).get("resources", {})]).count("gpu") > 0
-        trains = "gpu_image" in leaf.get("container", {}).get("image", "")
-        if asks != trains:
-            yield f"{leaf['name']}: {'asks' if asks else 'does not ask'} for a GPU"
-        hidden = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in leaf.get(
-            "container", {}
-        ).get("env", [])
-        if hidden == trains:
+        container, patch = leaf.get("container", {}), json.loads(leaf.get("podSpecPatch", "{}"))
+        patched = [one.get("resources", {}) for one in patch.get("containers", [])]
+        amounts = [
+            amount
+            for resources in (container.get("resources", {}), *patched)
+            for kind in resources.values()
+            for name, amount in kind.items()
+            if "gpu" in name
+        ]
+        acts, trains = leaf["name"] == "train-actor", "gpu_image" in container.get("image", "")
+        asked = [COUNT_OF_ACTOR] if acts else ["{{workflow.parameters.gpus}}"] * trains
+        if amounts != asked:
+            yield f"{leaf['name']}: asks for {amounts} GPUs, not {asked}"
+        hides = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container.get("env", [])
+        if hides == bool(asked):
             yield f"{leaf['name']}: NVIDIA_VISIBLE_DEVICES"
 
 

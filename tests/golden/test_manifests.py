@@ -22,7 +22,7 @@ from manifest_rules import RULES, Manifest, Rule, dags, leaves
 
 from config import pipeline
 from config.algorithms import ALGORITHMS, ppo
-from config.cluster import load_cluster
+from config.cluster import PODS_PER_GPU, load_cluster
 from config.described import parameters
 from config.resolve import resolve
 from workflows.dag import manifest_yaml, render
@@ -371,7 +371,7 @@ def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) ->
     assert actor["container"]["args"] == [*given, "--role=actor", member]
     assert actor["container"]["command"] == learner["container"]["command"]
     assert int(actor["retryStrategy"]["limit"]) >= 100
-    assert "outputs" not in actor and "podSpecPatch" not in actor
+    assert "outputs" not in actor
 
 
 def test_fewer_runs_are_active_where_they_have_actors(
@@ -398,6 +398,25 @@ def test_actors_have_an_image_of_their_own_if_they_are_given_one(
     assert {"name": "EXPERIMENT_IMAGE", "value": image} in container["env"]
 
 
+@pytest.mark.parametrize(
+    ("gpus", "per_gpu", "limits"),
+    [
+        ("0", "1", {"nvidia.com/gpu": "0"}), ("3", "1", {"nvidia.com/gpu": "1"}),
+        ("3", "4", {"nvidia.com/gpu.shared": "1"}),
+    ],
+)  # fmt: skip
+def test_an_actor_asks_for_one_gpu_or_its_part_of_one(
+    with_actors: Manifest, gpus: str, per_gpu: str, limits: dict[str, str]
+) -> None:
+    values = {
+        "workflow.parameters.actor_gpus": gpus, "workflow.parameters.actors_per_gpu": per_gpu,
+    }  # fmt: skip
+    actor = replaced(leaf(with_actors, "train-actor"), values)
+    (patched,) = json.loads(actor["podSpecPatch"])["containers"]
+    assert patched == {"name": "main", "resources": {"limits": limits}}
+    assert actor["metadata"]["annotations"] == {PODS_PER_GPU: per_gpu}
+
+
 def test_parameters_of_actors_are_only_where_there_are_actors(
     with_actors: Manifest, manifest: Manifest
 ) -> None:
@@ -408,13 +427,19 @@ def test_parameters_of_actors_are_only_where_there_are_actors(
     of_actors = {
         "actors": "2",
         "actor_image": "",
+        "actor_command": "",
+        "actor_gpus": "0",
+        "actors_per_gpu": "1",
         "reconnect_timeout": "300",
         "no_data_timeout": "600",
+        "envs_per_actor": "",
     }
     assert {name: offered[name] for name in offered.keys() - alone.keys()} == of_actors
+    assert alone.keys() - offered.keys() == {"num_envs"}
     told = leaf(with_actors, "prepare")["container"]["args"]
     assert "actors={{workflow.parameters.actors}}" in told
     assert "actor_image={{workflow.parameters.actor_image}}" in told
+    assert "actor_command={{workflow.parameters.actor_command}}" in told
 
 
 def test_the_figure(manifest: Manifest) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 from pathlib import Path
 
 from config.algorithms import ALGORITHMS
 from config.described import parameters
+from config.given import from_assignments
+from config.resolve import resolve
 from config.tables import with_tables
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +44,33 @@ def test_every_target_that_the_readme_names_exists() -> None:
     named = set(re.findall(r"(?:^|`)make ([a-z-]+)", README, flags=re.MULTILINE))
     assert named
     assert named <= targets
+
+
+def commands() -> list[list[str]]:
+    """The words of every command in its blocks, without what is only said of them."""
+    blocks = "".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)).replace("\\\n", " ")
+    return [shlex.split(line, comments=True) for line in blocks.splitlines()]
+
+
+def test_every_experiment_that_it_starts_is_one() -> None:
+    """`argo submit` of a manifest that exists, or the command, with parameters that go together."""
+    seen = []
+    for words in commands():
+        if words[:2] == ["argo", "submit"]:
+            assert (ROOT / words[2]).is_file()
+            algorithm = Path(words[2]).stem
+        elif words[:3] == ["python", "-m", "workflows.submit"] and words[3] in ALGORITHMS:
+            algorithm = words[3]
+        else:
+            continue
+        pairs = itertools.pairwise(words)
+        given = from_assignments(value for option, value in pairs if option == "-p")
+        if not given["game"].startswith("maze:"):  # which tests/unit/test_readme_environment.py has
+            resolve(algorithm, given)
+            seen.append((words[0], algorithm))
+    assert {("argo", "ppo"), ("argo", "impala"), ("python", "ppo"), ("python", "impala")} == set(
+        seen
+    )
 
 
 def test_every_local_link_leads_somewhere() -> None:

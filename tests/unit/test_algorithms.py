@@ -37,13 +37,13 @@ class Greedy:
     epoch_steps: int = parameter(1000, low=1, high=10**6, unit="steps", help="in one epoch")
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
-        return self.epoch_steps * environment.num_envs
+        return self.epoch_steps * environment.count
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
         return 0
 
     def check(self, environment: EnvironmentSettings) -> None:
-        if environment.num_envs == 7:
+        if environment.count == 7:
             raise BadInput("seven is not possible")
 
 
@@ -68,7 +68,7 @@ def refusal_of(*arguments: Any) -> str:
 
 def test_an_algorithm_by_import_path_is_resolved_with_its_presets_and_recorded() -> None:
     resolved = resolve(OWN, {"game": "cartpole"})
-    assert (resolved.environment.num_envs, resolved.epochs) == (3, 4)
+    assert (resolved.environment.count, resolved.epochs) == (3, 4)
     assert resolve(OWN, {"game": "acrobot"}).hyperparameters == Greedy(epoch_steps=5)
     assert resolve(OWN, {"epoch_steps": "7", "num_envs": "2"}).steps_per_epoch == 14
     assert resolved.identity()["packages"] == {__name__.partition(".")[0]: NO_VERSION}

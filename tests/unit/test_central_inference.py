@@ -27,7 +27,7 @@ from tests.local_actors import impala, learner
 from tests.unit.test_distributed_exchange import wait_until
 
 SMALL = {
-    "num_envs": 3, "unroll_length": 5, "batch_size": 6, "hidden_sizes": 5, "epochs": 1,
+    "envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "hidden_sizes": 5, "epochs": 1,
     "inference": "learner",
 }  # fmt: skip
 GAMES = {

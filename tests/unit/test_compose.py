@@ -3,6 +3,8 @@ what the manifest starts."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,8 @@ import yaml
 
 from config.algorithms import ppo
 from config.cluster import load_cluster
+from config.given import from_assignments
+from config.resolve import resolve
 from tests.outside import ROOT
 from workflows.dag import render
 
@@ -45,6 +49,16 @@ def test_learner_and_actors_are_started_as_in_the_manifest(services: dict[str, A
     started = [*services["actor"]["entrypoint"], *services["actor"]["command"]]
     assert started == command_of(actor, **where, member="0")
     assert f"outdir={where['outdir']}" in services["prepare"]["command"]
+
+
+def test_what_evaluates_afterwards_is_given_the_same_parameters(services: dict[str, Any]) -> None:
+    """And so continues the directory that `prepare` has made."""
+    (line,) = re.findall(r"run --rm experiment (python .* impala .*)", COMPOSE.read_text())
+    afterwards, prepare = shlex.split(line), services["prepare"]["command"]
+    given, prepared = (words[words.index("-p") :] for words in (afterwards, prepare))
+    assert given == prepared
+    assert afterwards[3] == prepare[4] == "impala"
+    resolve("impala", from_assignments(prepared[1::2]))
 
 
 def test_only_those_who_talk_have_a_network_and_nobody_has_the_outside(

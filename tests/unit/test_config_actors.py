@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from config.actors import ActorSettings
-from config.algorithms import ppo
+from config.algorithms import find_algorithm, ppo
 from config.algorithms.descriptor import Algorithm
 from config.cluster import load_cluster
-from config.described import actor_parameters, parameters, section_title
+from config.described import further_parameters, parameters, section_title
 from config.errors import BadInput
+from config.presets import presets_of_file
 from config.resolve import Resolved, resolve
 from config.tables import parameter_tables
 from steps.check import check
@@ -22,13 +25,19 @@ WITH_ACTORS: Algorithm = replace(
     ppo.ALGORITHM, topology="actor-learner", actor="nowhere:make_actor"
 )
 CROWD = f"{__name__}:WITH_ACTORS"
-NAMES = ["actors", "actor_image", "reconnect_timeout", "no_data_timeout"]
+NAMES = [
+    "actors", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
+    "reconnect_timeout", "no_data_timeout", "envs_per_actor",
+]  # fmt: skip
 
 
 def test_they_are_parameters_of_algorithms_with_actors_alone() -> None:
-    assert [info.name for info in actor_parameters()] == NAMES
+    further = further_parameters(["ppo", CROWD])
+    assert {names: [info.name for info in infos] for names, infos in further.items()} == {
+        ("ppo",): ["num_envs"], (CROWD,): NAMES,
+    }  # fmt: skip
     of_crowd, of_ppo = ({info.name for info in parameters(name)} for name in (CROWD, "ppo"))
-    assert of_crowd - of_ppo == set(NAMES) and of_ppo < of_crowd
+    assert of_crowd - of_ppo == set(NAMES) and of_ppo - of_crowd == {"num_envs"}
     with pytest.raises(BadInput, match="unknown parameter 'actors'"):
         resolve("ppo", {"actors": "3"})
     assert resolve("ppo", {}).actor_settings is None
@@ -52,6 +61,28 @@ def test_they_are_read_checked_and_written() -> None:
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "given", "meant"),
+    [
+        (CROWD, "num_envs", "envs_per_actor"), ("impala", "num_envs", "envs_per_actor"),
+        ("ppo", "envs_per_actor", "num_envs"), ("a2c", "envs_per_actor", "num_envs"),
+    ],
+)  # fmt: skip
+def test_the_number_of_environments_has_one_name_and_the_other_is_refused_with_it(
+    algorithm: str, given: str, meant: str, tmp_path: Path
+) -> None:
+    refused = f"unknown parameter '{given}'; did you mean '{meant}'?"
+    for value in ("3", ""):
+        with pytest.raises(BadInput, match=re.escape(refused)):
+            resolve(algorithm, {given: value})
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{find_algorithm(algorithm).name}: {{{given}: 3}}\n")
+    with pytest.raises(BadInput, match=f"in a preset '{given}'; did you mean '{meant}'"):
+        presets_of_file(file, algorithm)
+    resolved = resolve(algorithm, {meant: "2"})
+    assert resolved.environment.count == resolved.as_dict()["environment"][meant] == 2
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [("actors", "0"), ("actors", "513"), ("actors", ""), ("actors", "two"), ("actor_image", "a b")],
 )
@@ -62,18 +93,25 @@ def test_what_they_cannot_be(name: str, value: str) -> None:
 
 def test_more_actors_continue_the_same_experiment_and_more_environments_do_not() -> None:
     before = resolve(CROWD, {}).identity_hash
-    changed = {"actors": "64", "actor_image": "sim:2", "no_data_timeout": "5"}
+    changed = {
+        "actors": "64",
+        "actor_image": "sim:2",
+        "actor_command": "a b",
+        "no_data_timeout": "5",
+    }
     assert resolve(CROWD, changed).identity_hash == before
-    assert resolve(CROWD, {"num_envs": "16"}).identity_hash != before
+    assert resolve(CROWD, {"envs_per_actor": "16"}).identity_hash != before
 
 
 def test_help_and_tables_have_a_section_for_them() -> None:
     assert section_title(CROWD, "actor_settings") == "Actors"
-    assert "\nActors, -p name=value\n  actors " in everything([CROWD])
+    assert f"\nActors of {CROWD}, -p name=value\n  actors " in everything([CROWD])
     assert "Actors" not in everything(["ppo"]).replace("with actors", "")
     tables = parameter_tables(["ppo", CROWD])
     (heading,) = (title for title in tables if title.startswith("With actors"))
     assert "| `actors` | `2` | an integer from 1 to 512 |" in tables[heading]
+    assert "| `envs_per_actor` | the preset's, else `8` |" in tables[heading]
+    assert "| `num_envs` | the preset's, else `8` |" in tables["Without actors, `ppo`:"]
     assert not any("With actors" in title for title in parameter_tables(["ppo", "dqn"]))
 
 

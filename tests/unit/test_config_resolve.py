@@ -18,7 +18,7 @@ from config import games, presets
 from config.algorithms import ALGORITHMS
 from config.algorithms.ppo import PPO
 from config.described import SECTIONS, ParameterInfo, parameters
-from config.environment import EnvironmentSettings
+from config.environment import OneProcess
 from config.errors import BadInput
 from config.experiment import Experiment
 from config.outdir import check_outdir
@@ -45,7 +45,7 @@ def test_nothing_given_is_the_cartpole_experiment() -> None:
     )
     assert (
         resolved.total_steps
-        == resolved.epochs * resolved.environment.num_envs * resolved.hyperparameters.rollout_length
+        == resolved.epochs * resolved.environment.count * resolved.hyperparameters.rollout_length
     )
 
 
@@ -322,7 +322,7 @@ def test_a_training_is_bounded() -> None:
 
 
 def another_value(name: str, current: Any) -> str:
-    one = {**declared(Experiment), **declared(EnvironmentSettings), **declared(PPO)}[name]
+    one = {**declared(Experiment), **declared(OneProcess), **declared(PPO)}[name]
     if one.choices:
         return next(choice for choice in one.choices if choice != current)
     if one.kind is bool:

@@ -26,7 +26,7 @@ from agents.distributed.interfaces import (
 from agents.distributed.local import LocalLink
 from tests.local_actors import impala, learner
 
-SMALL = {"num_envs": 3, "unroll_length": 5, "batch_size": 6, "epochs": 1}
+SMALL = {"envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "epochs": 1}
 
 
 class Recording(LocalLink):
@@ -133,12 +133,12 @@ def test_the_newest_weights_act_between_two_messages() -> None:
 
 
 def test_after_another_learner_took_over_everything_begins_anew() -> None:
-    exchange, link, actor = made("pendulum", unroll_length=7, num_envs=2)
+    exchange, link, actor = made("pendulum", unroll_length=7, envs_per_actor=2)
     turns = actor.act()
     for _ in range(4):
         next(turns)
     before = len(link.sent)
-    later = learner(impala("pendulum", **{**SMALL, "unroll_length": 7, "num_envs": 2}))
+    later = learner(impala("pendulum", **{**SMALL, "unroll_length": 7, "envs_per_actor": 2}))
     later.load_state_dict({**later.state_dict(), "exchange": exchange.state_dict()})
     link._receiver = later.receiver(2)
     for _ in range(3):
@@ -156,9 +156,11 @@ def test_after_another_learner_took_over_everything_begins_anew() -> None:
 
 
 def test_no_two_actors_see_or_do_the_same() -> None:
-    exchange, first, actor = made(num_envs=4)
+    exchange, first, actor = made(envs_per_actor=4)
     second = Recording(exchange)
-    other = make_actor(impala("cartpole", **{**SMALL, "num_envs": 4}), run=0, member=4, link=second)
+    other = make_actor(
+        impala("cartpole", **{**SMALL, "envs_per_actor": 4}), run=0, member=4, link=second
+    )
     for one in (actor, other):
         turns = one.act()
         for _ in range(3):

@@ -22,11 +22,11 @@ from config.errors import BadInput, Diverged
 from tests.local_actors import Lagging, actors_of, impala, in_turn, learner
 from tests.unit.test_impala_rows import batch_of, played
 
-SMALL = {"num_envs": 3, "unroll_length": 5, "batch_size": 6, "epochs": 3, "epoch_updates": 2}
+SMALL = {"envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "epochs": 3, "epoch_updates": 2}
 
 
 def test_a_bandit_is_solved() -> None:
-    given = {"num_envs": 8, "unroll_length": 5, "batch_size": 8, "epochs": 10}
+    given = {"envs_per_actor": 8, "unroll_length": 5, "batch_size": 8, "epochs": 10}
     progress = list(in_turn(learner(impala("tests.own_games:Bandit", learning_rate=0.01, **given))))
     assert np.mean(progress[0].returns) < 0.8
     assert np.mean(progress[-1].returns) > 0.95
@@ -35,7 +35,7 @@ def test_a_bandit_is_solved() -> None:
 def value_of(merged: bool) -> float:
     options = {"env_options": f"merged={str(merged).lower()}"}
     resolved = impala(
-        "tests.own_games:ConstantReward", num_envs=4, batch_size=4, epochs=15, discount=0.9,
+        "tests.own_games:ConstantReward", envs_per_actor=4, batch_size=4, epochs=15, discount=0.9,
         learning_rate=0.02, **options,
     )  # fmt: skip
     trainer = learner(resolved)
@@ -54,7 +54,7 @@ def catch(lag: int, **given: Any) -> tuple[float, float]:
     trained, evaluated = list[float](), list[float]()
     for seed in (0, 1):
         resolved = impala(
-            "tests.own_games:Catch", num_envs=32, epochs=25, learning_rate=0.005, seed=seed,
+            "tests.own_games:Catch", envs_per_actor=32, epochs=25, learning_rate=0.005, seed=seed,
             entropy_coefficient=0.03, vectorisation="sync", **given,
         )  # fmt: skip
         trainer = learner(resolved)

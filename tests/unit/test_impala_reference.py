@@ -26,7 +26,7 @@ from tests.unit.test_impala_rows import batch_of, played
 from tests.unit.test_ppo_lstm_reference import UNITS, SlowNetwork, State, nothing
 from tests.unit.test_vtrace import slow
 
-SMALL = {"num_envs": 3, "unroll_length": 7, "batch_size": 4, "hidden_sizes": 5, "epochs": 1}
+SMALL = {"envs_per_actor": 3, "unroll_length": 7, "batch_size": 4, "hidden_sizes": 5, "epochs": 1}
 MISTAKES = (
     "the final observation is learnt from", "a truncation is a termination",
     "the final value by a cleared state", "the last row is learnt from", "no reset inside",

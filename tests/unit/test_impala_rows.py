@@ -24,7 +24,7 @@ from tests.local_actors import impala, learner
 from tests.recorded_game import LIFE, Recorded, Row
 from tests.unit.test_ppo_reference import _make_recorded
 
-SMALL = {"num_envs": 3, "unroll_length": 5, "batch_size": 6, "hidden_sizes": 5, "epochs": 1}
+SMALL = {"envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "hidden_sizes": 5, "epochs": 1}
 
 
 def played(
@@ -151,7 +151,7 @@ def test_the_learner_finds_the_actor_s_probabilities(game: str, lstm_size: int) 
 
 @pytest.mark.parametrize("mistake", ["the state of the next row", "no reset inside"])
 def test_each_mistake_with_the_state_would_be_noticed(mistake: str) -> None:
-    assert of_the_same_weights("cartpole", mistake, lstm_size=6, num_envs=1) > 1e-3
+    assert of_the_same_weights("cartpole", mistake, lstm_size=6, envs_per_actor=1) > 1e-3
 
 
 @pytest.mark.parametrize("network", ["my_lab.nets:Gated", "my_lab.nets:Residual"])

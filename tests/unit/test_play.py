@@ -250,10 +250,10 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
 NO_DISPLAY = """
 import matplotlib, pygame
 from agents.evaluation import rendering
-from config.environment import EnvironmentSettings
+from config.environment import OneProcess
 from config.games import find_game
 import steps.figures.style, steps.figures.run
-print(rendering.renders(find_game("cartpole"), EnvironmentSettings()))
+print(rendering.renders(find_game("cartpole"), OneProcess()))
 pygame.display.init()
 print(pygame.display.get_driver())
 """

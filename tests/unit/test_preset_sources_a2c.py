@@ -9,7 +9,7 @@ import pytest
 
 from config.algorithms import FOLDER as OF_ALGORITHMS
 from config.algorithms.ppo import PPO
-from config.environment import EnvironmentSettings
+from config.environment import OneProcess
 from config.games import find_game, own_presets
 from tests.decided_presets import comment_of, decided
 
@@ -56,7 +56,7 @@ def translated(theirs: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
     settings = {ours: theirs[name] for ours, name in names.items()}
     rate = str(theirs["learning_rate"])
-    return asdict(EnvironmentSettings()) | asdict(PPO()) | settings | {
+    return asdict(OneProcess()) | asdict(PPO()) | settings | {
         "steps": int(theirs["n_timesteps"]), "update_epochs": 1, "minibatches": 1,
         "optimiser": "rmsprop" if theirs["use_rms_prop"] else "adam",
         "learning_rate": float(rate.removeprefix("lin_")),

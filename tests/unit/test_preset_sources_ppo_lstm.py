@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.algorithms.ppo_lstm import RecurrentPPO
-from config.environment import EnvironmentSettings
+from config.environment import OneProcess
 from config.games import find_game, own_presets, preset
 from config.presets import preset_values
 from tests.decided_presets import comment_of, decided
@@ -98,7 +98,7 @@ def translated(theirs: dict[str, Any]) -> dict[str, Any]:
     for ours, name in (("learning_rate", "learning_rate"), ("clip", "clip_range")):
         settings[ours] = float(str(theirs[name]).removeprefix("lin_"))
         settings[f"anneal_{ours}"] = str(theirs[name]).startswith("lin_")
-    return asdict(EnvironmentSettings()) | asdict(RecurrentPPO()) | settings | {
+    return asdict(OneProcess()) | asdict(RecurrentPPO()) | settings | {
         "steps": int(theirs["n_timesteps"]), "sequence_length": SEQUENCE,
         "minibatches": theirs["n_envs"] * theirs["n_steps"] // theirs["batch_size"],
         "value_coefficient": 2 * theirs["vf_coef"], "hidden_sizes": tuple(theirs["net_arch"]),
@@ -123,7 +123,7 @@ def test_with_velocities_it_is_as_without(name: str) -> None:
 
 
 def test_atari_follows_cleanrl() -> None:
-    published = asdict(EnvironmentSettings()) | asdict(RecurrentPPO()) | CLEANRL_ATARI
+    published = asdict(OneProcess()) | asdict(RecurrentPPO()) | CLEANRL_ATARI
     assert decided("ppo-lstm", "pong") == decided("ppo-lstm", "breakout") == published
     assert "CleanRL, ppo_atari_lstm.py" in comment_of("ppo-lstm", "atari")
 

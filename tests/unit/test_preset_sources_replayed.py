@@ -9,7 +9,7 @@ import pytest
 
 from config.algorithms.async_sac import AsyncSAC
 from config.algorithms.r2d2 import R2D2
-from config.environment import EnvironmentSettings
+from config.environment import EachActor
 from config.games import find_game, own_presets, playable
 from tests.decided_presets import comment_of, decided
 
@@ -24,11 +24,11 @@ PAPER: dict[str, Any] = {
 LEARNT_ROWS = 40
 """Of a sequence: its loss is their sum there."""
 CHANGED = {
-    "steps": 10_000_000, "num_envs": 8, "replay_size": 100_000, "learning_starts": 20_000,
+    "steps": 10_000_000, "envs_per_actor": 8, "replay_size": 100_000, "learning_starts": 20_000,
     "epoch_updates": 10,
 }  # fmt: skip
 SMALL = {
-    "num_envs": 8, "learning_rate": 5e-4, "anneal_learning_rate": True, "replay_ratio": 8.0,
+    "envs_per_actor": 8, "learning_rate": 5e-4, "anneal_learning_rate": True, "replay_ratio": 8.0,
     "normalise_observations": True, "replay_size": 500_000, "target_every": 400,
 }  # fmt: skip
 DISCRETE = sorted(
@@ -46,7 +46,7 @@ def of_the_paper() -> dict[str, Any]:
         "epsilon_exponent": "alpha", "replay_ratio": "replay ratio", "replay_size": "observations",
         "lstm_size": "LSTM", "episodic_life": "episodic life", "clip_rewards": "clip rewards",
     }  # fmt: skip
-    defaults = asdict(EnvironmentSettings()) | asdict(R2D2())
+    defaults = asdict(EachActor()) | asdict(R2D2())
     settings = {ours: PAPER[theirs] for ours, theirs in names.items()}
     return defaults | settings | {"adam_epsilon": PAPER["Adam epsilon"] / LEARNT_ROWS}
 
@@ -63,7 +63,7 @@ def test_atari_follows_the_paper() -> None:
 def test_small_games_share_their_settings(name: str) -> None:
     found = decided("r2d2", name)
     steps = found.pop("steps")
-    assert found == asdict(EnvironmentSettings()) | asdict(R2D2()) | SMALL
+    assert found == asdict(EachActor()) | asdict(R2D2()) | SMALL
     assert steps >= 500_000
     comment = comment_of("r2d2", "fallback" if name == "Other-v0" else name)
     if name == "cartpole-no-velocity":
@@ -77,6 +77,7 @@ def test_asynchronous_sac_is_set_as_sac(name: str) -> None:
     game = "Other-v0" if name == "fallback" else name
     added = {"unroll_length", "max_ahead"}
     found, of_sac = decided("async-sac", game), decided("sac", game)
+    assert found.pop("envs_per_actor") == of_sac.pop("num_envs") == 1
     assert {one: value for one, value in found.items() if one not in added} == of_sac
     assert found["unroll_length"] == AsyncSAC().unroll_length
     assert "As sac above" in comment_of("async-sac", name)

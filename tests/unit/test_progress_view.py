@@ -193,9 +193,10 @@ def test_waiting_is_said_only_with_an_uncommon_reason(layout: Layout, resolved: 
     waiting["nodes"]["train_0"]["message"] = "ContainerCreating"
     stuck["nodes"]["train_0"]["message"] = "Unschedulable: insufficient nvidia.com/gpu"
     assert show(io.StringIO(), layout, resolved, None, waiting) == ""
-    assert "run 0  train is waiting: Unschedulable: insufficient nvidia.com/gpu" in show(
-        io.StringIO(), layout, resolved, None, stuck
-    )
+    why = "run 0  train is waiting: Unschedulable: insufficient nvidia.com/gpu\n"
+    assert why in show(io.StringIO(), layout, resolved, None, stuck)
+    both = show(io.StringIO(), layout, resolved, None, waiting, stuck, waiting, stuck)
+    assert both.count(why) == both.count("\n") == 1, "who waits may know why only a moment later"
 
 
 def test_the_reason_of_a_failure_is_said_at_once_and_only_once(

@@ -33,7 +33,7 @@ def test_epsilons_of_actors() -> None:
 
 
 def test_every_environment_of_every_actor_explores_differently() -> None:
-    resolved = replayed("r2d2", "cartpole", num_envs=2, actors=2)
+    resolved = replayed("r2d2", "cartpole", envs_per_actor=2, actors=2)
     environments = TrainingEnvironments(resolved, 0)
     found = list[float]()
     for member in (0, 1):
@@ -109,7 +109,7 @@ def test_a_truncated_episode_is_worth_what_would_have_followed() -> None:
 
 def recall(burn_in: int, **given: Any) -> float:
     resolved = replayed(
-        "r2d2", "tests.own_games:Recall", env_options="steps=6", num_envs=8, burn_in=burn_in,
+        "r2d2", "tests.own_games:Recall", env_options="steps=6", envs_per_actor=8, burn_in=burn_in,
         unroll_length=12, batch_size=16, epochs=12, epoch_updates=100, learning_rate=0.005,
         adam_epsilon=1e-5, lstm_size=16, hidden_sizes=16, target_every=50, max_ahead=60, **given,
     )  # fmt: skip

@@ -175,7 +175,7 @@ def test_one_side_cannot_stop_the_other_for_ever() -> None:
     for environments in (1, 2, 3):
         RATIO.check(environments)
     with pytest.raises(
-        BadInput, match=r"'max_ahead' cannot be 4; allowed: at least 5, .*num_envs=4"
+        BadInput, match=r"'max_ahead' cannot be 4; allowed: at least 5, .*envs_per_actor=4"
     ):
         RATIO.check(4)
 

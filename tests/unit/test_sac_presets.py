@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from config.environment import EnvironmentSettings
+from config.environment import OneProcess
 from config.games import FOLDER
 from tests.decided_presets import decided
 
@@ -32,7 +32,7 @@ SOURCES = {
     "lunarlander_continuous": "LunarLanderContinuous-v2",
     "fallback": "mujoco-defaults",
 }
-WITHOUT_WRAPPERS = asdict(EnvironmentSettings())
+WITHOUT_WRAPPERS = asdict(OneProcess())
 
 
 def of_the_zoo(name: str) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class Reference:
 
     def epoch(self, steps: list[list[Row]]) -> dict[str, Any]:
         """steps [T][N]; the metrics."""
-        learnt, count = list[list[float]](), self.settings.num_envs
+        learnt, count = list[list[float]](), self.settings.count
         for rows in steps:
             self._check_actions(rows)
             self.rows += rows
@@ -139,7 +139,7 @@ class Reference:
 
     def _batch(self) -> tuple[Tensor, ...]:
         """Of those that the replay still has, and whose successors it has."""
-        count, size = self.settings.num_envs, self.hyper.batch_size
+        count, size = self.settings.count, self.hyper.batch_size
         slots = self.hyper.replay_size // count
         steps = len(self.rows) // count
         oldest = 0 if steps < slots else steps - slots + 1
@@ -207,7 +207,7 @@ def largest_difference(switches: dict[str, object]) -> float:
     texts = {name: str(value).lower() for name, value in switches.items() if value is not None}
     small = {"game": f"{__name__}:Bounded", "outdir": "/x", "epochs": str(EPOCHS)}
     resolved = resolve("sac", {**small, "epoch_steps": str(EPOCH_STEPS), **texts})
-    count = resolved.environment.num_envs
+    count = resolved.environment.count
     Recorded.made.clear()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agents.algorithms.sac.ADAM_EPSILON", EPSILON)

@@ -37,7 +37,7 @@ def test_a_machine_that_is_large_enough_changes_nothing() -> None:
 def test_a_submission_for_this_machine_is_cut_and_a_manifest_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submit, "detect", lambda: type("Machine", (), {"cpus": 1.0}))
+    monkeypatch.setattr(submit, "detect", lambda: type("Machine", (), {"cpus": 1.0, "gpus": ()}))
     words = ["impala", "-p=game=cartpole", "-p=actors=4"]
 
     def requested(*more: str) -> set[str]:

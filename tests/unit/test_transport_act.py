@@ -37,7 +37,7 @@ from tests.unit.test_transport_service import moved, until
 
 CERTIFICATE = make_certificate()
 SMALL = {
-    "num_envs": 3, "unroll_length": 5, "batch_size": 6, "epochs": 4, "epoch_updates": 2,
+    "envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "epochs": 4, "epoch_updates": 2,
     "inference": "learner",
 }  # fmt: skip
 RESOLVED = impala("cartpole", **SMALL)

@@ -30,7 +30,8 @@ from hera.workflows import (
 )
 from hera.workflows import models as m
 
-from config.cluster import Cluster, Pool
+from config.actors import COMMAND_VARIABLE
+from config.cluster import PODS_PER_GPU, Cluster, Pool
 from config.errors import NEVER_RETRIED
 from config.pipeline import Step
 
@@ -40,7 +41,7 @@ RUN = "--run={{inputs.parameters.run}}"
 READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
 """Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
 pods."""
-READ_OF_ACTORS = ("actors", "actor_image")
+READ_OF_ACTORS = ("actors", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu")
 """The same of experiments with actors."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
@@ -93,10 +94,7 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
         environment={},
         shared_memory=True,
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
-        pod_spec_patch=json.dumps(
-            {"containers": [{"name": "main", "resources": resources}]},
-            separators=(",", ":"),
-        ),
+        pod_spec_patch=_patched(resources),
         **options,
     )
 
@@ -117,19 +115,28 @@ def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
 
 
 def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that steps environments for a learner, without a GPU, in an image of its own if the
-    parameter `actor_image` names one.
+    """A pod that steps environments for a learner, in an image of its own if the parameter
+    `actor_image` names one, with one GPU, or its part of one, if `actor_gpus` says so.
+
+    What `actor_command` says goes through its environment: the number of words of a `command` cannot
+    depend on a parameter. GPUs are hidden by the image alone, as from training pods, from who asks
+    for none: a container's own variables would replace those of the device plugin.
 
     It costs a retry whenever its node is taken away, and whenever its learner was not there for
     `reconnect_timeout`, which may be all the time that a learner waits for a GPU: so there are many.
     """
+    whole, shared = cluster.gpu_resource, cluster.shared_gpu_resource
+    gpu = f"{{{{=asInt(workflow.parameters.actors_per_gpu) == 1 ? '{whole}' : '{shared}'}}}}"
+    count = "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}"
     return _pod(
         cluster,
         name,
         module,
         pool="actor",
         image=IMAGES["actor"],
-        environment=NO_GPU,
+        environment={COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
+        annotations={PODS_PER_GPU: "{{workflow.parameters.actors_per_gpu}}"},
+        pod_spec_patch=_patched({"limits": {gpu: count}}),
         shared_memory=True,
         retries=_retries(limit=1000, first_wait="2s", longest_wait="2m"),
         **options,
@@ -175,6 +182,12 @@ def grace_period_patch(cluster: Cluster) -> str:
     return json.dumps(
         {"terminationGracePeriodSeconds": cluster.grace_period_s}, separators=(",", ":")
     )
+
+
+def _patched(resources: Mapping[str, Any]) -> str:
+    """The template's `podSpecPatch` that adds to its container's resources."""
+    patch = {"containers": [{"name": "main", "resources": resources}]}
+    return json.dumps(patch, separators=(",", ":"))
 
 
 def _pod(

@@ -102,7 +102,7 @@ class Pod:
                 self.state.say_once(
                     f"{self.node.template} requests {wanted:.4g} {name}, this machine has {got:.4g}: it gets {got:.4g}"
                 )
-        waiting = asyncio.ensure_future(self.state.slots.acquire(given.cpus, given.gpus))
+        waiting = asyncio.ensure_future(self.state.slots.acquire(given))
         timeout_s = None if self.retried else spec.timeout_s
         await self._first_of(waiting, timeout_s)
         if waiting.done() and not self._refused():

@@ -45,11 +45,11 @@ class Lines:
 
     def _say_change(self, task: Task) -> None:
         before, now = self._states.get(task.path, ("waiting", 1)), (task.state, task.attempt)
-        if before == now:
+        waits_a_moment = task.state == "pending" and task.message in COMMON
+        if before == now or waits_a_moment:  # why it waits longer may be known only later
             return
         self._states[task.path] = now
-        waits_a_moment = task.state == "pending" and task.message in COMMON
-        if task.state != "omitted" and not waits_a_moment:
+        if task.state != "omitted":
             self._say_of(task, self._in_words(task))
 
     def _say_progress(self, task: Task) -> None:

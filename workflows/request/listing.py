@@ -12,7 +12,7 @@ from config.described import (
     SECTIONS,
     WITHOUT_PRESETS,
     ParameterInfo,
-    actor_parameters,
+    further_parameters,
     own_parameters,
     parameters,
     section_title,
@@ -33,8 +33,8 @@ def everything(algorithms: Iterable[str]) -> str:
     lines = [f"algorithms  {', '.join(algorithm_names())}, package.module:NAME of your own", ""]
     lines += _games(algorithms)
     lines += _sections(shared_parameters(algorithms))
-    if with_actors := [name for name in algorithms if find_algorithm(name).has_actors]:
-        lines += _sections(actor_parameters(), with_actors[0])
+    for names, infos in further_parameters(algorithms).items():
+        lines += _sections(infos, names[0], f" of {', '.join(names)}")
     for algorithm in algorithms:
         lines += _sections(own_parameters(algorithm), algorithm)
     return "\n".join(lines)
@@ -60,13 +60,15 @@ def parameter_table(algorithm: str) -> list[str]:
     return list(_sections(parameters(algorithm), algorithm))
 
 
-def _sections(infos: Sequence[ParameterInfo], algorithm: str = "") -> Iterator[str]:
+def _sections(
+    infos: Sequence[ParameterInfo], algorithm: str = "", whose: str = ""
+) -> Iterator[str]:
     width = max(len(info.name) for info in infos)
     for section in SECTIONS:
         inside = [info for info in infos if info.section == section]
         if inside:
             preset = "" if section in WITHOUT_PRESETS else " (default: the preset of the game)"
-            yield f"\n{section_title(algorithm, section)}{preset}, -p name=value"
+            yield f"\n{section_title(algorithm, section)}{whose}{preset}, -p name=value"
             yield from (_row(info, width) for info in inside)
 
 

@@ -160,7 +160,7 @@ class Actor:
         self.run, self.member, self.steps = run, member, 0
         self.request = Join(
             incarnation=int(np.random.SeedSequence().entropy % 2**63),  # type: ignore[operator]
-            actor=member, environments=resolved.environment.num_envs,
+            actor=member, environments=resolved.environment.envs_per_actor,
             identity=resolved.identity_hash,
         )  # fmt: skip
         self.environments: Any = None

@@ -31,7 +31,7 @@ class Reinforce:
     hidden_size: int = parameter(32, low=1, high=4096, help="units of the hidden layer")
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
-        return environment.num_envs * self.rollout_length
+        return environment.count * self.rollout_length
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
         return 0

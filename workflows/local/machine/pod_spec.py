@@ -7,6 +7,7 @@ expansion in arguments.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config.cluster import PODS_PER_GPU
 from config.errors import BadInput
 from config.strict_yaml import load
 from workflows.local.errors import PodError, Refused
@@ -37,6 +39,8 @@ INHERITED = (
 rest of a name. Not `OMP_…` and its like: nothing of the caller's that a manifest does not say may
 change a result. No tokens."""
 PYTHONS = ("python", "python3")
+GPU = re.compile(r"/gpu([.-][\w.-]+)?$")
+"""Names of GPUs as resources, whole ones and those that several pods share."""
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
 
 
@@ -73,9 +77,10 @@ def build(template: Mapping[str, Any], workflow_patch: str, values: Values) -> P
             ):
                 container.setdefault("resources", {}).setdefault(kind, {}).update(amounts or {})
     deadline = template.get("activeDeadlineSeconds")
+    resources = _resources(container.get("resources") or {})
     return PodSpec(
         container=container,
-        resources=_resources(container.get("resources") or {}),
+        resources=dataclasses.replace(resources, pods_per_gpu=_pods_per_gpu(template)),
         grace_s=grace_s,
         deadline_s=None if deadline is None else float(integer(deadline, "activeDeadlineSeconds")),
         timeout_s=duration_s(template["timeout"]) if template.get("timeout") else None,
@@ -102,6 +107,15 @@ def read_patch(text: str) -> Mapping[str, Any]:
     return dict(patch)
 
 
+def _pods_per_gpu(template: Mapping[str, Any]) -> int:
+    """As an annotation of the pod says, by default one."""
+    annotations = (template.get("metadata") or {}).get("annotations") or {}
+    text = str(annotations.get(PODS_PER_GPU, "1"))
+    if not text.isdecimal() or int(text) < 1:
+        raise PodError(f"annotation {PODS_PER_GPU}: {text!r} is not allowed")
+    return int(text)
+
+
 def _resources(fields: Mapping[str, Any]) -> Resources:
     """Requests, by default the limits."""
     amounts = {**(fields.get("limits") or {}), **(fields.get("requests") or {})}
@@ -110,7 +124,7 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
         amount = quantity(value)
         if name == "cpu":
             cpus = amount
-        elif name.endswith("/gpu"):
+        elif GPU.search(name):
             gpus, gpu_name = int(amount), name
         elif name == "memory":
             memory_bytes = amount
@@ -118,9 +132,9 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
             raise PodError(
                 f"resource {name!r}: cpu, memory, ephemeral-storage and GPUs are supported"
             )
-        if amount < 0 or (name.endswith("/gpu") and amount != int(amount)):
+        if amount < 0 or (GPU.search(name) and amount != int(amount)):
             raise PodError(f"resource {name}: {value!r} is not allowed")
-    return Resources(cpus, gpus, gpu_name, memory_bytes)
+    return Resources(cpus, gpus, gpu_name=gpu_name, memory_bytes=memory_bytes)
 
 
 def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]:

@@ -1,8 +1,10 @@
 """CPUs and GPUs of this machine, handed out to pods by what they request.
 
 First come, first served; a pod that fits may pass one that has to wait for something else: those
-without a GPU go on while others wait for one. Memory is not handed out: what a pod requests is what
-the largest game of its algorithm needs, and most trainings take a small part of it.
+without a GPU go on while others wait for one. A GPU is one pod's own, or seen by as many pods as all
+of them allow; one is filled before the next, so that whole ones stay free. Memory is not handed out:
+what a pod requests is what the largest game of its algorithm needs, and most trainings take a small
+part of it.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Resources:
-    """What a pod requests: cores, GPUs by count, and memory; `gpu_name` is the resource's name."""
+    """What a pod requests: cores, GPUs by count, and memory; `gpu_name` is the resource's name,
+    `pods_per_gpu` how many such pods may see the same one.
+    """
 
     cpus: float = 0.0
     gpus: int = 0
+    pods_per_gpu: int = 1
     gpu_name: str = "nvidia.com/gpu"
     memory_bytes: float = 0.0
 
@@ -47,7 +52,7 @@ class Grant:
     """What a pod holds; `release` may be called again."""
 
     slots: Slots
-    cpus: float
+    asked: Resources
     gpus: tuple[str, ...]
     held: bool = True
 
@@ -63,10 +68,11 @@ class Slots:
     """The free part of a capacity and who waits for it."""
 
     capacity: Capacity
-    waiting: list[tuple[float, int, asyncio.Future[Grant]]] = field(default_factory=list)
+    waiting: list[tuple[Resources, asyncio.Future[Grant]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.free_cpus, self.free_gpus = self.capacity.cpus, list(self.capacity.gpus)
+        self.free_cpus = self.capacity.cpus
+        self._of_holders: dict[str, list[int]] = {gpu: [] for gpu in self.capacity.gpus}
 
     def cut(self, asked: Resources) -> Resources:
         """A request as far as this machine can ever fulfil it."""
@@ -77,10 +83,10 @@ class Slots:
             memory_bytes=min(asked.memory_bytes, self.capacity.memory_bytes),
         )
 
-    async def acquire(self, cpus: float, gpus: int) -> Grant:
+    async def acquire(self, asked: Resources) -> Grant:
         """Wait for a (cut) request."""
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
-        self.waiting.append((cpus, gpus, future))
+        self.waiting.append((asked, future))
         self._hand_out()
         try:
             return await future
@@ -91,21 +97,28 @@ class Slots:
 
     def give_back(self, grant: Grant) -> None:
         """Called by `Grant.release`."""
-        self.free_cpus += grant.cpus
-        self.free_gpus = [
-            gpu for gpu in self.capacity.gpus if gpu in {*self.free_gpus, *grant.gpus}
-        ]
+        self.free_cpus += grant.asked.cpus
+        for gpu in grant.gpus:
+            self._of_holders[gpu].remove(grant.asked.pods_per_gpu)
         self._hand_out()
 
     def _hand_out(self) -> None:
-        self.waiting = [waiter for waiter in self.waiting if not waiter[2].done()]
+        self.waiting = [waiter for waiter in self.waiting if not waiter[1].done()]
         for waiter in list(self.waiting):
-            cpus, gpus, future = waiter
-            if cpus <= self.free_cpus + TOLERANCE and gpus <= len(self.free_gpus):
+            asked, future = waiter
+            gpus = self._with_room(asked.pods_per_gpu)[: asked.gpus]
+            if asked.cpus <= self.free_cpus + TOLERANCE and len(gpus) == asked.gpus:
                 self.waiting.remove(waiter)
-                self.free_cpus -= cpus
-                taken, self.free_gpus = tuple(self.free_gpus[:gpus]), self.free_gpus[gpus:]
-                future.set_result(Grant(self, cpus, taken))
+                self.free_cpus -= asked.cpus
+                for gpu in gpus:
+                    self._of_holders[gpu].append(asked.pods_per_gpu)
+                future.set_result(Grant(self, asked, tuple(gpus)))
+
+    def _with_room(self, pods_per_gpu: int) -> list[str]:
+        """GPUs that one more pod may see, those first that most others do."""
+        holders = self._of_holders
+        found = [gpu for gpu in holders if len(holders[gpu]) < min([pods_per_gpu, *holders[gpu]])]
+        return sorted(found, key=lambda gpu: -len(holders[gpu]))
 
 
 @dataclass

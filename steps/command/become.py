@@ -1,0 +1,28 @@
+"""A step that is started by a person's own command, such as one that first starts a display."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from config.errors import BadInput, shown
+
+
+def become(command: str, options: Sequence[str]) -> NoReturn:
+    """Replace this process by the command, with the options after its words; raises `BadInput`.
+
+    The words are split as a shell does it, without one. A `python` among them is this one, wherever
+    else there are others: its folder is the first on the command's PATH.
+    """
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    os.environ["PATH"] = path
+    try:
+        program, *words = shlex.split(command)
+        os.execvp(program, [program, *words, *options])  # noqa: S606 - no shell is what is wanted
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise BadInput(f"parameter 'actor_command', {shown(command)}: {why}") from None
