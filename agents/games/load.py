@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from agents.games.batched import Batched
 from agents.games.interfaces import Game
-from agents.games.one_at_a_time import Batched
 from config.errors import BadInput, shown, unknown
 from config.imports import imported, is_import_path, reason
 

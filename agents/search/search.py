@@ -25,13 +25,12 @@ from agents.search.interfaces import (
     Searched,
     SearchSettings,
 )
-from agents.search.kernels import GROW, IDLE, Rule, Trees
+from agents.search.kernels import GROW, IDLE, Rule
+from agents.search.memory import empty_trees, wider, with_more_edges, with_nodes
 from config.errors import Diverged
 
 REPEATED = 8
 """Leaves are looked for again if more than one slot in so many has come to an end instead."""
-USUAL_ACTIONS = 16
-"""So many edges a node are made room for at first."""
 
 Slots = npt.NDArray[np.intp]
 
@@ -49,7 +48,7 @@ class Search:
             settings.c_visit,
             settings.c_scale,
         )
-        self.trees = _empty(slots, game.actions)
+        self.trees = empty_trees(slots, game.actions)
         self._states = np.empty((slots, 1), game.state_dtype)
         self._rows = tuple(np.empty(slots, np.int32) for _ in range(3))
         self._planted = list[tuple[npt.NDArray[np.int32], States, Booleans]]()
@@ -121,7 +120,7 @@ class Search:
             rows = kernels.expand(self.trees, self.rule, slots, nodes, legal, logits, values)
             if rows != GROW:
                 break
-            self._grow_edges()
+            self.trees = with_more_edges(self.trees)
         if rows < len(slots):
             raise Diverged("the network's logits or values of a position are not finite")
         self._waiting = None
@@ -170,38 +169,10 @@ class Search:
             trees.noise[slot, legal] = generator.dirichlet([settings.dirichlet_alpha] * len(legal))
 
     def _make_room(self, nodes: int) -> None:
-        """For trees of so many nodes."""
         missing = nodes - self._states.shape[1]
-        if missing <= 0:
-            return
-        widened = {
-            name: _wider(getattr(self.trees, name), missing)
-            for name in (
-                "plan",
-                "parent",
-                "via",
-                "first",
-                "breadth",
-                "visits",
-                "mover",
-                "over",
-                "value",
-            )
-        }
-        self.trees = self.trees._replace(**widened)
-        self._states = _wider(self._states, missing)
-
-    def _grow_edges(self) -> None:
-        missing = max(
-            self.trees.action.shape[1],
-            self.game.actions,
-            self._states.shape[1] * min(USUAL_ACTIONS, self.game.actions),
-        )
-        widened = {
-            name: _wider(getattr(self.trees, name), missing)
-            for name in ("action", "child", "tries", "total", "prior")
-        }
-        self.trees = self.trees._replace(**widened)
+        if missing > 0:
+            self.trees = with_nodes(self.trees, nodes)
+            self._states = wider(self._states, missing)
 
 
 def search_all(
@@ -217,35 +188,3 @@ def search_all(
     while len((leaves := search.leaves()).states):
         search.receive(*evaluate(leaves.states, leaves.legal))
     return search.results(slots)
-
-
-def _empty(slots: int, actions: int) -> Trees:
-    def of_slots(dtype: npt.DTypeLike, width: int | None = None) -> Arrays:
-        return np.zeros(slots if width is None else (slots, width), dtype)
-
-    return Trees(
-        status=of_slots(np.int8),
-        left=of_slots(np.int32),
-        nodes=of_slots(np.int32),
-        edges=of_slots(np.int32),
-        noisy=of_slots(np.bool_),
-        noise=of_slots(np.float64, actions),
-        plan=of_slots(np.int32, 1),
-        parent=of_slots(np.int32, 1),
-        via=of_slots(np.int32, 1),
-        first=of_slots(np.int32, 1),
-        breadth=of_slots(np.int32, 1),
-        visits=of_slots(np.int32, 1),
-        mover=of_slots(np.int8, 1),
-        over=of_slots(np.bool_, 1),
-        value=of_slots(np.float64, 1),
-        action=of_slots(np.int16, actions),
-        child=of_slots(np.int32, actions),
-        tries=of_slots(np.int32, actions),
-        total=of_slots(np.float64, actions),
-        prior=of_slots(np.float64, actions),
-    )
-
-
-def _wider(array: Arrays, columns: int) -> Arrays:
-    return np.concatenate([array, np.zeros((len(array), columns), array.dtype)], axis=1)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
+from agents.games import batched
+from agents.games.batched import Batched
 from agents.games.connect_four import ConnectFour
 from agents.games.interfaces import Game
 from agents.games.load import load_game
-from agents.games.one_at_a_time import Batched
 from agents.games.othello6 import Othello6
 from agents.games.tic_tac_toe import TicTacToe
 from config.errors import BadInput
@@ -134,13 +139,33 @@ def test_states_of_ones_own_game_are_made_again_when_they_are_no_longer_kept() -
         second.play(states, np.array([3, 0]))
 
 
+class Interrupted(OrderedDict[bytes, Any]):
+    """Lets the other thread go on between looking up and what follows."""
+
+    def get(self, key: bytes, default: Any = None) -> Any:
+        found = super().get(key, default)
+        time.sleep(1e-4)
+        return found
+
+
+def test_two_threads_ask_at_once_while_few_states_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batched, "KEPT", 1)
+    game = Batched(Nim(), "nim")
+    game._positions = Interrupted()
+    states = np.repeat(game.play(game.start(3), np.arange(3)), 4)
+    expected = game.encode(states)
+    with ThreadPoolExecutor(2) as threads:
+        seen = list(threads.map(lambda _: game.encode(states), range(20)))
+    assert all(np.array_equal(one, expected) for one in seen)
+
+
 def test_a_game_that_goes_on_after_its_longest_is_refused() -> None:
     game = Nim()
     game.longest = 2
-    batched = Batched(game, "nim")
-    states = batched.play(batched.start(1), np.array([0]))
+    endless = Batched(game, "nim")
+    states = endless.play(endless.start(1), np.array([0]))
     with pytest.raises(BadInput, match="goes on after 2 actions, but says longest = 2"):
-        batched.play(states, np.array([0]))
+        endless.play(states, np.array([0]))
 
 
 @pytest.mark.parametrize(
