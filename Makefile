@@ -60,8 +60,9 @@ $(BENCHMARK): pyproject.toml
 	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check 'stable-baselines3[extra]' sb3-contrib ale-py
 	@touch $@
 
-benchmark: $(INSTALLED) $(BENCHMARK) ## training speed against Stable-Baselines3 and against this machine's limits
+benchmark: $(INSTALLED) $(BENCHMARK) ## speed of training and of the search, against Stable-Baselines3 and against this machine's limits
 	$(BIN)/python -m tests.benchmarks.throughput
+	$(BIN)/python -m tests.benchmarks.search
 
 images: ## build the images (TARGETS) with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
 	@source=$$(containers/tag); tag="$(or $(TAG),$$source)"; [ "$$tag" ] || exit 2; image=$(if $(REGISTRY),$(REGISTRY)/)rl:$$tag; \

@@ -1,5 +1,5 @@
 """The contract tests as a command: `python -m steps.check my_lab.ddqn:ALGORITHM`, or
-`my_lab.nets:Impala`, `my_lab.envs:Maze`, or a game's name.
+`my_lab.nets:Impala`, `my_lab.envs:Maze`, `my_lab.games:Nim`, or a game's name.
 
 No step of the DAG: it writes nothing but a temporary directory, in which the algorithm is trained,
 killed and continued.
@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agents.games.load import OPENSPIEL, OURS, load_game
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import FAMILIES, Algorithm
 from config.errors import BadInput, shown
@@ -48,11 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
     """Print a line for each promise that the algorithm, network, environment or game makes; a network
-    and a game are tried with an algorithm, if none is given with one of ours.
+    and an environment are tried with an algorithm, if none is given with one of ours, a game for
+    self-play by itself.
 
     Raises `BadInput` for what cannot be found, imported, or resolved.
     """
-    if _is_algorithm(what):
+    if _is_for_self_play(what):
+        if algorithm or given:
+            raise BadInput(f"{shown(what)} is a game for self-play; allowed: no further option")
+        findings = _of_self_play(what)
+    elif _is_algorithm(what):
         if algorithm:
             raise BadInput(f"--algorithm is for a network or a game; {shown(what)} is an algorithm")
         findings = _of_algorithm(what, given)
@@ -66,6 +72,14 @@ def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
         print(f"{mark}  {finding.promise}: {finding.seen}", flush=True)
         broken = broken or not finding.kept
     return BROKEN if broken else 0
+
+
+def _is_for_self_play(what: str) -> bool:
+    """Whether it has what such games have and environments have not."""
+    if what in OURS or what.startswith(OPENSPIEL):
+        return True
+    found = imported(what, "what to check") if is_import_path(what) else None
+    return all(hasattr(found, method) for method in ("legal", "play", "mover"))
 
 
 def _is_algorithm(what: str) -> bool:
@@ -128,6 +142,13 @@ def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.checks.promises import tried
 
     yield from tried(EnvironmentChecks(resolve(algorithm, given)).all())
+
+
+def _of_self_play(name: str) -> Iterator[Finding]:
+    from agents.checks.games import GameChecks
+    from agents.checks.promises import tried
+
+    yield from tried(GameChecks(lambda: load_game(name)).all())
 
 
 def _killed(what: str, texts: dict[str, str]) -> str:

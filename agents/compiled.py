@@ -1,0 +1,27 @@
+"""Machine code of small functions over arrays, by numba.
+
+What one of them calls must stand in the same file: numba keeps machine code as long as the file of
+the outer function is unchanged, whatever happens to the files of the inner ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """The function as machine code, made at its first call and kept for later processes; it does not
+    hold Python's lock, so that a network computes beside it.
+    """
+    try:
+        made: Function = numba.njit(function, cache=True, nogil=True)
+    except (
+        RuntimeError
+    ):  # no folder to keep it in, as in a read-only image of a user without a home
+        made = numba.njit(function, nogil=True)
+    return made

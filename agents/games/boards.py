@@ -1,0 +1,64 @@
+"""What our games on a board have in common: their text, their symmetries, their refusals.
+
+Cells are 0 for empty, 1 for a stone of player 0 (`X`), 2 for one of player 1 (`O`), row by row from
+the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.games.interfaces import Integers, States, Symmetry
+from config.errors import BadInput, shown
+
+STONES = ".XO"
+
+Turn = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+"""An [H, W] array turned or mirrored."""
+
+
+def board_text(cells: npt.NDArray[Any], mover: int) -> str:
+    """Of cells [H, W]: a line for each row, and `X to move`."""
+    lines = [" ".join(STONES[cell] for cell in row) for row in cells]
+    return "\n".join([*lines, f"{STONES[1 + mover]} to move"])
+
+
+def read_board(text: str, height: int, width: int) -> tuple[npt.NDArray[np.int8], int]:
+    """Cells [H, W] and the mover of what `board_text` wrote; further lines are left out.
+
+    Raises `BadInput` for anything else.
+    """
+    lines = [line.split() for line in text.strip().splitlines()]
+    board, rest = lines[:height], lines[height : height + 1]
+    well_formed = len(board) == height and all(
+        len(row) == width and all(cell in tuple(STONES) for cell in row) for row in board
+    )
+    if not well_formed or rest not in ([["X", "to", "move"]], [["O", "to", "move"]]):
+        raise BadInput(
+            f"{shown(text)} is no position; allowed: {height} lines of {width} of the cells . X O with "
+            "blanks between them, then 'X to move' or 'O to move'"
+        )
+    cells = [[STONES.index(cell) for cell in row] for row in board]
+    return np.array(cells, np.int8), STONES.index(rest[0][0]) - 1
+
+
+def board_symmetries(height: int, width: int, turns: Sequence[Turn]) -> list[Symmetry]:
+    """Of a board where action i is to play in cell i."""
+    places = np.arange(height * width).reshape(height, width)
+    turned = [turn(places).ravel().astype(np.intp) for turn in turns]
+    return [Symmetry(board=board, actions=board) for board in turned]
+
+
+def one(state: Any) -> States:
+    """A position [] as positions [1]."""
+    return np.asarray(state).reshape(1)
+
+
+def check_played(actions: Integers, illegal_row: int) -> None:
+    """Raise `ValueError` for the first row whose action is illegal; -1: there is none."""
+    if illegal_row >= 0:
+        raise ValueError(f"action {int(actions[illegal_row])} in row {illegal_row} is not legal")

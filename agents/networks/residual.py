@@ -1,0 +1,114 @@
+"""The residual tower of AlphaGo Zero (Silver et al. 2017, Nature 550, "Neural network architecture"),
+which AlphaZero took over: policy and value of a board's planes.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from agents.games.interfaces import Booleans, Floats
+from agents.networks.layers import linear
+from agents.search.interfaces import Evaluate
+
+POLICY_PLANES, VALUE_PLANES, VALUE_UNITS = 2, 1, 256
+"""Of the heads, as published."""
+
+
+class Normalised(nn.Module):
+    """A convolution that keeps the board's size, and batch normalisation."""
+
+    def __init__(self, inputs: int, outputs: int, size: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(inputs, outputs, size, padding=size // 2, bias=False)
+        deviation = math.sqrt(2 / (inputs * size * size))  # He et al. 2015
+        nn.init.normal_(self.convolution.weight, std=deviation, generator=generator)
+        self.normalisation: nn.Module = nn.BatchNorm2d(outputs)
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """[B, inputs, H, W] -> [B, outputs, H, W]."""
+        normalised: Tensor = self.normalisation(self.convolution(planes))
+        return normalised
+
+    def fold(self) -> None:
+        """Make the statistics a part of the convolution: for inference only."""
+        if isinstance(self.normalisation, nn.BatchNorm2d):
+            self.convolution = fuse_conv_bn_eval(self.convolution, self.normalisation)
+            self.normalisation = nn.Identity()
+
+
+class Block(nn.Module):
+    """Two convolutions, and what came in added before the last rectifier."""
+
+    def __init__(self, channels: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.first = Normalised(channels, channels, 3, generator)
+        self.second = Normalised(channels, channels, 3, generator)
+
+    def forward(self, planes: Tensor) -> Tensor:
+        """[B, channels, H, W], as it comes out."""
+        added: Tensor = planes + self.second(self.first(planes).relu())
+        return added.relu()
+
+
+class ResidualTower(nn.Module):
+    """`network(encoded [B, C, H, W]) -> (logits [B, A], values [B])`, its weights drawn from
+    `generator` alone.
+    """
+
+    def __init__(
+        self,
+        planes: tuple[int, int, int],
+        actions: int,
+        *,
+        blocks: int,
+        channels: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        cells = planes[1] * planes[2]
+        self.stem = Normalised(planes[0], channels, 3, generator)
+        self.tower = nn.Sequential(*(Block(channels, generator) for _ in range(blocks)))
+        self.policy = Normalised(channels, POLICY_PLANES, 1, generator)
+        self.policy_weight, self.policy_bias = linear(POLICY_PLANES * cells, actions, generator)
+        self.value = Normalised(channels, VALUE_PLANES, 1, generator)
+        self.hidden_weight, self.hidden_bias = linear(VALUE_PLANES * cells, VALUE_UNITS, generator)
+        self.value_weight, self.value_bias = linear(VALUE_UNITS, 1, generator)
+
+    def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Values in -1 … 1, for the mover."""
+        features = self.tower(self.stem(encoded).relu())
+        policy = self.policy(features).relu().flatten(1)
+        logits = nn.functional.linear(policy, self.policy_weight, self.policy_bias)
+        value = self.value(features).relu().flatten(1)
+        hidden = nn.functional.linear(value, self.hidden_weight, self.hidden_bias).relu()
+        values = nn.functional.linear(hidden, self.value_weight, self.value_bias)
+        return logits, values.tanh().squeeze(1)
+
+    def frozen(self) -> ResidualTower:
+        """A copy for inference, with the running statistics folded into the convolutions, whose
+        pixels lie channels-last.
+        """
+        made = copy.deepcopy(self).eval().requires_grad_(False)
+        for module in made.modules():
+            if isinstance(module, Normalised):
+                module.fold()
+        return made.to(memory_format=torch.channels_last)
+
+
+def evaluator(network: ResidualTower) -> Evaluate:
+    """A copy of the network as the search asks it, on its device; later updates do not change it."""
+    frozen = network.frozen()
+    device = frozen.policy_bias.device
+
+    def evaluate(encoded: Floats, legal: Booleans) -> tuple[Floats, Floats]:
+        with torch.inference_mode():
+            planes = torch.from_numpy(encoded).to(device)
+            logits, values = frozen(planes.contiguous(memory_format=torch.channels_last))
+        return logits.cpu().numpy(), values.cpu().numpy()
+
+    return evaluate

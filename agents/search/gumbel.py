@@ -1,0 +1,77 @@
+"""The Gumbel root: policy improvement by planning with few simulations (Danihelka et al. 2022, ICLR).
+
+Actions are drawn without replacement by the largest g + logits, and sequential halving spends the
+simulations on the better half of them, again and again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+Doubles = npt.NDArray[np.float64]
+Visits = npt.NDArray[np.int32]
+
+
+@functools.lru_cache(maxsize=4096)
+def considered_visits(actions: int, simulations: int) -> npt.NDArray[np.int32]:
+    """For each simulation how many visits the actions have that it chooses among, when `actions` are
+    considered: every round visits those that are left equally often, then half of them goes.
+    """
+    if actions <= 1:
+        return np.arange(simulations, dtype=np.int32)
+    rounds, left = math.ceil(math.log2(actions)), actions
+    visits, plan = [0] * actions, list[int]()
+    while len(plan) < simulations:
+        for _ in range(max(1, simulations // (rounds * left))):
+            plan.extend(visits[:left])
+            visits[:left] = [count + 1 for count in visits[:left]]
+        left = max(2, left // 2)
+    return np.array(plan[:simulations], np.int32)
+
+
+def mixed_values(
+    priors: Doubles, visits: Visits, action_values: Doubles, network_values: Doubles
+) -> Doubles:
+    """The root's value [k] for the actions without visits (appendix D, eq. 33): the network's and the
+    mean of the visited actions, weighted by the priors [k, A].
+    """
+    weights = np.where(visits > 0, priors, 0)
+    total, visited = visits.sum(axis=1), weights.sum(axis=1)
+    mean = (weights * action_values).sum(axis=1) / np.maximum(visited, 1e-300)
+    mixed: Doubles = (network_values + total * mean) / (1 + total)
+    return mixed
+
+
+def advantages(
+    priors: Doubles,
+    visits: Visits,
+    action_values: Doubles,
+    network_values: Doubles,
+    c_visit: float,
+    c_scale: float,
+) -> Doubles:
+    """Logits + σ(completed q) [k, A], -inf for actions without a prior (eq. 8 and 10)."""
+    mixed = mixed_values(priors, visits, action_values, network_values)
+    completed = np.where(visits > 0, action_values, mixed[:, np.newaxis])
+    scale = (c_visit + visits.max(axis=1, keepdims=True)) * c_scale
+    logits = np.log(np.maximum(priors, 1e-300))
+    legal: Doubles = np.where(priors > 0, logits + scale * completed, -np.inf)
+    return legal
+
+
+def improved_policy(advantages: Doubles) -> Doubles:
+    """Their softmax [k, A] (eq. 11)."""
+    exponentials = np.exp(advantages - advantages.max(axis=1, keepdims=True))
+    policy: Doubles = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return policy
+
+
+def best_actions(advantages: Doubles, gumbels: Doubles, visits: Visits) -> npt.NDArray[np.intp]:
+    """Among the most visited ones the largest g + logits + σ(q), [k]."""
+    most = visits == visits.max(axis=1, keepdims=True)
+    best: npt.NDArray[np.intp] = np.where(most, advantages + gumbels, -np.inf).argmax(axis=1)
+    return best
