@@ -38,9 +38,9 @@ from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import Columns, Receiver
 from agents.distributed.memory import as_state
+from agents.distributed.peers import Peers
 from agents.distributed.policy_weights import weights_of
 from agents.distributed.together import (
-    Peers,
     average_gradients,
     epoch_of_all,
     learn_statistics,

@@ -11,32 +11,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from agents.distributed.exchange import Exchange
+from agents.distributed.peers import Peers, PeersLost
 from agents.interfaces import State
 from agents.normalisation import ObservationNormaliser
-
-
-class PeersLost(Exception):
-    """One of the learners has ended, or does not answer."""
-
-
-class Peers(Protocol):
-    """The learners of a run, seen by one of them; number: its own, from 0 to count − 1."""
-
-    number: int
-    count: int
-
-    def sum(self, values: Tensor) -> None:
-        """Add up in place, over all learners, each of which calls this with the same shape and type,
-        on the CPU; all have the same bits then. Blocks until all have come. Raises `PeersLost`; the
-        values are worth nothing then.
-        """
 
 
 def gathered(peers: Peers, row: Sequence[float] | np.ndarray) -> np.ndarray:

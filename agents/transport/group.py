@@ -18,15 +18,15 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed
 from torch import Tensor
 
-from agents.distributed.together import PeersLost
-from agents.transport.address import MOST_PORTS
+from agents.distributed.peers import PeersLost
+from agents.transport.address import MOST_PORTS, from_text
 from config.errors import BadInput
 
 pytorch: Any = torch.distributed
@@ -57,6 +57,16 @@ class Place:
     def __post_init__(self) -> None:
         if not 0 < self.port <= MOST_PORTS or self.generation < 0:
             raise BadInput(f"port {self.port}, generation {self.generation}: out of range")
+
+
+def place_to_text(place: Place) -> str:
+    """JSON on one line, with the secret."""
+    return json.dumps(asdict(place))
+
+
+def place_from_text(text: str) -> Place:
+    """Raises `BadInput`, whose message does not show the secret."""
+    return from_text(text, Place, "a meeting place of learners")
 
 
 class Meeting:
@@ -121,13 +131,13 @@ def take_part(
 
 
 class Group:
-    """`agents.distributed.together.Peers`; to be closed."""
+    """`agents.distributed.peers.Peers`; to be closed."""
 
     def __init__(
         self, store: Any, number: int, count: int, host: str, longest_s: float, wait: Wait
     ) -> None:
         """Connects; raises `PeersLost`."""
-        self.number, self.count, self._wait = number, count, wait
+        self.number, self.count, self.wait = number, count, wait
         self._options = pytorch.AllreduceOptions()
         self._options.timeout = timedelta(seconds=longest_s)
         gloo = pytorch.ProcessGroupGloo
@@ -145,7 +155,7 @@ class Group:
             with contextlib.suppress(RuntimeError):  # not yet; else the last `wait` says it again
                 work.wait(POLL)
                 break
-            self._wait()
+            self.wait()
         with _explained():
             work.wait()
         self._pending = None

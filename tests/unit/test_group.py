@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from agents.distributed.together import PeersLost, gathered, of_the_first
+from agents.distributed.peers import PeersLost
+from agents.distributed.together import gathered, of_the_first
 from agents.transport.group import Group, Meeting, Place, take_part
 from config.errors import BadInput
 from tests.outside import ROOT, outside
@@ -126,7 +127,7 @@ def test_who_comes_when_the_group_is_made_is_not_in_it_and_ends_it() -> None:
 
 def test_who_waits_for_one_that_hangs_can_leave_without_waiting() -> None:
     first, _ = groups(Meeting(HERE, 1), 2)
-    first._wait = after(0.1)
+    first.wait = after(0.1)
     with pytest.raises(Ended):
         first.sum(torch.ones(3))
     started = time.monotonic()

@@ -12,7 +12,8 @@ import torch
 from agents.algorithms.impala import IMPALATrainer
 from agents.distributed.batches import Batch
 from agents.distributed.interfaces import Join
-from agents.distributed.together import PeersLost, gathered, of_the_first
+from agents.distributed.peers import PeersLost
+from agents.distributed.together import gathered, of_the_first
 from config.errors import Diverged
 from tests.local_actors import impala, learner
 from tests.peers_in_threads import PeersInThreads, Sums, Unsummed, at_once
