@@ -16,12 +16,12 @@ SMALLEST = 1
 """Thousandths of a processor."""
 
 
-def fitted(cluster: Cluster, actors: int, processors: float) -> Cluster:
-    """The settings with which a learner and its actors fit on a machine with so many processors: as
+def fitted(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> Cluster:
+    """The settings with which learners and their actors fit on a machine with so many processors: as
     many runs at once as there is room for, or one that shares what there is in the proportions of
     what it asks for.
     """
-    needed = needs(cluster, actors)
+    needed = needs(cluster, actors, learners)
     runs = int(processors / needed) if needed else cluster.parallelism_with_actors
     if runs >= 1:
         most = min(cluster.parallelism_with_actors, runs)
@@ -35,20 +35,22 @@ def fitted(cluster: Cluster, actors: int, processors: float) -> Cluster:
     )
 
 
-def how_shared(cluster: Cluster, actors: int, processors: float) -> str:
+def how_shared(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> str:
     """One line; empty where there is room for them all."""
-    needed = needs(cluster, actors)
+    needed = needs(cluster, actors, learners)
     if needed <= processors:
         return ""
+    who = "a learner" if learners == 1 else f"{learners} learners"
     return (
-        f"a learner and {actors} actors ask for {needed:.4g} processors, this machine has "
+        f"{who} and {actors} actors ask for {needed:.4g} processors, this machine has "
         f"{processors:.4g}: they share them"
     )
 
 
-def needs(cluster: Cluster, actors: int) -> float:
-    """Processors that a learner and so many actors ask for."""
-    return quantity(cluster.gpu.requests.cpu) + actors * quantity(cluster.actor.requests.cpu)
+def needs(cluster: Cluster, actors: int, learners: int = 1) -> float:
+    """Processors that so many learners and actors ask for."""
+    learner, actor = (quantity(pool.requests.cpu) for pool in (cluster.gpu, cluster.actor))
+    return learners * learner + actors * actor
 
 
 def _with_less(pool: Pool, share: float) -> Pool:

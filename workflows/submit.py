@@ -165,9 +165,9 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     )
     sharing = ""
     if where is not None and resolved.actor_settings is not None:
-        actors, processors = resolved.actors.actors, detect().cpus
-        sharing = how_shared(cluster, actors, processors)
-        cluster = fitted(cluster, actors, processors)
+        members, processors = resolved.actors, detect().cpus
+        sharing = how_shared(cluster, members.actors, processors, members.learners)
+        cluster = fitted(cluster, members.actors, processors, members.learners)
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
     )

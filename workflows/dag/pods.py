@@ -40,7 +40,7 @@ RUN = "--run={{inputs.parameters.run}}"
 READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
 """Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
 pods."""
-READ_OF_ACTORS = ("actors", "actor_image")
+READ_OF_ACTORS = ("actors", "learners", "actor_image")
 """The same of experiments with actors."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
