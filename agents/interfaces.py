@@ -14,6 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from agents.distributed.interfaces import Link, Receiver
+    from agents.distributed.peers import Peers
     from agents.environments.spaces import Interface
     from config.resolve import Resolved
 
@@ -148,6 +149,17 @@ class HasCounters(Protocol):
     def counters(self) -> Mapping[str, float]:
         """Totals since the training began, and what waits now: as of
         `agents.distributed.exchange.Exchange`.
+        """
+
+
+@runtime_checkable
+class LearnsTogether(Protocol):
+    """What a learner has as well of which a run may have several."""
+
+    def learn_with(self, peers: Peers) -> None:
+        """As one of several from now on, from where the first of them is; called at most once, before
+        `receiver`. Raises `agents.distributed.peers.PeersLost`, as `train` does then: between two
+        updates, so that what was learnt until then may be kept.
         """
 
 

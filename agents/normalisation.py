@@ -38,7 +38,12 @@ class RunningStatistics:
         if len(rows) == 0:
             return
         rows = rows.astype(np.float64)
-        mean, variance, count = rows.mean(axis=0), rows.var(axis=0), float(len(rows))
+        self.merge(rows.mean(axis=0), rows.var(axis=0), float(len(rows)))
+
+    def merge(self, mean: np.ndarray, variance: np.ndarray, count: float) -> None:
+        """A block of so many rows with this mean and variance, both [*shape]."""
+        if count == 0:
+            return
         total = self.count + count
         shift = mean - self.mean
         self.variance = (
@@ -78,6 +83,11 @@ class ObservationNormaliser:
     def update(self, rows: np.ndarray) -> None:
         """Learn from the valid rows of a rollout, [B, *shape]."""
         self.statistics.update(rows)
+        self._freeze()
+
+    def merge(self, mean: np.ndarray, variance: np.ndarray, count: float) -> None:
+        """Learn from a block of which only this is known; see `RunningStatistics.merge`."""
+        self.statistics.merge(mean, variance, count)
         self._freeze()
 
     def state_dict(self) -> State:

@@ -1,8 +1,9 @@
 """The parameters of a training whose experience comes from actors, the topology `actor-learner`.
 
-None of them can change what a result means, so none belongs to the identity: actors come and go
-while a run trains, and the next submission may have more of them. How many environments each of
-them steps does belong to it, and is `envs_per_actor`, a setting of the environment.
+Most cannot change what a result means, and do not belong to the identity: actors come and go while a
+run trains, and the next submission may have more of them. How many environments each of them steps
+does belong to it, and is `envs_per_actor`, a setting of the environment; so does how many learners
+there are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from config.experiment import IMAGE
 from config.parameters import parameter
 
 MOST_ACTORS = 512
+MOST_LEARNERS = 64
 COMMAND_VARIABLE = "ACTOR_COMMAND"
 """In an actor's pod, `actor_command`: what `steps.train` starts there in its own place."""
 
@@ -28,7 +30,7 @@ def _words(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ActorSettings:
-    """One run's actors: how many, what they run in, and how patient both sides are."""
+    """One run's actors and learners: how many, what they run in, and how patient both sides are."""
 
     actors: int = parameter(
         2,
@@ -36,6 +38,12 @@ class ActorSettings:
         high=MOST_ACTORS,
         identity=False,
         help="processes that step envs_per_actor environments each, for one learner; may change when submitted again",
+    )
+    learners: int = parameter(
+        1,
+        low=1,
+        high=MOST_LEARNERS,
+        help="processes that learn as one, each with its share of the actors and of every batch, and with gpus of its own",
     )
     actor_image: str | None = parameter(
         None,

@@ -147,17 +147,12 @@ class Resolved:
 
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""
-        experiment, environment = (
-            {name: written for name, written in _as_json(section).items() if own[name].identity}
-            for section, own in (
-                (self.experiment, declared(Experiment)),
-                (self.environment, declared(self.descriptor.environment)),
-            )
-        )
+        experiment, environment = _of_identity(self.experiment), _of_identity(self.environment)
         del experiment["game"]  # several names may mean one game
         if experiment.pop("start_from") is not None:
             experiment["start_from"] = self.origin  # wherever it lies
         experiment["checkpoint_interval"] = self.checkpoint_interval
+        of_actors = {} if self.actor_settings is None else _of_identity(self.actor_settings)
         return {
             "algorithm": self.algorithm,
             "game": self.game.identity(),
@@ -165,6 +160,7 @@ class Resolved:
             "environment": environment,
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
+            **({"actor_settings": of_actors} if of_actors else {}),
         }
 
     @property
@@ -327,9 +323,24 @@ def _check(resolved: Resolved) -> None:
         raise BadInput(
             f"parameter 'epochs' cannot be {resolved.epochs}; allowed: at most {most}, that is {LONGEST_TRAINING} steps"
         )
+    if resolved.actor_settings is not None and resolved.actors.learners > 1:
+        _check_learners(resolved)
     _check_game(resolved)
     if resolved.family:
         check_family(resolved, resolved.family)
+
+
+def _check_learners(resolved: Resolved) -> None:
+    """Refuse several where one must do, or one of them had no actor or a smaller share than others."""
+    actors, learners = resolved.actors.actors, resolved.actors.learners
+    refused = f"parameter 'learners' cannot be {learners}"
+    if not resolved.descriptor.several_learners:
+        raise BadInput(f"{refused}: {resolved.algorithm} learns in one process; allowed: 1")
+    if learners > actors:
+        raise BadInput(f"{refused}; allowed: at most actors, {actors}")
+    batch_size = resolved.hyperparameters.batch_size
+    if batch_size % learners:
+        raise BadInput(f"{refused}; allowed: what divides batch_size, {batch_size}")
 
 
 def check_family(resolved: Resolved, family: str) -> None:
@@ -365,6 +376,12 @@ def _check_game(resolved: Resolved) -> None:
             raise BadInput(
                 f"parameter {name!r} cannot be {to_text(value)}: {game.name} is no Atari game; allowed: {to_text(default)}"
             )
+
+
+def _of_identity(section: Any) -> dict[str, Any]:
+    """Those of its parameters that can change a result."""
+    own = declared(type(section))
+    return {name: written for name, written in _as_json(section).items() if own[name].identity}
 
 
 def _as_json(section: Any) -> dict[str, Any]:

@@ -4,7 +4,8 @@ The same command starts, continues after whatever ended the last attempt, and re
 the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
 
 Algorithms with actors have two roles: `--role learner`, which is the default, and, as often as one
-likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, … In an
+likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, … Where
+several learn as one (`learners`), the further ones are `--role learner --member 1`, 2, … In an
 actor's pod `ACTOR_COMMAND` may hold the command that takes the place of this one, with its options.
 """
 
@@ -25,6 +26,7 @@ from steps.command.members import add_roles
 from steps.directory.status import Status
 
 ROLES = ("learner", "actor")
+LEARNER, ACTOR = ROLES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -46,10 +48,14 @@ def train(context: StepContext) -> dict[str, Any]:
     """Train one run from its newest checkpoint, or from the start; as an actor, help with it."""
     from steps.training.attempt import attempt
 
-    if context.member:
+    if context.member and context.arguments.role == ACTOR:
         from steps.training import actor
 
         return actor.act(context)
+    if context.member:
+        from steps.training import further_learner
+
+        return further_learner.learn(context)
     if context.resolved.descriptor.has_actors:
         from steps.training import learner
 
@@ -67,6 +73,13 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
         raise BadInput(
             f"--role cannot be {context.arguments.role}: {descriptor.name} trains in one process"
         )
+    if context.member and context.arguments.role == LEARNER:
+        most = context.resolved.actors.learners - 1
+        if context.arguments.member > most:
+            raise BadInput(
+                f"--member cannot be {context.arguments.member} for the role {LEARNER}: the "
+                f"experiment has learners={most + 1}; allowed: at most {most}"
+            )
     return {"identity": context.record.identity_hash}
 
 

@@ -18,12 +18,12 @@ SMALLEST = 1
 """Thousandths of a processor."""
 
 
-def fitted(cluster: Cluster, actors: int, processors: float) -> Cluster:
-    """The settings with which a learner and its actors fit on a machine with so many processors: as
+def fitted(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> Cluster:
+    """The settings with which learners and their actors fit on a machine with so many processors: as
     many runs at once as there is room for, or one that shares what there is in the proportions of
     what it asks for.
     """
-    needed = needs(cluster, actors)
+    needed = needs(cluster, actors, learners)
     runs = int(processors / needed) if needed else cluster.parallelism_with_actors
     if runs >= 1:
         most = min(cluster.parallelism_with_actors, runs)
@@ -41,33 +41,36 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     """The settings with which only as many runs are active as find all their GPUs on a machine with so
     many; raises `BadInput` where not one does. A machine without GPUs gives nobody any.
     """
-    of_learner, of_actors = resolved.experiment.gpus, resolved.actors.actor_gpus
-    needed = of_learner + of_actors
+    members, each = resolved.actors, resolved.experiment.gpus
+    of_learners, of_actors = members.learners * each, members.actor_gpus
+    needed = of_learners + of_actors
     if not needed or not gpus:
         return cluster
     if needed > gpus:
         raise BadInput(
-            f"parameter 'actor_gpus' cannot be {of_actors} with gpus={of_learner} on this machine, which "
-            f"has {gpus}; allowed: at most {gpus - of_learner}, or gpus=0"
+            f"the learners' {of_learners} GPUs and actor_gpus={of_actors} are more than the {gpus} of "
+            "this machine; allowed: fewer of either, or gpus=0"
         )
     most = min(cluster.parallelism_with_actors, gpus // needed)
     return replace(cluster, parallelism_with_actors=most)
 
 
-def how_shared(cluster: Cluster, actors: int, processors: float) -> str:
+def how_shared(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> str:
     """One line; empty where there is room for them all."""
-    needed = needs(cluster, actors)
+    needed = needs(cluster, actors, learners)
     if needed <= processors:
         return ""
+    who = "a learner" if learners == 1 else f"{learners} learners"
     return (
-        f"a learner and {actors} actors ask for {needed:.4g} processors, this machine has "
+        f"{who} and {actors} actors ask for {needed:.4g} processors, this machine has "
         f"{processors:.4g}: they share them"
     )
 
 
-def needs(cluster: Cluster, actors: int) -> float:
-    """Processors that a learner and so many actors ask for."""
-    return quantity(cluster.gpu.requests.cpu) + actors * quantity(cluster.actor.requests.cpu)
+def needs(cluster: Cluster, actors: int, learners: int = 1) -> float:
+    """Processors that so many learners and actors ask for."""
+    learner, actor = (quantity(pool.requests.cpu) for pool in (cluster.gpu, cluster.actor))
+    return learners * learner + actors * actor
 
 
 def _with_less(pool: Pool, share: float) -> Pool:

@@ -165,9 +165,10 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     )
     sharing = ""
     if where is not None and resolved.actor_settings is not None:
-        actors, machine = resolved.actors.actors, detect()
-        sharing = how_shared(cluster, actors, machine.cpus)
-        cluster = with_gpus(fitted(cluster, actors, machine.cpus), resolved, len(machine.gpus))
+        members, machine = resolved.actors, detect()
+        sharing = how_shared(cluster, members.actors, machine.cpus, members.learners)
+        shared = fitted(cluster, members.actors, machine.cpus, members.learners)
+        cluster = with_gpus(shared, resolved, len(machine.gpus))
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
     )

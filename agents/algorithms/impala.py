@@ -38,7 +38,16 @@ from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import Columns, Receiver
 from agents.distributed.memory import as_state
+from agents.distributed.peers import Peers
 from agents.distributed.policy_weights import weights_of
+from agents.distributed.together import (
+    average_gradients,
+    epoch_of_all,
+    learn_statistics,
+    of_the_first,
+    wait_for_all,
+    whole_update,
+)
 from agents.distributed.unrolls import unroll_specs
 from agents.environments.training import halves
 from agents.interfaces import Progress, State
@@ -53,6 +62,8 @@ from config.seeds import integer_seed
 
 LARGEST_LOG_RATIO = 80.0
 """Its exponential is finite."""
+SHARED = ("epoch", "step", "updates", "network", "optimiser", "observation_normaliser")
+"""Entries of the state that are the same for several learners."""
 METRICS = (
     "policy_loss", "value_loss", "entropy", "ratio_mean", "ratio_deviation", "gradient_norm",
     "policy_lag", "policy_lag_deviation", "policy_lag_max",
@@ -121,14 +132,25 @@ class IMPALATrainer:
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
         self.observation_normaliser = copy.deepcopy(acting.normaliser)
+        self.share = self.hyper.batch_size // resolved.actors.learners
+        self.peers: Peers | None = None
         self.exchange = Exchange(
-            self.specs,
-            identity=resolved.identity_hash,
-            queue=BatchQueue(self.specs, self.hyper.batch_size),
-            max_lag=self.hyper.max_lag,
-        )
+            self.specs, identity=resolved.identity_hash, max_lag=self.hyper.max_lag,
+            queue=BatchQueue(self.specs, self.share),
+        )  # fmt: skip
         self.central: CentralInference | None = None
         self.measured = list[list[float]]()
+
+    def learn_with(self, peers: Peers) -> None:
+        """As one of several learners from now on, from where the first of them is; before
+        `receiver`. Raises `PeersLost`, as `train` does.
+        """
+        self.peers, ours = peers, self.state_dict()
+        self.exchange.share(peers.number, peers.count)
+        entries = {**{name: ours[name] for name in SHARED}, "joined": self.counters()["joined"]}
+        first = of_the_first(peers, entries)
+        self.exchange.number_from(first.pop("joined"))
+        self.load_state_dict({**ours, **first, "exchange": self.exchange.state_dict()})
 
     def receiver(self, generation: int) -> Receiver:
         """Where actors find this start of the learner; to be called once, before `train` and after
@@ -164,15 +186,16 @@ class IMPALATrainer:
                     continue
                 self._learn(batch)
                 self.exchange.give_back(batch)
-            self.epoch += 1
             yield self._progress()
+        wait_for_all(self.peers)
         self.exchange.end()
 
     def _learn(self, batch: Batch) -> None:
         """One update, and what is measured of it."""
         lags = self.updates - batch.oldest
-        rows = self._rows(batch.columns)
-        update = self._update(rows)
+        with whole_update(self.observation_normaliser):
+            rows = self._rows(batch.columns)
+            update = self._update(rows)
         self.updates += 1
         self.step += self.hyper.batch_size * self.hyper.unroll_length
         self._publish()
@@ -194,15 +217,16 @@ class IMPALATrainer:
         )
 
     def _progress(self) -> Progress:
-        """Of the epoch that has ended; its episodes are those that were received in it."""
-        returns, lengths = self.exchange.ended_episodes()
-        means = np.mean(self.measured, axis=0).tolist()
+        """Of the epoch that ends here; its episodes are those that were received in it."""
+        own = np.array(self.measured).reshape(-1, len(METRICS))
+        returns, lengths, measured = epoch_of_all(self.peers, self.exchange, own)
         metrics = {
             "learning_rate": self.learning_rate,
-            **dict(zip(METRICS, means, strict=True)),
+            **dict(zip(METRICS, measured.mean(axis=0).tolist(), strict=True)),
+            "policy_lag_max": float(measured[:, -1].max()),
         }
-        metrics["policy_lag_max"] = max(one[-1] for one in self.measured)
         self.measured = []
+        self.epoch += 1
         return Progress(
             epoch=self.epoch, step=self.step, frame=self.step * self.resolved.game.frames_per_step,
             returns=returns, lengths=lengths, metrics=metrics,
@@ -226,7 +250,8 @@ class IMPALATrainer:
         """
         observation, valid = columns["observation"], columns["valid"][:, :-1]
         if self.observation_normaliser is not None:
-            self.observation_normaliser.update(observation[:, :-1][valid])
+            learnt = observation[:, :-1][valid]
+            learn_statistics(self.observation_normaliser, learnt, self.peers)
             shape = observation.shape
             normalised = self.observation_normaliser(observation.reshape(-1, *shape[2:]))
             observation = normalised.reshape(shape)
@@ -266,7 +291,7 @@ class IMPALATrainer:
     def _heads(self, encoded: Any) -> tuple[Tensor, Tensor]:
         """Policy [T + 1, B, P] and values [T + 1, B]."""
         policy, values = self.network(encoded)
-        length, size = self.hyper.unroll_length + 1, self.hyper.batch_size
+        length, size = self.hyper.unroll_length + 1, self.share
         if isinstance(encoded, Sequences):
             return policy.view(length, size, -1), values.view(length, size)
         return policy.view(size, length, -1).transpose(0, 1), values.view(size, length).T
@@ -300,6 +325,9 @@ class IMPALATrainer:
     def _update(self, rows: Rows) -> Update:
         """One step of the optimiser."""
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
+        if self.peers is not None:
+            valid, parameters = int(rows.valid.sum()), self.optimiser.parameters
+            loss = average_gradients(self.peers, parameters, loss, valid)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, targets, advantages, parts, norm)
         if not math.isfinite(norm + float(update.loss)):

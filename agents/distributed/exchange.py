@@ -2,7 +2,7 @@
 `agents.distributed.interfaces`, whatever carries it.
 
     actors' threads     join, packed_weights, receive, left; hear, place, refuse, where the learner acts
-    the learner's       begin, publish, take, give_back, ended_episodes, counters, end, close
+    the learner's       share, begin, publish, take, give_back, ended_episodes, counters, end, close
 
 A message of unrolls that could be learnt from is learnt once or not at all: what was received
 before is a duplicate, what is too old when its turn comes is stale, what cannot be learnt from is
@@ -45,8 +45,9 @@ REMEMBERED = 8192
 @dataclass
 class Counters:
     """Since the training began. queued, stale: unrolls; duplicates, refused: messages; joined:
-    incarnations of actors, each once per generation of the learner; learner_waited_s: for
-    experience; actors_waited_s: for a place in the queue, all of them together.
+    incarnations of actors, each once per generation of the learner, or, of several learners, as many
+    as the one has that has most; learner_waited_s: for experience; actors_waited_s: for a place in
+    the queue, all of them together.
     """
 
     joined: int = 0
@@ -103,6 +104,7 @@ class Exchange(Generic[Taken]):
         self._numbers = dict[int, int]()
         self._connections = dict[int, int]()
         self._returns, self._lengths = list[float](), list[int]()
+        self._learner, self._learners = 0, 1
         self._ended = False
 
     # What actors call.
@@ -119,7 +121,8 @@ class Exchange(Generic[Taken]):
             raise Refused("this actor belongs to another experiment than the learner", 2)
         with self._lock:
             if request.incarnation not in self._numbers:
-                self._numbers[request.incarnation] = self._counters.joined
+                among = self._learners * self._counters.joined
+                self._numbers[request.incarnation] = self._learner + among
                 self._counters.joined += 1
             self._remember(request.incarnation, self._sequences.get(request.incarnation, -1))
             connections = self._connections.get(request.incarnation, 0)
@@ -244,6 +247,15 @@ class Exchange(Generic[Taken]):
 
     # What the learner calls.
 
+    def share(self, learner: int, learners: int) -> None:
+        """It belongs to one of several learners, from 0, whose actors' numbers all differ."""
+        self._learner, self._learners = learner, learners
+
+    def number_from(self, joined: int) -> None:
+        """The next actor has the number that it would have after so many."""
+        with self._lock:
+            self._counters.joined = max(self._counters.joined, joined)
+
     def begin(self, generation: int) -> None:
         """A start of the learner, and so another generation: this one, or the one after that of
         `load_state_dict` if that is higher. Nothing is published in it yet.
@@ -276,6 +288,12 @@ class Exchange(Generic[Taken]):
             ended = self._returns, self._lengths
             self._returns, self._lengths = [], []
             return ended
+
+    def put_back(self, returns: list[float], lengths: list[int]) -> None:
+        """Episodes that were taken and could not be recorded."""
+        with self._lock:
+            self._returns = returns + self._returns
+            self._lengths = lengths + self._lengths
 
     def counters(self) -> dict[str, float]:
         """`Counters`, and what there is now: actors that are connected, unrolls that wait."""

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from config.errors import BadInput
 
+Written = TypeVar("Written")
 LONGEST = 20_000
 """Characters."""
 MOST_PORTS = 65_535
@@ -54,14 +55,21 @@ def address_to_text(address: Address) -> str:
 
 def address_from_text(text: str) -> Address:
     """Raises `BadInput`, whose message does not show the token."""
+    return from_text(text, Address, "a learner's address")
+
+
+def from_text(text: str, written: type[Written], what: str) -> Written:
+    """A dataclass of texts and integers that was written as JSON; raises `BadInput`, whose message
+    shows nothing of it.
+    """
     if len(text) > LONGEST:
-        raise BadInput(f"a learner's address of {len(text)} characters; at most {LONGEST}")
+        raise BadInput(f"{what} of {len(text)} characters; at most {LONGEST}")
     try:
         read: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise BadInput("a learner's address that is no JSON") from None
-    kinds = {name: type(default) for name, default in asdict(Address(token="", socket="x")).items()}
+        raise BadInput(f"{what} that is no JSON") from None
+    kinds = get_type_hints(written)
     if not isinstance(read, dict) or {name: type(one) for name, one in read.items()} != kinds:
         described = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
-        raise BadInput(f"a learner's address is an object with {described}")
-    return Address(**read)
+        raise BadInput(f"{what} is an object with {described}")
+    return written(**read)

@@ -48,7 +48,8 @@ class Algorithm:
     of an algorithm with a replay; training_memory: what a training pod needs for the presets, a
     Kubernetes quantity, empty if that is no more than every cluster gives it; topology: one of
     TOPOLOGIES; actor: with actors, the import path of an `agents.interfaces.MakeActor`, and then
-    `trainer` is that of a `MakeLearner`; measure: what a run is judged by; presets: for any game
+    `trainer` is that of a `MakeLearner`; several_learners: whether that `LearnsTogether`, and a batch
+    of its hyperparameter `batch_size` may be shared among several; measure: what a run is judged by; presets: for any game
     ("any") or one by name, the values of its hyperparameters and of the environment's settings that
     differ from their dataclasses', and `steps`, the goal of a training.
     """
@@ -65,6 +66,7 @@ class Algorithm:
     training_memory: str = ""
     topology: str = SINGLE
     actor: str = ""
+    several_learners: bool = False
     measure: Measure = RETURN
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

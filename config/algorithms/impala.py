@@ -21,7 +21,9 @@ class IMPALA:
     unroll_length: int = parameter(
         20, low=1, high=65_536, unit="steps", help="of one environment, sent and learnt from as one"
     )
-    batch_size: int = parameter(16, low=1, high=65_536, unit="unrolls", help="of one update")
+    batch_size: int = parameter(
+        16, low=1, high=65_536, unit="unrolls", help="of one update, of all learners together"
+    )
     epoch_updates: int = parameter(
         10, low=1, high=10**6, unit="updates", help="of the optimiser in one epoch"
     )
@@ -144,4 +146,5 @@ ALGORITHM = Algorithm(
     precision_probe="agents.probe:measure",
     remembers=True,
     topology=ACTOR_LEARNER,
+    several_learners=True,
 )

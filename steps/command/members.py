@@ -3,8 +3,8 @@
     python -m steps.train --outdir … --run 0 --role learner              logs/train.log
     python -m steps.train --outdir … --run 0 --role actor --member 3     logs/train-actor-3.log
 
-The first role is the one process that answers for the task: its files are called as if it was
-alone. Every member of another role has its own.
+The first process of the first role answers for the task: its files are called as if it was alone.
+Every other member has its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ def add_roles(parser: argparse.ArgumentParser, roles: Sequence[str]) -> None:
         "--role",
         choices=roles,
         default=roles[0],
-        help=f"what this process does; {roles[0]} answers for the task",
+        help=f"what this process does; the first {roles[0]} answers for the task",
     )
-    parser.add_argument(
-        "--member", type=int, help="which of the processes with this role, from 0; of the others"
-    )
+    parser.add_argument("--member", type=int, help="which of the processes with this role, from 0")
     parser.set_defaults(roles=tuple(roles))
 
 
@@ -35,10 +33,8 @@ def member_of(parsed: argparse.Namespace) -> str:
     """`actor-3`, empty for the process that answers for the task. Raises `BadInput`."""
     roles, role = getattr(parsed, "roles", ()), getattr(parsed, "role", "")
     number = getattr(parsed, "member", None)
-    if not roles or (role == roles[0] and number is None):
+    if not roles or (role == roles[0] and number in (None, 0)):
         return ""
-    if role == roles[0]:
-        raise BadInput(f"--member cannot be {number} for the role {role}, which one process has")
     if number is None or not 0 <= number < MOST_MEMBERS:
         given = "missing" if number is None else str(number)
         raise BadInput(f"--member is {given} for the role {role}; allowed: 0 to {MOST_MEMBERS - 1}")

@@ -67,6 +67,17 @@ class RunDirectory:
         """
         return self.root / "learner.json"
 
+    def address_json(self, learner: int) -> Path:
+        """The same of any of the run's learners, from 0."""
+        return self.root / f"learner-{learner}.json" if learner else self.learner_json
+
+    @property
+    def learners_json(self) -> Path:
+        """Where several learners of this run meet, while the first of them is there; see
+        `steps.training.gathering`.
+        """
+        return self.root / "learners.json"
+
     @property
     def videos(self) -> Path:
         """Films of the trained policy: `episode-<n>.mp4`."""

@@ -14,7 +14,6 @@ from typing import Any
 from config.errors import BadInput, Diverged, Preempted
 from steps.command.context import StepContext
 from steps.directory.compute import read_compute
-from steps.directory.tables import last_row, whole_lines_bytes
 
 POLL_S = 0.1
 
@@ -33,7 +32,8 @@ def act(context: StepContext) -> dict[str, Any]:
 
     before = context.previous.details if context.previous else {}
     context.note(joined=bool(before.get("joined")))  # once is often enough for the report
-    search = Search(context, context.arguments.learner)
+    learner = context.arguments.member % context.resolved.actors.learners
+    search = Search(context, context.arguments.learner, learner)
     try:
         search.wait(context.resolved.actors.reconnect_timeout)
         return {"ended": "the learner has all that it needs", "step": _act(context, search)}
@@ -55,15 +55,13 @@ def _act(context: StepContext, search: Any) -> int:
     from agents.load import make_actor
     from agents.transport.client import Client
     from steps.training.compute import settled
-    from steps.training.resources import ResourceSampler
+    from steps.training.resources import of_member
 
     torch.set_num_threads(context.resolved.experiment.threads)
     compute = read_compute(context.directory.compute_json)
     resolved = context.resolved if compute is None else settled(context.resolved, compute)
     link = Client(search.find, unpack=unpack, reconnect_timeout_s=resolved.actors.reconnect_timeout)
     path = context.run.member_resources_csv(context.member)
-    before = last_row(path) or {}
-    done = int(before.get("step") or 0)
     with contextlib.ExitStack() as opened:
         opened.enter_context(contextlib.closing(link))
         opened.enter_context(_on_stop(context, link.close))
@@ -71,14 +69,7 @@ def _act(context: StepContext, search: Any) -> int:
             resolved, run=context.run_index or 0, member=int(context.arguments.member), link=link
         )
         opened.enter_context(contextlib.closing(actor))
-        sampler = ResourceSampler(
-            path,
-            offset=whole_lines_bytes(path),
-            wall_s=float(before.get("wall_s") or 0.0),
-            step=done,
-            gpu=None,
-            permitted=context.require_ours,
-        )
+        sampler, done = of_member(path, permitted=context.require_ours)
         opened.enter_context(contextlib.closing(sampler))
         steps, noted = 0, False
         for steps in actor.act():

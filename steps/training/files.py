@@ -12,7 +12,7 @@ from agents.interfaces import HasStreams
 from steps.directory import checkpoints
 from steps.directory import progress as directory_progress
 from steps.training.recorder import Recorder
-from steps.training.resources import Measure, ResourceSampler, nvidia_smi
+from steps.training.resources import Measure, ResourceSampler, gpu_of
 from steps.training.saver import Saver
 from steps.training.streams import StreamFiles
 
@@ -147,16 +147,13 @@ class TrainingFiles:
         self._saver.start(write)
 
     def _make_sampler(self, measure: Measure) -> ResourceSampler:
-        import torch
-
-        on_gpu = self._attempt.machine["device"] == "cuda"
         record = self._attempt.record
         return ResourceSampler(
             self._run.resources_csv,
             offset=record.get("resources_csv", 0),
             wall_s=record.get("wall_s", 0.0),
             step=self._attempt.step,
-            gpu=nvidia_smi(f"GPU-{torch.cuda.get_device_properties(0).uuid}") if on_gpu else None,
+            gpu=gpu_of(self._attempt.machine["device"]),
             permitted=self._context.require_ours,
             measure=measure,
             events=self._recorder.events,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from steps.directory.tables import Cell, Table, whole_lines_bytes
+from steps.directory.tables import Cell, Table, last_row, whole_lines_bytes
 from steps.training.events import EventFile
 
 PERIOD_S = 1.0
@@ -112,6 +112,39 @@ class ResourceSampler:
             "gpu_memory_bytes": gpu_memory_bytes,
             **measured,
         }
+
+
+def of_member(
+    path: Path,
+    *,
+    permitted: Callable[[], None],
+    gpu: Gpu | None = None,
+    measure: Measure = lambda seconds: {},
+) -> tuple[ResourceSampler, int]:
+    """The sampler of a process that keeps no checkpoint, and goes on after its last row; and the step
+    of that.
+    """
+    before = last_row(path) or {}
+    step = int(before.get("step") or 0)
+    sampler = ResourceSampler(
+        path,
+        offset=whole_lines_bytes(path),
+        wall_s=float(before.get("wall_s") or 0.0),
+        step=step,
+        gpu=gpu,
+        permitted=permitted,
+        measure=measure,
+    )
+    return sampler, step
+
+
+def gpu_of(device: str) -> Gpu | None:
+    """What is computed on, if that is a GPU."""
+    import torch
+
+    if device != "cuda":
+        return None
+    return nvidia_smi(f"GPU-{torch.cuda.get_device_properties(0).uuid}")
 
 
 def nvidia_smi(uuid: str) -> Gpu:

@@ -28,12 +28,15 @@ POLL_S = 1.0
 
 
 class Roster:
-    """A `Receiver` in front of another one. expected: how many actors the experiment has, whose numbers
-    count from 0.
+    """A `Receiver` in front of another one. expected: the numbers of the actors that play for this
+    learner.
     """
 
-    def __init__(self, receiver: Receiver, expected: int, say_after_s: float = SAY_AFTER_S) -> None:
-        self._receiver, self._expected, self._say_after_s = receiver, expected, say_after_s
+    def __init__(
+        self, receiver: Receiver, expected: Collection[int], say_after_s: float = SAY_AFTER_S
+    ) -> None:
+        self._receiver, self._say_after_s = receiver, say_after_s
+        self.expected = expected
         self.specs = receiver.specs
         self._answering: Any = receiver if isinstance(receiver, Answering) else None
         self._lock = threading.Lock()
@@ -109,7 +112,7 @@ class Roster:
         """The numbers of the expected actors that are not connected."""
         with self._lock:
             present = {self._actors[one] for one, count in self._connections.items() if count > 0}
-        return [actor for actor in range(self._expected) if actor not in present]
+        return [actor for actor in self.expected if actor not in present]
 
     @property
     def joined(self) -> int:
@@ -129,7 +132,8 @@ class Roster:
                 print(self._line(missing), flush=True)
 
     def _line(self, missing: Collection[int]) -> str:
-        there = f"{self._expected - len(missing)} of {self._expected} actors are connected"
+        expected = len(self.expected)
+        there = f"{expected - len(missing)} of {expected} actors are connected"
         return f"{there}; missing: {_numbers(missing)}" if missing else there
 
 

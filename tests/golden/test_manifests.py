@@ -374,6 +374,24 @@ def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) ->
     assert "outputs" not in actor
 
 
+def test_further_learners_stand_beside_the_first_where_there_can_be_some() -> None:
+    several, alone = (manifest_yaml.load(committed(name)) for name in ("impala", "r2d2"))
+    assert not [one for one in alone["spec"]["templates"] if "learner" in one["name"]]
+    tasks = next(dag for dag in dags(several) if dag["name"] == "run")["dag"]["tasks"]
+    assert {one["name"] for one in tasks} > {"train-learners", "train-actors"}
+    assert not [one for one in tasks if "train-" in one.get("depends", "").replace("plot-", "")]
+    loop = task(several, "learner")
+    count = "{{=asInt(workflow.parameters.learners) - 1}}"
+    assert loop["withSequence"] == {"start": "1", "count": count}
+    assert loop["continueOn"] == {"failed": True, "error": True}
+    first, further = (leaf(several, name) for name in ("train", "train-learner"))
+    member = "--member={{inputs.parameters.member}}"
+    assert further["container"]["args"] == [*first["container"]["args"], member]
+    for same in ("podSpecPatch", "retryStrategy", "tolerations"):
+        assert further[same] == first[same]
+    assert "outputs" not in further
+
+
 def test_fewer_runs_are_active_where_they_have_actors(
     with_actors: Manifest, manifest: Manifest
 ) -> None:
@@ -426,6 +444,7 @@ def test_parameters_of_actors_are_only_where_there_are_actors(
     )
     of_actors = {
         "actors": "2",
+        "learners": "1",
         "actor_image": "",
         "actor_command": "",
         "actor_gpus": "0",

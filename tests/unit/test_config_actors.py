@@ -1,4 +1,4 @@
-"""The parameters of experiments with actors: where they count, and that they belong to no identity."""
+"""The parameters of experiments with actors: where they count, and which belong to the identity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITH_ACTORS: Algorithm = replace(
 )
 CROWD = f"{__name__}:WITH_ACTORS"
 NAMES = [
-    "actors", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
+    "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
     "reconnect_timeout", "no_data_timeout", "envs_per_actor",
 ]  # fmt: skip
 
@@ -101,6 +101,44 @@ def test_more_actors_continue_the_same_experiment_and_more_environments_do_not()
     }
     assert resolve(CROWD, changed).identity_hash == before
     assert resolve(CROWD, {"envs_per_actor": "16"}).identity_hash != before
+
+
+def test_learners_belong_to_the_identity() -> None:
+    one, two = (resolve("impala", {"actors": "4", "learners": count}) for count in "12")
+    assert one.identity_hash != two.identity_hash
+    assert two.identity()["actor_settings"] == {"learners": 2}
+    assert "actor_settings" not in resolve("ppo", {}).identity()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "refusal"),
+    [
+        ("impala", {"learners": "0"}, "'learners' cannot be '0'; allowed: an integer from 1 to 64"),
+        ("impala", {"learners": "4"}, "'learners' cannot be 4; allowed: at most actors, 2"),
+        (
+            "impala",
+            {"learners": "3", "actors": "3"},
+            "'learners' cannot be 3; allowed: what divides batch_size, 16",
+        ),
+        (
+            "r2d2",
+            {"learners": "2"},
+            "'learners' cannot be 2: r2d2 learns in one process; allowed: 1",
+        ),
+        (
+            "async-sac",
+            {"learners": "2"},
+            "cannot be 2: async-sac learns in one process; allowed: 1",
+        ),
+        (CROWD, {"learners": "2"}, "learns in one process; allowed: 1"),
+        ("ppo", {"learners": "2"}, "unknown parameter 'learners'"),
+    ],
+)
+def test_several_learners_are_refused_where_they_cannot_share(
+    algorithm: str, given: dict[str, str], refusal: str
+) -> None:
+    with pytest.raises(BadInput, match=refusal):
+        resolve(algorithm, given)
 
 
 def test_help_and_tables_have_a_section_for_them() -> None:

@@ -63,7 +63,7 @@ def until(there: Callable[[], bool]) -> None:
 
 def test_what_passes_through_is_what_the_receiver_says() -> None:
     receiver = Receiver()
-    roster = Roster(receiver, 2)
+    roster = Roster(receiver, range(2))
     assert roster.specs is receiver.specs
     assert roster.join(join(1, 11)) == receiver.join(join(1, 11))
     assert roster.packed_weights(None) == (Version(1, 2), memoryview(b"weights"))
@@ -74,7 +74,7 @@ def test_what_passes_through_is_what_the_receiver_says() -> None:
 
 
 def test_an_actor_is_there_from_joining_to_leaving_and_a_new_process_is_another() -> None:
-    roster = Roster(Receiver(), 3)
+    roster = Roster(Receiver(), range(3))
     assert roster.missing() == [0, 1, 2] and roster.joined == 0
     roster.join(join(1, 11))
     roster.join(join(2, 22))
@@ -91,7 +91,7 @@ def test_an_actor_is_there_from_joining_to_leaving_and_a_new_process_is_another(
 
 
 def test_a_new_process_that_comes_before_the_old_one_is_known_to_be_gone_stays() -> None:
-    roster = Roster(Receiver(), 1)
+    roster = Roster(Receiver(), range(1))
     roster.join(join(0, 1))
     roster.join(join(0, 2))
     roster.left(1)
@@ -99,7 +99,7 @@ def test_a_new_process_that_comes_before_the_old_one_is_known_to_be_gone_stays()
 
 
 def test_an_actor_that_comes_back_before_its_loss_is_noticed_stays() -> None:
-    roster = Roster(Receiver(), 1)
+    roster = Roster(Receiver(), range(1))
     roster.join(join(0, 1))
     roster.join(join(0, 1))
     roster.left(1)
@@ -109,7 +109,7 @@ def test_an_actor_that_comes_back_before_its_loss_is_noticed_stays() -> None:
 
 
 def test_only_experience_breaks_the_silence() -> None:
-    roster = Roster(Receiver(), 1)
+    roster = Roster(Receiver(), range(1))
     time.sleep(0.05)
     roster.join(join(0, 1))
     silent_s = roster.silent_s
@@ -125,7 +125,7 @@ def test_who_is_missing_for_a_while_is_named_once(capsys: pytest.CaptureFixture[
         said.extend(capsys.readouterr().out.splitlines())
         return said
 
-    with Roster(Receiver(), 2, say_after_s=0.05) as roster:
+    with Roster(Receiver(), range(2), say_after_s=0.05) as roster:
         until(lambda: bool(lines()))
         roster.join(join(0, 1))
         until(lambda: len(lines()) == 2)
@@ -140,7 +140,7 @@ def test_who_is_missing_for_a_while_is_named_once(capsys: pytest.CaptureFixture[
 
 
 def test_who_comes_back_soon_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with Roster(Receiver(), 1, say_after_s=30) as roster:
+    with Roster(Receiver(), range(1), say_after_s=30) as roster:
         roster.join(join(0, 1))
         roster.left(1)
         roster.join(join(0, 2))
@@ -149,7 +149,7 @@ def test_who_comes_back_soon_is_not_named(capsys: pytest.CaptureFixture[str]) ->
 
 def test_of_many_the_first_twenty_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     said = list[str]()
-    with Roster(Receiver(), 512, say_after_s=0.01):
+    with Roster(Receiver(), range(512), say_after_s=0.01):
         until(lambda: bool(said.extend(capsys.readouterr().out.splitlines()) or said))
     first = ", ".join(map(str, range(20)))
     assert said == [f"0 of 512 actors are connected; missing: {first} and 492 more"]
@@ -176,8 +176,8 @@ class Answering(Receiver):
 
 def test_a_learner_that_acts_hears_of_its_actors_by_what_they_show() -> None:
     receiver = Answering()
-    roster = Roster(receiver, 1)
-    assert roster.shown is receiver.shown and Roster(Receiver(), 1).shown == {}
+    roster = Roster(receiver, range(1))
+    assert roster.shown is receiver.shown and Roster(Receiver(), range(1)).shown == {}
     stream = roster.open(11, print)
     roster._heard_at -= 100
     shown = Observations(tick=1, group=0, columns={}, final=np.zeros(0))

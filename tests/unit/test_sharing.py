@@ -34,6 +34,14 @@ def test_a_machine_that_is_large_enough_changes_nothing() -> None:
     )
 
 
+def test_further_learners_need_as_much_as_the_first() -> None:
+    changed = fitted(CLUSTER, 4, 2, learners=3)
+    learner, actor = (quantity(pool.requests.cpu) for pool in (changed.gpu, changed.actor))
+    assert 3 * learner + 4 * actor <= 2 < 3 * quantity(CLUSTER.gpu.requests.cpu)
+    assert fitted(CLUSTER, 4, 4, learners=3) == fitted(CLUSTER, 12, 4)
+    assert how_shared(CLUSTER, 4, 2, 3).startswith("3 learners and 4 actors ask for 4 processors")
+
+
 def test_a_submission_for_this_machine_is_cut_and_a_manifest_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ class Learning:
         self.receiver = self.trainer.receiver(generation)
         self.exchange = self.trainer.exchange
         self.server = Server(
-            Roster(self.receiver, 2), token="right", generation=generation, environments=3,
+            Roster(self.receiver, range(2)), token="right", generation=generation, environments=3,
             host="127.0.0.1", certificate=CERTIFICATE,
         )  # fmt: skip
         self.address = self.server.address

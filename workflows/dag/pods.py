@@ -41,7 +41,9 @@ RUN = "--run={{inputs.parameters.run}}"
 READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
 """Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
 pods."""
-READ_OF_ACTORS = ("actors", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu")
+READ_OF_ACTORS = (
+    "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
+)  # fmt: skip
 """The same of experiments with actors."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""

@@ -3,17 +3,19 @@ outputs behind, and everything after `train` stays as it is.
 
     single           train                    one GPU pod
     actor-learner    train                    the learner, the same pod with a role
+                     train-learners: learner  beside it, one less than the learners that learn as one
                      train-actors: actor × N  beside it
 
 In each run's DAG the pod that answers for the training is the task `train`, and nothing needs its
 members but the end of the run: an actor that cannot be scheduled holds neither evaluation nor plots
-of its run back. How an actor ends is nobody's failure; Argo tolerates that (`continueOn`) only in a
-DAG without `depends`, so the actors are one of their own.
+of its run back. How a member ends is nobody's failure; Argo tolerates that (`continueOn`) only in a
+DAG without `depends`, so the actors are one of their own, and so are the further learners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hera.workflows import DAG, Container
 from hera.workflows import models as m
@@ -32,8 +34,10 @@ from workflows.dag.pods import (
     outputs,
 )
 
-ACTORS = "train-actors"
+LEARNERS, ACTORS = "train-learners", "train-actors"
 COUNT = "{{workflow.parameters.actors}}"
+FURTHER = "{{=asInt(workflow.parameters.learners) - 1}}"
+"""Learners besides the first; 0 is a loop over nothing, which leaves no pod."""
 MEMBER = "--member={{inputs.parameters.member}}"
 
 
@@ -55,22 +59,35 @@ def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
     """The templates of the tasks that a run starts together with `train`, named as they are."""
     if not algorithm.has_actors:
         return []
-    one = actor(
-        cluster,
-        "train-actor",
-        pipeline.find(pipeline.TRAIN).module,
-        inputs=inputs("outdir", "run", "member"),
-        args=[OUTDIR, RUN, "--role=actor", MEMBER],
-    )
-    with DAG(name=ACTORS, inputs=inputs("outdir", "run")) as actors:
+    one = actor(cluster, "train-actor", **_member("actor"))
+    actors = _loop(ACTORS, one, "actor", m.Sequence(count=m.IntOrString(root=COUNT)))
+    if not algorithm.several_learners:
+        return [actors]
+    one = gpu(cluster, "train-learner", **_member("learner"))
+    further = m.Sequence(start=m.IntOrString(root="1"), count=m.IntOrString(root=FURTHER))
+    return [_loop(LEARNERS, one, "learner", further), actors]
+
+
+def _member(role: str) -> dict[str, Any]:
+    """What the pod of a member has in common with all others."""
+    return {
+        "module": pipeline.find(pipeline.TRAIN).module,
+        "inputs": inputs("outdir", "run", "member"),
+        "args": [OUTDIR, RUN, f"--role={role}", MEMBER],
+    }
+
+
+def _loop(name: str, one: Container, task: str, members: m.Sequence) -> DAG:
+    """All members of one role."""
+    with DAG(name=name, inputs=inputs("outdir", "run")) as loop:
         handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("outdir", "run")}
         one(
-            name="actor",
+            name=task,
             arguments={**handed_on, "member": "{{item}}"},
-            with_sequence=m.Sequence(count=m.IntOrString(root=COUNT)),
+            with_sequence=members,
             continue_on=m.ContinueOn(failed=True, error=True),
         )
-    return [actors]
+    return loop
 
 
 def read_by_argo(algorithm: Algorithm) -> Sequence[str]:

@@ -1,0 +1,113 @@
+"""How the learners of a run come together, where it has several: the first one writes to the run's
+directory where it is to be met, the others read that. Whoever ends, ends the group; each is started
+again then, and they come together anew, in the first one's next generation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from agents.distributed.peers import PeersLost
+from agents.interfaces import LearnsTogether
+from agents.transport.group import Group, Meeting, Place, place_to_text, take_part
+from config.errors import Preempted
+from config.resolve import Resolved
+from steps.command.context import StepContext
+from steps.training.meeting import POLL_S, Finding, there
+from steps.training.serving import own_host
+
+if TYPE_CHECKING:
+    from agents.interfaces import Learner
+
+LATE_S = 60.0
+"""By so much a learner that has no experience may speak sooner than those that wait for it."""
+LOOK_S = 2.0
+
+
+def gather(
+    opened: contextlib.ExitStack,
+    context: StepContext,
+    resolved: Resolved,
+    learner: Learner,
+    generation: int,
+) -> None:
+    """As the first learner: wait for the others, unless it is alone or nothing is left to learn; until
+    `opened` ends. Raises `Preempted` where they do not come.
+    """
+    count, longest_s = resolved.actors.learners, resolved.actors.no_data_timeout
+    if count == 1 or learner.epoch >= resolved.epochs:
+        return
+    end = time.monotonic() + longest_s
+
+    def wait_for_them() -> None:
+        context.check_stop()
+        if group is None and time.monotonic() > end:
+            raise Preempted(f"not all of the {count} learners have come for {longest_s} s")
+
+    group: Group | None = None
+    meeting = Meeting(own_host(), generation)
+    opened.enter_context(there(context, context.run.learners_json, place_to_text(meeting.place)))
+    print(f"learner {generation} waits for {count - 1} others")
+    try:
+        group = meeting.gather(count, longest_s + LATE_S, wait_for_them)
+        _learn_with(learner, opened.enter_context(contextlib.closing(group)))
+    except PeersLost as lost:
+        raise Preempted(str(lost)) from None
+
+
+def join(
+    opened: contextlib.ExitStack,
+    resolved: Resolved,
+    learner: Learner,
+    finding: Finding[Place],
+    number: int,
+) -> int:
+    """As a further learner: be there when the first one is, and have what it has learnt; returns its
+    generation. Raises `Preempted` where it does not come, and what `finding` does.
+    """
+    patience_s = resolved.actors.reconnect_timeout
+    end = time.monotonic() + patience_s
+    while True:
+        place = finding.wait(max(0.0, end - time.monotonic()))
+        group = take_part(
+            place, number, resolved.actors.learners, host=own_host(),
+            longest_s=resolved.actors.no_data_timeout + LATE_S,
+            wait=_until_another_leads(finding, place, end),
+        )  # fmt: skip
+        if group is not None:
+            break
+        if time.monotonic() > end:
+            raise Preempted(f"the first learner was not to be met for {patience_s} s")
+        time.sleep(POLL_S)
+    group.wait = _until_another_leads(finding, place, None)
+    _learn_with(learner, opened.enter_context(contextlib.closing(group)))
+    return place.generation
+
+
+def _until_another_leads(
+    finding: Finding[Place], place: Place, end: float | None
+) -> Callable[[], None]:
+    """For those who wait for the first learner: whether it is still the one whose place this is."""
+    looked_s = time.monotonic()
+
+    def wait() -> None:
+        nonlocal looked_s
+        finding.check_stop()
+        if end is not None and time.monotonic() > end:
+            raise Preempted("the first learner waits for others")
+        if time.monotonic() - looked_s > LOOK_S:
+            looked_s = time.monotonic()
+            found = finding.find()
+            if found is not None and found.generation > place.generation:
+                raise PeersLost("the first learner was started again")
+
+    return wait
+
+
+def _learn_with(learner: Learner, group: Group) -> None:
+    if not isinstance(learner, LearnsTogether):
+        raise TypeError(f"{type(learner).__name__} learns alone")
+    learner.learn_with(group)
