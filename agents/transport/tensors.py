@@ -28,7 +28,7 @@ class BadMessage(Exception):
 def pack(columns: Columns) -> list[wire.Tensor]:
     """Any shapes; the bytes are in row-major order."""
     return [
-        wire.Tensor(name=name, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
+        wire.Tensor(name=name, dtype=_name(array.dtype), shape=array.shape, data=array.tobytes())
         for name, array in columns.items()
     ]
 
@@ -77,3 +77,8 @@ def unpack_one(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
 def size_bytes(spec: Spec) -> int:
     """Of one unroll's part."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+
+
+@functools.cache  # numpy makes it up anew: half of the time that it takes to pack a small array
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name

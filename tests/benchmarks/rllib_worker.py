@@ -15,7 +15,7 @@ from typing import Any
 
 NATURE = [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
 """Channels, kernel and stride of the convolutions of Mnih et al. 2015, which are ours, too."""
-WARM_ITERATIONS = 2
+WARM_STEPS = 2000
 
 
 def make_atari(settings: dict[str, Any]) -> Any:
@@ -71,8 +71,9 @@ def configuration(settings: dict[str, Any]) -> Any:
 
 
 def learnt(result: dict[str, Any]) -> int:
-    """Environment steps in the whole training."""
-    return int(result["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"])
+    """Environment steps in the whole training; a first result may come before anything is learnt."""
+    learner = result.get("learners", {}).get("__all_modules__", {})
+    return int(learner.get("num_env_steps_trained_lifetime", 0))
 
 
 def main() -> None:
@@ -83,7 +84,8 @@ def main() -> None:
     settings = json.loads(Path(sys.argv[1]).read_text())
     ray.init(num_cpus=max(2, settings["cores"]), include_dashboard=False, log_to_driver=False)
     algorithm = configuration(settings).build_algo()
-    for _ in range(WARM_ITERATIONS):
+    before = 0
+    while before < WARM_STEPS:
         before = learnt(algorithm.train())
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
