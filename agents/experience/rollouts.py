@@ -287,6 +287,9 @@ class Episodes:
         """
         totals = np.cumsum(rewards, axis=0, dtype=np.float64) + self._return
         returns, lengths = list[float](), list[int]()
+        if not ended.any():  # as in most single steps, of which actors have nothing else
+            self._return, self._length = totals[-1], self._length + len(rewards)
+            return returns, lengths
         return_before, rows_before = np.zeros_like(self._return), -self._length
         for t, n in np.argwhere(ended):
             returns.append(float(totals[t, n] - return_before[n]))

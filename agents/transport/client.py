@@ -10,7 +10,7 @@ from agents.distributed.observations import Actions, Observations
 from agents.transport import calls
 from agents.transport.address import Address
 from agents.transport.connection import Lost
-from agents.transport.lasting import LOOK_S, LastingConnection
+from agents.transport.lasting import LastingConnection
 from agents.transport.messages import pack_unrolls
 from agents.transport.observation_messages import pack_observations
 
@@ -46,7 +46,6 @@ class Client:
         """None: there is nothing newer. Raises `Rejoin` after another learner took over."""
         learner = self._learner
         while True:
-            learner.look_for_a_newer_learner()
             try:
                 packed = learner.connected().weights(learner.generation, have, self._buffers)
             except Lost as lost:
@@ -63,7 +62,6 @@ class Client:
         self._learner.connected()
         message = pack_unrolls(self._sequence + 1, unrolls)
         self._check_size(message)
-        self._learner.look_for_a_newer_learner()
         acks = list[Ack]()
         while len(self._learner.unanswered) >= self._credits:
             acks += self._acknowledgement(None)
@@ -77,18 +75,17 @@ class Client:
         """What was not answered when the connection was lost is sent again. Raises `Rejoin`."""
         message = pack_observations(observations)
         self._check_size(message)
-        self._learner.look_for_a_newer_learner()
         self._learner.send(observations.tick, message)
 
     def actions(self) -> Actions:
         """Waits for the next answer. Raises `Rejoin`, and `Refused` for what the learner refuses."""
         while True:
-            actions: Actions | None = self._learner.answer(LOOK_S)
+            actions: Actions | None = self._learner.answer(None)
             if actions is None:
-                self._learner.look_for_a_newer_learner()
-            elif actions.refused:
+                continue
+            if actions.refused:
                 raise Refused(actions.refused, 3)
-            elif self._learner.unanswered.pop(actions.tick, None) is not None:
+            if self._learner.unanswered.pop(actions.tick, None) is not None:
                 return actions
 
     def close(self) -> None:

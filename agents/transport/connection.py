@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import numpy as np
 
 from agents.distributed.buffers import Buffers
 from agents.distributed.interfaces import Join, Joined, Refused, Spec, Specs, Version
+from agents.distributed.observations import Actions
 from agents.transport import calls, messages
 from agents.transport import learner_pb2 as wire
 from agents.transport.address import Address
@@ -21,6 +22,7 @@ from agents.transport.messages import Welcome
 from agents.transport.observation_messages import ACTION, unpack_actions
 from agents.transport.tensors import BadMessage
 
+T = TypeVar("T")
 LOCAL_OPTIONS: calls.Options = [
     ("grpc.use_local_subchannel_pool", 1),  # else a new attempt shares the old one's broken state
     ("grpc.enable_retries", 0),
@@ -58,6 +60,7 @@ class Connection:
         self._metadata = ((calls.AUTHORIZATION, calls.bearer(address.token)),)
         self._outgoing = queue.SimpleQueue[bytes | None]()
         self._incoming = queue.SimpleQueue[Any]()
+        self._actions: Iterator[Actions] | None = None
 
     def join(self) -> Welcome:
         """Introduce the actor."""
@@ -70,28 +73,33 @@ class Connection:
             raise self._explained(error) from None
 
     def open(self, joined: Joined) -> None:
-        """The stream of unrolls, or of observations where these are wanted, after joining."""
-        unpack: Callable[[bytes], Any] = messages.unpack_ack
-        if joined.answers:
-            unpack = partial(
-                unpack_actions, spec=_of_one_row(joined.specs), most=self.request.environments
-            )
+        """The stream of unrolls, or of observations where these are wanted, after joining.
+
+        Acknowledgements are read by a thread, because nobody waits for them; actions by whoever
+        waits for them, which takes a third less than to wait for a thread that does.
+        """
         call = self._channel.stream_stream(calls.method("Act" if joined.answers else "Send"))
         answers = call(
             iter(self._outgoing.get, None),
             timeout=calls.STREAM_S,
             metadata=(*self._metadata, (calls.INCARNATION, str(self.request.incarnation))),
         )
-        threading.Thread(
-            target=self._read, args=(answers, unpack), name="answers", daemon=True
-        ).start()
+        if joined.answers:
+            spec, most = _of_one_row(joined.specs), self.request.environments
+            self._actions = map(partial(unpack_actions, spec=spec, most=most), answers)
+        else:
+            threading.Thread(
+                target=self._read, args=(answers,), name="answers", daemon=True
+            ).start()
 
     def send(self, message: bytes) -> None:
         """Over this stream; whether it arrives, an answer says."""
         self._outgoing.put(message)
 
     def answer(self, wait_s: float | None) -> Any:
-        """The next `Ack`, or `Actions`; None if there is none for so long, None: for ever."""
+        """The next `Actions`, for ever; or `Ack`, None if there is none for so long, None: for ever."""
+        if self._actions is not None:
+            return self._next(self._actions)
         try:
             got = self._incoming.get(timeout=wait_s) if wait_s != 0 else self._incoming.get_nowait()
         except queue.Empty:
@@ -118,15 +126,25 @@ class Connection:
         self._outgoing.put(None)
         self._channel.close()
 
-    def _read(self, answers: Iterator[bytes], unpack: Callable[[bytes], Any]) -> None:
+    def _read(self, answers: Iterator[bytes]) -> None:
+        acks = map(messages.unpack_ack, answers)
+        try:
+            while True:
+                self._incoming.put(self._next(acks))
+        except (Lost, Refused) as ended:
+            self._incoming.put(ended)
+
+    def _next(self, answers: Iterator[T]) -> T:
+        """Waits for it."""
         ended: Exception = Lost(f"the learner at {self._address} ended the connection")
         try:
-            for answer in answers:
-                self._incoming.put(unpack(answer))
+            return next(answers)
+        except StopIteration:
+            pass
         except (grpc.RpcError, BadMessage) as error:
             ended = self._explained(error)
-        self._incoming.put(ended)
         self._outgoing.put(None)  # ends gRPC's thread that waits for the next message
+        raise ended
 
     def _explained(self, error: Any) -> Exception:
         """What the end of a call means to the actor."""

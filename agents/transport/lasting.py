@@ -14,7 +14,7 @@ from agents.transport.outage import Outage
 
 LOOK_S = 10.0
 """So often the address is read again while all is well: a second learner may have taken over while
-the first one still answers.
+the first one still answers. By a thread, because its user may wait for that one.
 """
 
 
@@ -34,7 +34,7 @@ class LastingConnection:
         self._closed = threading.Event()
         self._connection: Connection | None = None
         self._outage, self._connected_at = Outage(timeout_s), 0.0
-        self._looked_at = 0.0
+        self._watch: threading.Thread | None = None
         self.generation = self.largest = 0
         self.unanswered = dict[int, bytes]()
 
@@ -43,6 +43,9 @@ class LastingConnection:
         self._drop()
         self.unanswered.clear()
         self._outage = Outage(self._timeout_s)
+        if self._watch is None:
+            self._watch = threading.Thread(target=self._look, name="address", daemon=True)
+            self._watch.start()
         while True:
             try:
                 return self._connect(request, follow=True)
@@ -88,15 +91,6 @@ class LastingConnection:
                     self.connected().send(message)
                 return
 
-    def look_for_a_newer_learner(self) -> None:
-        """Now and then."""
-        if time.monotonic() - self._looked_at < LOOK_S:
-            return
-        self._looked_at = time.monotonic()
-        address = self._find()
-        if address is not None and address.generation > self.generation:
-            self._check_generation(address.generation, follow=False)
-
     def close(self) -> None:
         """End it; a call that waits raises `Unreachable`."""
         self._closed.set()
@@ -131,6 +125,19 @@ class LastingConnection:
             self._drop()
             self.generation = generation
             raise Rejoin(f"a learner of generation {generation} has taken over")
+
+    def _look(self) -> None:
+        """For a newer learner: then this connection ends, and its user finds out why."""
+        while not self._closed.wait(LOOK_S):
+            if (connection := self._connection) and self._has_a_successor():
+                connection.close()
+
+    def _has_a_successor(self) -> bool:
+        try:
+            address = self._find()
+        except Exception:  # which the user gets when it looks
+            return True
+        return address is not None and address.generation > self.generation
 
     def _pause(self, lost: Lost) -> None:
         if self._closed.wait(self._outage.pause_s(lost)):

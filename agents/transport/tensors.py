@@ -4,6 +4,7 @@ only claims to hold.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -27,7 +28,7 @@ class BadMessage(Exception):
 def pack(columns: Columns) -> list[wire.Tensor]:
     """Any shapes; the bytes are in row-major order."""
     return [
-        wire.Tensor(name=name, dtype=array.dtype.name, shape=array.shape, data=array.tobytes())
+        wire.Tensor(name=name, dtype=_name(array.dtype), shape=array.shape, data=array.tobytes())
         for name, array in columns.items()
     ]
 
@@ -59,7 +60,7 @@ def unpack_one(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
     if tensor.dtype != spec.dtype:
         raise BadMessage("type", f"{name} is {tensor.dtype[:20]!r}, not {spec.dtype!r}")
     shape = tuple(tensor.shape[: len(spec.shape) + 2])
-    if not shape or shape[1:] != spec.shape or not 1 <= shape[0] <= most:
+    if shape[1:] != spec.shape or not shape or not 1 <= shape[0] <= most:
         expected = (f"1 to {most}", *spec.shape)
         raise BadMessage("shape", f"{name} is {list(shape)}, not [{', '.join(map(str, expected))}]")
     data: Any = tensor.data
@@ -67,11 +68,17 @@ def unpack_one(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
     if len(data) != expected_bytes:
         raise BadMessage("size", f"{name} has {len(data)} bytes, not {expected_bytes}")
     array: np.ndarray = np.ndarray(shape, spec.dtype, buffer=data)
-    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
+    if spec.dtype == "bool" and data.translate(None, b"\0\1"):
         raise BadMessage("value", f"{name} has a byte that is no boolean: undefined in numpy")
     return array
 
 
+@functools.cache  # a learner has few, and asks for them with every message
 def size_bytes(spec: Spec) -> int:
     """Of one unroll's part."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
+
+
+@functools.cache  # numpy makes it up anew: half of the time that it takes to pack a small array
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.name

@@ -14,56 +14,23 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import statistics
-import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-import torch
-
-from agents.algorithms.impala import IMPALATrainer
-from agents.algorithms.impala_acting import ActorCriticActing, make_actor
-from agents.distributed.interfaces import Unreachable, Version, Weights
+from agents.algorithms.impala_acting import ActorCriticActing
+from agents.distributed.interfaces import Version, Weights
 from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
-from agents.distributed.weights import unpack
 from agents.environments.training import TrainingEnvironments
-from agents.transport.address import Address
-from agents.transport.client import Client
-from agents.transport.credentials import make_certificate
-from agents.transport.server import Server
-from config.resolve import Resolved, resolve
+from tests.benchmarks.alone import SETTLES_S, counted
+from tests.benchmarks.together import Rate, experiment, together
 
 GAMES = ("tests.own_games:Catch", "cartpole", "breakout")
-SETTLES_S = 1.0
-"""Of each turn, before it is measured."""
-
-
-def experiment(game: str, environments: int, inference: str) -> Resolved:
-    given = {
-        "game": game, "outdir": "/x", "envs_per_actor": str(environments), "inference": inference,
-        "device": "cpu", "batch_size": str(environments),  # small, because whole batches are counted
-    }  # fmt: skip
-    if ":" in game:
-        given["vectorisation"] = "sync"
-    return resolve("impala", given)
-
-
-def act(address: Address, game: str, environments: int, member: int) -> None:
-    """An actor's process, until its learner has gone."""
-    torch.set_num_threads(1)
-    link = Client(lambda: address, unpack=unpack, reconnect_timeout_s=1)
-    resolved = experiment(game, environments, "learner")
-    actor = make_actor(resolved, run=0, member=member, link=link)
-    try:
-        for _ in actor.act():
-            pass
-    except Unreachable:
-        actor.close()
 
 
 def play(pipe: Pipe, game: str, environments: int) -> None:
     """The process without transport: plays for as long as it is told to, and answers its rate."""
-    resolved = experiment(game, environments, "actor")
+    resolved = experiment(game, environments)
     made = TrainingEnvironments(resolved, 0, 100)
     acting = ActorCriticActing(resolved, made, run=0, number=0)
     network = acting.policy.network
@@ -72,68 +39,46 @@ def play(pipe: Pipe, game: str, environments: int) -> None:
     )
     playing = Play(made, acting, resolved.hyperparameters.unroll_length)
 
-    def steps_in(seconds: float) -> float:
-        steps, began = 0, time.perf_counter()
-        while time.perf_counter() - began < seconds:
-            steps += playing.step().steps
-            playing.take(1)
-        return steps / (time.perf_counter() - began)
+    def step() -> int:
+        steps = playing.step().steps
+        playing.take(1)
+        return steps
 
     while (seconds := pipe.recv()) is not None:
-        steps_in(SETTLES_S)
-        pipe.send(steps_in(seconds))
+        counted(step, SETTLES_S)
+        pipe.send(counted(step, seconds))
     made.close()
 
 
-def taken(trainer: IMPALATrainer, seconds: float) -> float:
-    """Environment steps per second that came through the queue."""
-    hyper, steps, began = trainer.hyper, 0, time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        batch = trainer.exchange.take(1.0)
-        if batch is not None:
-            steps += hyper.batch_size * hyper.unroll_length
-            trainer.exchange.give_back(batch)
-    return steps / (time.perf_counter() - began)
-
-
-def compare(game: str, actors: int, environments: int, seconds: float, rounds: int) -> float:
-    """Print both rates, and return their ratio."""
+def compare(
+    game: str, actors: int, environments: int, seconds: float, rounds: int
+) -> list[tuple[Rate, Rate]]:
+    """Print both rates; returns those of every round, over gRPC and in one process."""
     context: Any = multiprocessing.get_context("spawn")
-    trainer = IMPALATrainer(
-        experiment(game, environments, "learner"), run=0, device="cpu", precision="fp32"
-    )
     ours, theirs = context.Pipe()
-    alone = context.Process(target=play, args=(theirs, game, actors * environments))
+    alone = context.Process(target=play, args=(theirs, game, actors * environments), daemon=True)
     alone.start()
-    server = Server(
-        trainer.receiver(1), token="t", generation=1, environments=environments, host="127.0.0.1",
-        certificate=make_certificate(), actors=2 * actors,
-    )  # fmt: skip
-    members = [
-        context.Process(target=act, args=(server.address, game, environments, member))
-        for member in range(actors)
-    ]
-    for member in members:
-        member.start()
-    central, without = list[float](), list[float]()
-    while server.traffic().messages < 30 * actors:  # to make Atari's environments takes seconds
-        taken(trainer, 0.5)
-    for _ in range(rounds):
-        taken(trainer, SETTLES_S)
-        central.append(taken(trainer, seconds))
-        ours.send(seconds)
-        without.append(ours.recv())
+    small = {"inference": "learner", "batch_size": str(environments)}  # whole batches are counted
+    pairs = list[tuple[Rate, Rate]]()
+    with together(experiment(game, environments, **small), actors) as one:
+        for _ in range(rounds):
+            one.take(SETTLES_S)
+            central = one.take(seconds)
+            ours.send(seconds)
+            pairs.append((central, ours.recv()))
     ours.send(None)
-    trainer.close()
-    server.close()
-    for process in (alone, *members):
-        process.join()
-    ratio = statistics.median(one / other for one, other in zip(central, without, strict=True))
-    print(
-        f"{game}, {actors} actors x {environments}: {statistics.median(central):,.0f} steps/s over "
-        f"gRPC, {statistics.median(without):,.0f} in one process: {ratio:.2f} x"
+    alone.join()
+    said = (
+        f"{statistics.median(one.a_second for one in rates):,.0f} steps/s, "
+        f"{1e6 * statistics.median(one.busy_a_step_s for one in rates):.0f} µs of a core a step"
+        for rates in zip(*pairs, strict=True)
     )
-    return ratio
+    ratio = statistics.median(central.a_second / one.a_second for central, one in pairs)
+    print(
+        f"{game}, {actors} actors x {environments}: {next(said)} over gRPC, {next(said)} in one "
+        f"process: {ratio:.2f} x"
+    )
+    return pairs
 
 
 def main() -> None:

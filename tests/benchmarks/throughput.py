@@ -41,6 +41,7 @@ SHOWN = {"cartpole-no-velocity": ("CartPole-v1", [0, 2])}
 
 
 LIMIT = "serial limit"
+LONGEST_END_S = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,9 +132,12 @@ class Worker:
         )  # type: ignore[arg-type]
 
     def end(self) -> None:
-        """Leave nothing running."""
-        self._process.kill()
-        self._process.communicate()
+        """Leave nothing running: with the end of its input a worker ends what it has started, too."""
+        try:
+            self._process.communicate(timeout=LONGEST_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()
 
 
 def measure(name: str, threads: int, rounds: int, clock: str) -> dict[str, list[float]]:

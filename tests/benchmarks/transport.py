@@ -9,27 +9,32 @@ within every round, and a ratio is the median over the rounds of the ratios with
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import multiprocessing
 import os
 import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
-from agents.distributed.interfaces import Version
+from agents.distributed.batches import BatchQueue
+from agents.distributed.exchange import Exchange
+from agents.distributed.interfaces import Columns
 from agents.transport.address import Address
 from agents.transport.client import Client
 from agents.transport.credentials import make_certificate
-from agents.transport.messages import pack_chunks
 from agents.transport.server import Server
 from tests.plain_receiver import PlainReceiver, join_request, some_unrolls, unpack_bytes
 
-SIZE = 40_000_000
+PARAMETERS = 10_000_000
+SIZE = 4 * PARAMETERS
 SMALL_S = 2.0
 """For so long small messages are sent in every round."""
 
@@ -75,7 +80,44 @@ def small_messages(client: Client) -> float:
     return count / (time.perf_counter() - began)
 
 
-def compare(plain: socket.socket, secure: Client, local: Client, rounds: int) -> None:
+def publishing(rounds: int) -> list[float]:
+    """How long a copy of 10M parameters takes, by how long it takes to publish them for all actors."""
+    arrays: Columns = {"weights": np.ones(PARAMETERS, np.float32)}
+    exchange = Exchange({}, identity="", queue=BatchQueue({}, 1))
+    exchange.begin(1)
+    copied, updates = np.empty_like(arrays["weights"]), itertools.count()
+
+    def publish() -> float:
+        return seconds(lambda: exchange.publish(next(updates), arrays))
+
+    def copy() -> float:
+        return seconds(lambda: np.copyto(copied, arrays["weights"]))
+
+    for _ in range(3):  # into memory that was never touched
+        publish()
+        copy()
+    return [
+        fmean(copy() for _ in range(5)) / fmean(publish() for _ in range(5)) for _ in range(rounds)
+    ]
+
+
+def pulling(rounds: int) -> dict[str, list[float]]:
+    """The rate over TLS and over a local socket, by that of a plain socket, in every round."""
+    with ends() as (plain, secure, local):
+        taken = pulls(plain, secure, local, 3 * rounds)
+    for name, times in taken.items():
+        rate = SIZE / statistics.median(times) / 1e9
+        print(f"pulling {SIZE / 1e6:.0f} MB, {name}: {rate:.2f} GB/s")
+    return {
+        name: [p / t for p, t in zip(taken["plain"], taken[name], strict=True)]
+        for name in ("TLS", "local")
+    }
+
+
+def pulls(
+    plain: socket.socket, secure: Client, local: Client, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds, in every round."""
     into = np.empty(SIZE, np.uint8)
 
     def pull_plainly() -> None:
@@ -88,26 +130,27 @@ def compare(plain: socket.socket, secure: Client, local: Client, rounds: int) ->
     for work in ways.values():
         work()
     taken: dict[str, list[float]] = {name: [] for name in ways}
-    sent: dict[str, list[float]] = {"TLS": [], "local": []}
-    copy, packing = list[float](), list[float]()
-    content, copied = memoryview(into), np.empty_like(into)
     for _ in range(rounds):
         for name, work in ways.items():
             taken[name].append(seconds(work))
-        copy.append(seconds(lambda: np.copyto(copied, into)))
-        packing.append(seconds(lambda: list(map(len, pack_chunks(Version(1, 1), content)))))
-        sent["TLS"].append(small_messages(secure))
-        sent["local"].append(small_messages(local))
-    for name, times in taken.items():
-        ratio = statistics.median(p / t for p, t in zip(taken["plain"], times, strict=True))
-        rate = SIZE / statistics.median(times) / 1e9
-        print(f"pulling {SIZE / 1e6:.0f} MB, {name}: {rate:.2f} GB/s, {ratio:.2f} x a plain socket")
-    ratio = statistics.median(a / b for a, b in zip(packing, copy, strict=True))
-    print(
-        f"making the messages of one pull: {ratio:.2f} x a copy ({statistics.median(copy) * 1e3:.1f} ms)"
-    )
-    for name, rates in sent.items():
-        print(f"small messages of unrolls, {name}: {statistics.median(rates):,.0f} a second")
+    return taken
+
+
+@contextlib.contextmanager
+def ends() -> Iterator[tuple[socket.socket, Client, Client]]:
+    """The plain socket's, and those over TLS and over a local socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours, theirs = multiprocessing.Pipe()
+        context = multiprocessing.get_context("spawn")
+        learner = context.Process(target=serve, args=(str(Path(folder)), theirs), daemon=True)
+        learner.start()
+        secure, local, plain = ours.recv()
+        clients = joined(secure, 1), joined(local, 2)
+        with socket.create_connection(plain) as connection:
+            yield connection, *clients
+        for client in clients:
+            client.close()
+        learner.join()
 
 
 def main() -> None:
@@ -115,18 +158,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as folder:
-        ours, theirs = multiprocessing.Pipe()
-        context = multiprocessing.get_context("spawn")
-        learner = context.Process(target=serve, args=(str(Path(folder)), theirs))
-        learner.start()
-        secure, local, plain = ours.recv()
-        clients = joined(secure, 1), joined(local, 2)
-        with socket.create_connection(plain) as connection:
-            compare(connection, *clients, rounds)
-        for client in clients:
-            client.close()
-        learner.join()
+    for name, ratios in pulling(rounds).items():
+        print(f"{name}: {statistics.median(ratios):.2f} x a plain socket")
+    print(f"a copy is {statistics.median(publishing(rounds)):.2f} x publishing")
+    with ends() as (_, secure, local):
+        for name, client in (("TLS", secure), ("local", local)):
+            rates = [small_messages(client) for _ in range(rounds)]
+            print(f"small messages of unrolls, {name}: {statistics.median(rates):,.0f} a second")
 
 
 if __name__ == "__main__":

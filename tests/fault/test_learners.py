@@ -26,7 +26,7 @@ from tests.fault.test_actors import (
 EPOCHS, STEPS = 60, 3200
 GIVEN = {
     "game": "cartpole", "runs": "1", "actors": "2", "learners": "2", "epochs": str(EPOCHS),
-    "num_envs": "4", "evaluation_episodes": "3", "checkpoint_interval": "4",
+    "envs_per_actor": "4", "evaluation_episodes": "3", "checkpoint_interval": "4",
 }  # fmt: skip
 
 

@@ -129,7 +129,9 @@ def test_as_many_runs_are_active_as_find_their_gpus_on_this_machine() -> None:
     assert [with_gpus(cluster, resolved, gpus).parallelism_with_actors for gpus in (0, 3, 5, 6)] == [
         cluster.parallelism_with_actors, 1, 1, 2,
     ]  # fmt: skip
-    with pytest.raises(BadInput, match="1 GPUs and actor_gpus=2 are more than the 2 of this machine"):
+    with pytest.raises(
+        BadInput, match="1 GPUs and actor_gpus=2 are more than the 2 of this machine"
+    ):
         with_gpus(cluster, resolved, 2)
     on_cpu = resolve("impala", {**given, "gpus": "0"})
     assert with_gpus(cluster, on_cpu, 2).parallelism_with_actors == 1

@@ -118,7 +118,7 @@ def test_learners_belong_to_the_identity() -> None:
         (
             "impala",
             {"learners": "3", "actors": "3"},
-            "'learners' cannot be 3; allowed: what divides batch_size, 16",
+            "'learners' cannot be 3; allowed: what divides batch_size, 8",
         ),
         (
             "r2d2",

@@ -20,7 +20,7 @@ from tests.peers_in_threads import PeersInThreads, Sums, Unsummed, at_once
 from tests.unit.test_impala_rows import batch_of, played
 
 SMALL = {
-    "num_envs": 3, "unroll_length": 5, "batch_size": 6, "epochs": 3, "epoch_updates": 2,
+    "envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "epochs": 3, "epoch_updates": 2,
     "learning_rate": 0.002,
 }  # fmt: skip
 UPDATES = 4

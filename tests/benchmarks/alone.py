@@ -1,0 +1,172 @@
+"""The parts of central inference, each by itself: what this machine could do at best, as a `Rate` of
+environment steps.
+
+    emulators    E: as many actors as there are, in processes of their own, that only step
+    inference    I: batched, of half of the environments at once, without transport
+    echo         T: a gRPC server that answers messages of the same bytes, with as many streams
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection as Pipe
+from typing import Any
+
+import grpc
+import numpy as np
+import torch
+
+from agents.algorithms.impala_acting import ActorCriticPolicy
+from agents.distributed.central import Turn
+from agents.distributed.observations import Actions, Observations
+from agents.distributed.stepping import Stepping
+from agents.environments.training import TrainingEnvironments
+from agents.transport.credentials import NAME, Certificate, make_certificate
+from agents.transport.observation_messages import pack_actions, pack_observations
+from config.resolve import Resolved
+from tests.benchmarks.together import Rate
+
+SETTLES_S = 1.0
+"""Of each segment, before it is measured."""
+ECHO = "/echo/Act"
+
+
+def counted(work: Callable[[], int], seconds: float) -> Rate:
+    """In this process; work does some and says how many steps it belongs to."""
+    work()
+    steps, began, busy_s = 0, time.perf_counter(), time.process_time()
+    while time.perf_counter() - began < seconds:
+        steps += work()
+    return Rate(steps, time.perf_counter() - began, time.process_time() - busy_s)
+
+
+def side_by_side(
+    target: Callable[..., Callable[[], int]], given: list[tuple[Any, ...]], seconds: float
+) -> Rate:
+    """In a process for each of what is given; target makes its work."""
+    context: Any = multiprocessing.get_context("spawn")
+    pipes, members = list[Any](), list[Any]()
+    for arguments in given:
+        ours, theirs = context.Pipe()
+        pipes.append(ours)
+        members.append(
+            context.Process(target=_serve, args=(theirs, target, arguments), daemon=True)
+        )
+        members[-1].start()
+    for pipe in pipes:
+        pipe.recv()
+    for pipe in pipes:
+        pipe.send(seconds)
+    rates = [pipe.recv() for pipe in pipes]
+    for member in members:
+        member.join()
+    longest_s = max(rate.seconds for rate in rates)
+    return Rate(sum(rate.steps for rate in rates), longest_s, sum(rate.busy_s for rate in rates))
+
+
+def _serve(pipe: Pipe, target: Callable[..., Callable[[], int]], given: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    work = target(*given)
+    work()
+    pipe.send("ready")
+    seconds = pipe.recv()
+    counted(work, SETTLES_S)
+    pipe.send(counted(work, seconds))
+
+
+def emulators(resolved: Resolved, actors: int, seconds: float) -> Rate:
+    """E."""
+    return side_by_side(emulator, [(resolved, actor) for actor in range(actors)], seconds)
+
+
+def emulator(resolved: Resolved, actor: int) -> Callable[[], int]:
+    """One actor's environments, in two groups."""
+    environments = TrainingEnvironments(resolved, 0, actor, in_halves=True)
+    drawn = np.random.default_rng(actor)
+    sizes = [rows.stop - rows.start for rows in environments.groups]
+
+    def step() -> int:
+        for group, size in enumerate(sizes):
+            environments.send(group, drawn.integers(0, environments.interface.actions, size))
+        for group in range(len(sizes)):
+            environments.receive(group)
+            environments.settle(group)
+        return environments.count
+
+    return step
+
+
+def first_seen(resolved: Resolved) -> tuple[ActorCriticPolicy, list[Turn], Observations]:
+    """A policy, what each group of one actor shows it, and the first group's message."""
+    environments = TrainingEnvironments(resolved, 0, in_halves=True)
+    policy = ActorCriticPolicy(resolved, environments, run=0)
+    memory, stepping = policy.begin(environments.count, 0), Stepping(environments)
+    shown = [stepping.show(group) for group in range(len(environments.groups))]
+    turns = [
+        Turn(memory, rows, one.columns["observation"], one.columns["begins"], one.columns.get("mask"))
+        for rows, one in zip(environments.groups, shown, strict=True)
+    ]  # fmt: skip
+    environments.close()
+    return policy, turns, shown[0]
+
+
+def inference(resolved: Resolved, actors: int, seconds: float) -> Rate:
+    """I: the first groups of all actors at once."""
+    policy, turns, _ = first_seen(resolved)
+    waiting = [turns[0]] * actors
+    rows = actors * len(turns[0].begins)
+
+    def answer() -> int:
+        policy.act(waiting)
+        return rows
+
+    return counted(answer, seconds)
+
+
+def echo(resolved: Resolved, actors: int, seconds: float) -> Rate:
+    """T: two messages of each actor on their way, as with two groups."""
+    policy, turns, shown = first_seen(resolved)
+    count, sent = len(turns[0].begins), pack_observations(shown)
+    acted = policy.act(turns[:1])[0].actions
+    answer = pack_actions(Actions(tick=1, group=0, actions=acted))
+    certificate = make_certificate()
+    server = grpc.server(ThreadPoolExecutor(actors), handlers=[_echo_handlers(answer)])
+    pair = (certificate.key.encode(), certificate.certificate.encode())
+    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+    server.start()
+    busy_s = time.process_time()
+    given = [(port, certificate, sent, count)] * actors
+    rate = side_by_side(echoing, given, seconds)
+    own_s = (time.process_time() - busy_s) * seconds / (seconds + SETTLES_S)
+    server.stop(0).wait()
+    return Rate(rate.steps, rate.seconds, rate.busy_s + own_s)
+
+
+def _echo_handlers(answer: bytes) -> grpc.GenericRpcHandler:
+    def act(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        for _ in messages:
+            yield answer
+
+    handlers = {"Act": grpc.stream_stream_rpc_method_handler(act)}
+    return grpc.method_handlers_generic_handler("echo", handlers)
+
+
+def echoing(port: int, certificate: Certificate, sent: bytes, count: int) -> Callable[[], int]:
+    """A message, and an answer to one of the two."""
+    trusted = grpc.ssl_channel_credentials(certificate.certificate.encode())
+    options = [("grpc.ssl_target_name_override", NAME)]
+    channel = grpc.secure_channel(f"127.0.0.1:{port}", trusted, options)
+    outgoing = queue.SimpleQueue[bytes]()
+    answers = channel.stream_stream(ECHO)(iter(outgoing.get, None))
+    outgoing.put(sent)
+
+    def turn() -> int:
+        outgoing.put(sent)
+        next(answers)
+        return count
+
+    return turn

@@ -1,0 +1,185 @@
+"""Learner and actors against what this machine could do at best: one table of ratios, each with its
+bound. `python -m tests.benchmarks.limits [--case central-breakout] [--rounds 3] [--minutes 20]`
+
+What is compared takes turns within every round, and a ratio is the median over the rounds of the ratios
+within one round; beside it the same in processor time, which says more where other programs run. One
+torch thread each. Exits with 1 when a bound is missed.
+
+    central-breakout    the learner acts for 8 actors of 4: against one process without transport
+    central-cartpole    the same, a cheap game: against the slowest of E, I, T (`alone.py`)
+    impala-…            actors that act, and a learner that learns: against all cores at work on nothing
+                        but the parts (`impala_parts.py`)
+    publishing          10M parameters: against a copy of as many bytes
+    pulling             the same: against a plain socket, without TLS; over a local socket as well
+    killing             one of 8 actors: what is left of the rate
+    memory              of a learner that takes a tenth of what comes: what is left of it when it grows
+    rllib-…             IMPALA's steps a second against RLlib's (`rllib.py`)
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tests.benchmarks import rllib, transport
+from tests.benchmarks.alone import echo, emulators, inference
+from tests.benchmarks.central_inference import compare
+from tests.benchmarks.faults import killing, memory
+from tests.benchmarks.impala_parts import limit, parts
+from tests.benchmarks.throughput import facts
+from tests.benchmarks.together import Rate, experiment, together
+
+ACTORS, ENVIRONMENTS = 8, 4
+SEGMENT_S = 4.0
+
+
+@dataclass(frozen=True)
+class Given:
+    """Of the command line."""
+
+    rounds: int
+    minutes: float
+
+
+@dataclass(frozen=True)
+class Reached:
+    """name: of what is compared; ratios: of every round; busy: the same in processor time."""
+
+    name: str
+    least: float
+    ratios: list[float]
+    busy: list[float] | None = None
+
+    @property
+    def holds(self) -> bool:
+        return statistics.median(self.ratios) >= self.least
+
+    def __str__(self) -> str:
+        spread = f"{min(self.ratios):.2f} … {max(self.ratios):.2f}"
+        busy = f"{statistics.median(self.busy):10.2f}" if self.busy else f"{'':10}"
+        verdict = "holds" if self.holds else "MISSED"
+        return (
+            f"{self.name:58}{statistics.median(self.ratios):8.2f}{spread:>16}{busy}"
+            f"{self.least:10.3g}  {verdict}"
+        )
+
+
+def central_breakout(given: Given) -> list[Reached]:
+    pairs = compare("breakout", ACTORS, ENVIRONMENTS, SEGMENT_S, given.rounds)
+    ratios = [central.a_second / alone.a_second for central, alone in pairs]
+    busy = [alone.busy_a_step_s / central.busy_a_step_s for central, alone in pairs]
+    return [Reached("central inference / one process, Breakout", 0.95, ratios, busy)]
+
+
+def central_cartpole(given: Given) -> list[Reached]:
+    """The serial limit is that of parts that share the cores and never overlap."""
+    resolved = experiment("cartpole", ENVIRONMENTS, inference="learner")
+    central, slowest, busy = list[float](), list[float](), list[float]()
+    for _ in range(given.rounds):
+        found = {
+            "E": emulators(resolved, ACTORS, SEGMENT_S / 2),
+            "I": inference(resolved, ACTORS, SEGMENT_S / 2),
+            "T": echo(resolved, ACTORS, SEGMENT_S / 2),
+        }
+        with together(resolved, ACTORS) as one:
+            one.take(1.0)
+            rate = one.take(SEGMENT_S)
+        said({**found, "central inference": rate})
+        central.append(rate.a_second)
+        slowest.append(min(one.a_second for one in found.values()))
+        busy.append(sum(one.busy_a_step_s for one in found.values()) / rate.busy_a_step_s)
+    ratios = [one / least for one, least in zip(central, slowest, strict=True)]
+    return [Reached("central inference / min(E, I, T), CartPole", 0.9, ratios, busy)]
+
+
+def impala(game: str, actors: int, environments: int, given: Given) -> list[Reached]:
+    resolved = experiment(game, environments)
+    ratios, busy = list[float](), list[float]()
+    with together(resolved, actors) as one:
+        one.learn(1.0)
+        for _ in range(given.rounds):
+            whole, found = one.learn(SEGMENT_S), parts(resolved, SEGMENT_S / 4)
+            said({**found, "all together": whole})
+            ratios.append(whole.a_second / limit(found))
+            alone_s = sum(rate.busy_a_step_s for rate in found.values())
+            busy.append(alone_s / whole.busy_a_step_s)
+    return [Reached(f"IMPALA / all cores at work on its parts, {game}", 0.85, ratios, busy)]
+
+
+def publishing(given: Given) -> list[Reached]:
+    return [
+        Reached("a copy / publishing 10M parameters", 1 / 1.5, transport.publishing(given.rounds))
+    ]
+
+
+def pulling(given: Given) -> list[Reached]:
+    found = transport.pulling(given.rounds)
+    return [Reached(f"pulling 10M parameters, {way} / a plain socket", 0.6, ratios)
+            for way, ratios in found.items()]  # fmt: skip
+
+
+def killed(given: Given) -> list[Reached]:
+    ratios = [killing(ACTORS, ENVIRONMENTS, SEGMENT_S) for _ in range(given.rounds)]
+    least = 1 - 1 / ACTORS - 0.02
+    return [Reached(f"the rate after / before one of {ACTORS} actors is killed", least, ratios)]
+
+
+def flat_memory(given: Given) -> list[Reached]:
+    ratios = [memory(ACTORS, ENVIRONMENTS, 60 * given.minutes)]
+    return [Reached("memory before / after, the learner slowed tenfold", 0.98, ratios)]
+
+
+def against_rllib(game: str, least: float, given: Given) -> list[Reached]:
+    return [Reached(f"IMPALA / RLlib's IMPALA, {game}", least, rllib.compare(game, given.rounds))]
+
+
+CASES: Mapping[str, Callable[[Given], list[Reached]]] = {
+    "central-breakout": central_breakout,
+    "central-cartpole": central_cartpole,
+    "impala-breakout": lambda given: impala("breakout", 2, 8, given),
+    "impala-cartpole": lambda given: impala("cartpole", 2, 8, given),
+    "publishing": publishing,
+    "pulling": pulling,
+    "killing": killed,
+    "memory": flat_memory,
+    "rllib-breakout": lambda given: against_rllib("breakout", 2.0, given),
+    "rllib-cartpole": lambda given: against_rllib("cartpole", 5.0, given),
+}
+
+
+def said(rates: Mapping[str, Rate]) -> None:
+    """One line."""
+    each = (
+        f"{name} {rate.a_second:,.0f} steps/s, {1e6 * rate.busy_a_step_s:.0f} µs of a core a step"
+        for name, rate in rates.items()
+    )
+    print("; ".join(each), flush=True)
+
+
+def main() -> int:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--case", choices=CASES, action="append", help="only this one")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of everything (default 3)")
+    parser.add_argument(
+        "--minutes", type=float, default=0.5, help="for which memory must stay flat (default 0.5)"
+    )
+    arguments = parser.parse_args()
+    given, rows = Given(arguments.rounds, arguments.minutes), list[Reached]()
+    print(facts(1))
+    for name in arguments.case or CASES:
+        print(f"\n{name}", flush=True)
+        found = CASES[name](given)
+        rows += found
+        for row in found:
+            print(row, flush=True)
+    print(f"\n{'':58}{'ratio':>8}{'rounds':>16}{'of a core':>10}{'at least':>10}")
+    print(*rows, sep="\n", flush=True)
+    return 0 if all(row.holds for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
