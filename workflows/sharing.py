@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from config.cluster import Cluster, Pool
+from config.errors import BadInput
 from workflows.local.language.quantities import quantity
 
 SMALLEST = 1
@@ -33,6 +34,23 @@ def fitted(cluster: Cluster, actors: int, processors: float, learners: int = 1) 
         gpu=_with_less(cluster.gpu, share),
         actor=_with_less(cluster.actor, share),
     )
+
+
+def with_gpus_for_all(cluster: Cluster, learners: int, each: int, here: int) -> Cluster:
+    """The settings with which no learner holds a GPU of this machine's while the others of its run
+    wait for theirs in vain; raises `BadInput` where there are not enough for one run.
+    """
+    needed = learners * min(each, here)
+    if learners == 1 or not needed:
+        return cluster
+    if needed > here:
+        raise BadInput(
+            f"parameter 'learners' cannot be {learners} on this machine: with gpus={each} they need "
+            f"{needed} GPUs at once, and there are {here}; allowed: at most {here // min(each, here)}, "
+            "or gpus=0"
+        )
+    most = min(cluster.parallelism_with_actors, here // needed)
+    return replace(cluster, parallelism_with_actors=most)
 
 
 def how_shared(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> str:

@@ -37,7 +37,7 @@ from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
 from workflows.request.preflight import MOUNT, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission
-from workflows.sharing import fitted, how_shared
+from workflows.sharing import fitted, how_shared, with_gpus_for_all
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
@@ -165,7 +165,9 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     )
     sharing = ""
     if where is not None and resolved.actor_settings is not None:
-        members, processors = resolved.actors, detect().cpus
+        members, machine, each = resolved.actors, detect(), resolved.experiment.gpus
+        processors = machine.cpus
+        cluster = with_gpus_for_all(cluster, members.learners, each, len(machine.gpus))
         sharing = how_shared(cluster, members.actors, processors, members.learners)
         cluster = fitted(cluster, members.actors, processors, members.learners)
     manifest = with_values(

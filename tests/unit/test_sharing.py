@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from config.cluster import load_cluster
+from config.errors import BadInput
 from workflows import submit
 from workflows.local.language.quantities import quantity
-from workflows.sharing import fitted, how_shared
+from workflows.sharing import fitted, how_shared, with_gpus_for_all
 
 CLUSTER = load_cluster()
 
@@ -42,10 +43,29 @@ def test_further_learners_need_as_much_as_the_first() -> None:
     assert how_shared(CLUSTER, 4, 2, 3).startswith("3 learners and 4 actors ask for 4 processors")
 
 
+@pytest.mark.parametrize(
+    ("learners", "each", "here", "runs"),
+    [(1, 1, 1, 2), (2, 1, 0, 2), (2, 0, 1, 2), (2, 1, 2, 1), (2, 1, 3, 1), (2, 1, 4, 2)],
+)
+def test_learners_of_one_run_do_not_wait_for_gpus_that_another_run_holds(
+    learners: int, each: int, here: int, runs: int
+) -> None:
+    assert CLUSTER.parallelism_with_actors == 2
+    assert with_gpus_for_all(CLUSTER, learners, each, here).parallelism_with_actors == runs
+
+
+@pytest.mark.parametrize(("learners", "each", "here"), [(2, 1, 1), (3, 1, 2), (2, 2, 3)])
+def test_learners_that_can_never_all_have_their_gpus_are_refused(
+    learners: int, each: int, here: int
+) -> None:
+    with pytest.raises(BadInput, match=f"'learners' cannot be {learners} on this machine"):
+        with_gpus_for_all(CLUSTER, learners, each, here)
+
+
 def test_a_submission_for_this_machine_is_cut_and_a_manifest_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submit, "detect", lambda: type("Machine", (), {"cpus": 1.0}))
+    monkeypatch.setattr(submit, "detect", lambda: type("Machine", (), {"cpus": 1.0, "gpus": ()}))
     words = ["impala", "-p=game=cartpole", "-p=actors=4"]
 
     def requested(*more: str) -> set[str]:
