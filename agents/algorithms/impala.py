@@ -33,6 +33,7 @@ from torch import Tensor
 
 from agents.actions import make_actions, masked
 from agents.algorithms.impala_acting import look, make_network
+from agents.distributed import together
 from agents.distributed.batches import Batch, BatchQueue
 from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
@@ -40,14 +41,6 @@ from agents.distributed.interfaces import Columns, Receiver
 from agents.distributed.memory import as_state
 from agents.distributed.peers import Peers
 from agents.distributed.policy_weights import weights_of
-from agents.distributed.together import (
-    average_gradients,
-    epoch_of_all,
-    learn_statistics,
-    of_the_first,
-    wait_for_all,
-    whole_update,
-)
 from agents.distributed.unrolls import unroll_specs
 from agents.environments.training import halves
 from agents.interfaces import Progress, State
@@ -145,12 +138,9 @@ class IMPALATrainer:
         """As one of several learners from now on, from where the first of them is; before
         `receiver`. Raises `PeersLost`, as `train` does.
         """
-        self.peers, ours = peers, self.state_dict()
-        self.exchange.share(peers.number, peers.count)
-        entries = {**{name: ours[name] for name in SHARED}, "joined": self.counters()["joined"]}
-        first = of_the_first(peers, entries)
-        self.exchange.number_from(first.pop("joined"))
-        self.load_state_dict({**ours, **first, "exchange": self.exchange.state_dict()})
+        self.peers = peers
+        state = together.with_the_first(peers, self.exchange, self.state_dict(), SHARED)
+        self.load_state_dict(state)
 
     def receiver(self, generation: int) -> Receiver:
         """Where actors find this start of the learner; to be called once, before `train` and after
@@ -187,13 +177,13 @@ class IMPALATrainer:
                 self._learn(batch)
                 self.exchange.give_back(batch)
             yield self._progress()
-        wait_for_all(self.peers)
+        together.wait_for_all(self.peers)
         self.exchange.end()
 
     def _learn(self, batch: Batch) -> None:
         """One update, and what is measured of it."""
         lags = self.updates - batch.oldest
-        with whole_update(self.observation_normaliser):
+        with together.whole_update(self.observation_normaliser):
             rows = self._rows(batch.columns)
             update = self._update(rows)
         self.updates += 1
@@ -204,22 +194,15 @@ class IMPALATrainer:
         deviation, mean = torch.std_mean(ratios, correction=0) if len(ratios) else (0.0, 1.0)
         self.measured.append(
             [
-                -objective,
-                0.5 * squared_error,
-                entropy,
-                float(mean),
-                float(deviation),
-                update.gradient_norm,
-                float(lags.mean()),
-                float(lags.std()),
-                float(lags.max()),
+                -objective, 0.5 * squared_error, entropy, float(mean), float(deviation),
+                update.gradient_norm, float(lags.mean()), float(lags.std()), float(lags.max()),
             ]
-        )
+        )  # fmt: skip
 
     def _progress(self) -> Progress:
         """Of the epoch that ends here; its episodes are those that were received in it."""
         own = np.array(self.measured).reshape(-1, len(METRICS))
-        returns, lengths, measured = epoch_of_all(self.peers, self.exchange, own)
+        returns, lengths, measured = together.epoch_of_all(self.peers, self.exchange, own)
         metrics = {
             "learning_rate": self.learning_rate,
             **dict(zip(METRICS, measured.mean(axis=0).tolist(), strict=True)),
@@ -251,7 +234,7 @@ class IMPALATrainer:
         observation, valid = columns["observation"], columns["valid"][:, :-1]
         if self.observation_normaliser is not None:
             learnt = observation[:, :-1][valid]
-            learn_statistics(self.observation_normaliser, learnt, self.peers)
+            together.learn_statistics(self.observation_normaliser, learnt, self.peers)
             shape = observation.shape
             normalised = self.observation_normaliser(observation.reshape(-1, *shape[2:]))
             observation = normalised.reshape(shape)
@@ -327,7 +310,7 @@ class IMPALATrainer:
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
         if self.peers is not None:
             valid, parameters = int(rows.valid.sum()), self.optimiser.parameters
-            loss = average_gradients(self.peers, parameters, loss, valid)
+            loss = together.average_gradients(self.peers, parameters, loss, valid)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, targets, advantages, parts, norm)
         if not math.isfinite(norm + float(update.loss)):

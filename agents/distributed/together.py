@@ -48,6 +48,19 @@ def of_the_first(peers: Peers, state: State) -> State:
     return shared
 
 
+def with_the_first(
+    peers: Peers, exchange: Exchange[Any], state: State, shared: Sequence[str]
+) -> State:
+    """A new learner's state with the first one's entries of these names; its exchange has begun
+    nothing yet, and will give its actors numbers that no other gives.
+    """
+    entries = {**{name: state[name] for name in shared}, "joined": exchange.counters()["joined"]}
+    first = of_the_first(peers, entries)
+    exchange.share(peers.number, peers.count)
+    exchange.number_from(first.pop("joined"))
+    return {**state, **first, "exchange": exchange.state_dict()}
+
+
 def average_gradients(
     peers: Peers, parameters: Sequence[Tensor], loss: Tensor, rows: int
 ) -> Tensor:

@@ -69,22 +69,19 @@ def join(
     generation. Raises `Preempted` where it does not come, and what `finding` does.
     """
     patience_s = resolved.actors.reconnect_timeout
-    end = time.monotonic() + patience_s
-    while True:
-        place = finding.wait(max(0.0, end - time.monotonic()))
-        group = take_part(
-            place, number, resolved.actors.learners, host=own_host(),
-            longest_s=resolved.actors.no_data_timeout + LATE_S,
+    longest_s, end = resolved.actors.no_data_timeout + LATE_S, time.monotonic() + patience_s
+    while time.monotonic() < end:
+        place = finding.find()
+        group = None if place is None else take_part(
+            place, number, resolved.actors.learners, host=own_host(), longest_s=longest_s,
             wait=_until_another_leads(finding, place, end),
         )  # fmt: skip
-        if group is not None:
-            break
-        if time.monotonic() > end:
-            raise Preempted(f"the first learner was not to be met for {patience_s} s")
+        if place is not None and group is not None:
+            group.wait = _until_another_leads(finding, place, None)
+            _learn_with(learner, opened.enter_context(contextlib.closing(group)))
+            return place.generation
         time.sleep(POLL_S)
-    group.wait = _until_another_leads(finding, place, None)
-    _learn_with(learner, opened.enter_context(contextlib.closing(group)))
-    return place.generation
+    raise Preempted(f"the first learner was not to be met for {patience_s} s")
 
 
 def _until_another_leads(

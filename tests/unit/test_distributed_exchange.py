@@ -339,3 +339,34 @@ def test_many_threads_lose_and_repeat_nothing() -> None:
         thread.join(5)
     expected = [1000.0 * n + number for n in range(4) for number in range(sent)] * 2
     assert sorted(values) == sorted(expected)
+
+
+def test_a_further_learner_that_remembers_nothing_learns_nothing_twice() -> None:
+    """What was sent to the learner before it is of an earlier generation, whoever learnt from it."""
+    one = exchange()
+    join(one)
+    assert one.receive(7, 41, message()).state == "queued"
+    later = fresh()  # it keeps no state, only the generation is handed on
+    later.share(1, 2)
+    later.begin(2)
+    later.publish(0, {"weight": np.zeros(2)})
+    assert later.receive(7, 41, message()).state == "stale"  # it has not joined this one
+    join(later, 7)
+    assert later.receive(7, 41, message()).state == "stale"
+    newest = Version(2, 0)
+    resent = message(oldest=newest, newest=newest)
+    assert later.receive(7, 42, resent).state == "queued"
+    assert later.receive(7, 42, resent).state == "duplicate"
+    assert later.counters()["queued"] == 2
+
+
+def test_actors_of_several_learners_are_numbered_in_turns() -> None:
+    learners = [exchange(), exchange()]
+    for number, one in enumerate(learners):
+        one.share(number, 2)
+    found = [join(learners[turn % 2], 20 + turn).number for turn in range(6)]
+    assert found == [0, 1, 2, 3, 4, 5]
+    learners[1].number_from(7)
+    assert join(learners[1], 40).number == 15 and learners[1].number(20 + 1) == 1
+    learners[1].number_from(2)
+    assert join(learners[1], 41).number == 17, "never back"

@@ -35,19 +35,23 @@ def test_the_generation_rises_at_every_start_and_is_kept(
     assert starting.kept == {"generation": generation}
 
 
-def member(number: int, state: str, *, attempt: int = 1, joined: bool = True) -> Task:
+def member(
+    number: int, state: str, *, attempt: int = 1, joined: bool = True, role: str = "actor"
+) -> Task:
     status: Any = Status(
-        task=f"train-actor-{number}", state=state, started="", attempt=attempt,
+        task=f"train-{role}-{number}", state=state, started="", attempt=attempt,
         details={"joined": joined},
     )  # type: ignore[arg-type]  # fmt: skip
     return Task(name=status.task, run=0, status=status, log="", tail="")
 
 
-def said(*members: Task, expected: int = 3, details: dict[str, Any] | None = None) -> str:
+def said(
+    *members: Task, expected: int = 3, learners: int = 1, details: dict[str, Any] | None = None
+) -> str:
     status: Any = None if details is None else SimpleNamespace(details=details)
     train = Task(name="train", run=0, status=status, log="", tail="", members=members)
     run = SimpleNamespace(index=0, tasks={"train": train})
-    resolved = SimpleNamespace(actor_settings=ActorSettings(actors=expected))
+    resolved = SimpleNamespace(actor_settings=ActorSettings(actors=expected, learners=learners))
     facts: Any = SimpleNamespace(resolved=resolved, runs=[run])
     return said_of_actors(facts)[0]
 
@@ -66,12 +70,27 @@ def test_one_sentence_says_what_became_of_the_actors() -> None:
     )
 
 
+def test_the_sentence_tells_further_learners_from_actors() -> None:
+    actors = [member(number, "succeeded") for number in range(3)]
+    again = member(1, "preempted", attempt=3, role="learner")
+    assert said(*actors, again, learners=2) == (
+        "3 of 3 actors joined; 1 of 1 further learner came; 1 of them was started again, 2 times in "
+        "all; 1 of them did not end well (1)"
+    )
+    well = member(2, "succeeded", role="learner")
+    assert said(actors[0], well, learners=3) == (
+        "1 of 3 actors joined; 1 of 2 further learners came"
+    )
+
+
 def test_the_sentence_says_who_waited_for_whom() -> None:
     details = {"wall_s": 200.0, "learner_waited_s": 50.0, "actors_waited_s": 60.0}
     assert said(expected=3, details=details) == (
         "0 of 3 actors joined; the learner waited for experience 25 % of the time, "
         "an actor for the learner 10 %"
     )
+    shared = said(expected=3, learners=3, details=details)
+    assert shared.endswith("an actor for the learner 30 %"), "the first one has one of the three"
     assert said(details={"wall_s": 0.0, **details, "learner_waited_s": None}) == (
         "0 of 3 actors joined"
     )

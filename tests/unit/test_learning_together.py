@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from agents.algorithms.impala import IMPALATrainer
+from agents.distributed import together as page
 from agents.distributed.batches import Batch
 from agents.distributed.interfaces import Join
 from agents.distributed.peers import PeersLost
@@ -110,8 +111,6 @@ def test_a_mean_of_means_would_be_another_update(monkeypatch: pytest.MonkeyPatch
     prepared = batches(alone)
     for batch in prepared:
         alone._learn(part_of(batch, 0, 1))
-    from agents.algorithms import impala as page
-
     exact = page.average_gradients
     monkeypatch.setattr(page, "average_gradients", lambda p, w, loss, rows: exact(p, w, loss, 1))
     pair = [experiment(2), experiment(2)]

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from config.cluster import load_cluster
+from config.errors import BadInput
+from config.resolve import resolve
 from workflows import submit
 from workflows.local.language.quantities import quantity
-from workflows.sharing import fitted, how_shared
+from workflows.sharing import fitted, how_shared, with_gpus
 
 CLUSTER = load_cluster()
 
@@ -40,6 +42,26 @@ def test_further_learners_need_as_much_as_the_first() -> None:
     assert 3 * learner + 4 * actor <= 2 < 3 * quantity(CLUSTER.gpu.requests.cpu)
     assert fitted(CLUSTER, 4, 4, learners=3) == fitted(CLUSTER, 12, 4)
     assert how_shared(CLUSTER, 4, 2, 3).startswith("3 learners and 4 actors ask for 4 processors")
+
+
+@pytest.mark.parametrize(
+    ("learners", "each", "here", "runs"),
+    [(1, 1, 2, 2), (2, 1, 0, 2), (2, 0, 1, 2), (2, 1, 2, 1), (2, 1, 3, 1), (2, 1, 4, 2)],
+)
+def test_learners_of_one_run_do_not_wait_for_gpus_that_another_run_holds(
+    learners: int, each: int, here: int, runs: int
+) -> None:
+    resolved = resolve("impala", {"learners": str(learners), "gpus": str(each)})
+    assert CLUSTER.parallelism_with_actors == 2
+    assert with_gpus(CLUSTER, resolved, here).parallelism_with_actors == runs
+
+
+def test_learners_that_can_never_all_have_their_gpus_are_refused() -> None:
+    resolved = resolve("impala", {"learners": "2"})
+    with pytest.raises(
+        BadInput, match="the learners' 2 GPUs and actor_gpus=0 are more than the 1 "
+    ):
+        with_gpus(CLUSTER, resolved, 1)
 
 
 def test_a_submission_for_this_machine_is_cut_and_a_manifest_is_not(

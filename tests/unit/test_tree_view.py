@@ -288,6 +288,26 @@ def test_actors_stand_beside_the_training_that_they_help(
     assert not list(tasks.having("failed"))
 
 
+def test_further_learners_are_shown_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    layout = Layout.of(render.rendered("impala", load_cluster()))
+    run = [node("runs"), node("runs(0:0)"), node("runs(0:0).train")]
+    stage = "runs(0:0).train-learners"
+    nothing = [
+        node(stage, "Succeeded", type="DAG"),
+        node(f"{stage}.learner", "Skipped", type="Skipped", message="Skipped, empty params"),
+    ]
+    (row,) = (one for one in shown(Terminal(), layout, status(*run, *nothing)) if "run 0" in one)
+    assert "train-actors" in row and "learner" not in row
+    some = [node(stage, type="DAG"), node(f"{stage}.learner", type="TaskGroup")]
+    some += [node(f"{stage}.learner({at}:{at + 1})") for at in range(2)]
+    seen = status(*run, *some)
+    (row,) = (one for one in shown(Terminal(), layout, seen) if "run 0" in one)
+    assert "● train-learners 2 of 2" in row
+    pods = [one for one in read_tasks(seen, "wf", layout, 1).pods() if one.state == "running"]
+    assert [one.member for one in pods] == ["", "learner-1", "learner-2"]
+
+
 @pytest.mark.parametrize("rows", [8, 12, 24, 40])
 def test_where_the_rows_are_few_what_does_something_has_them(
     rows: int, monkeypatch: pytest.MonkeyPatch

@@ -186,8 +186,11 @@ class _Reader:
         )
 
     def inside(self, layouts: tuple[Layout, ...], prefix: str, around: _Around) -> tuple[Task, ...]:
-        """The tasks of a DAG whose node, or whose last attempt's, is called `prefix`."""
-        return tuple(self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts)
+        """The tasks of a DAG whose node, or whose last attempt's, is called `prefix`, without stages
+        of which this workflow needed nothing.
+        """
+        tasks = (self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts)
+        return tuple(task for task in tasks if not _had_nothing_to_do(task))
 
     def _task(self, layout: Layout, name: str, around: _Around) -> Task:
         if not layout.looped:
@@ -281,6 +284,11 @@ class _Reader:
             pod=_pod(last),
             log=last.get("logFile") or "",
         )
+
+
+def _had_nothing_to_do(task: Task) -> bool:
+    """Such as the learners besides the first, where there is one."""
+    return task.group == "dag" and task.state == "succeeded" and not any(task.pods())
 
 
 def _state(whole: Mapping[str, Any], last: Mapping[str, Any]) -> State:
