@@ -48,7 +48,8 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     if needed > gpus:
         raise BadInput(
             f"parameter 'actor_gpus' cannot be {of_actors} with gpus={of_learner} on this machine, which "
-            f"has {gpus}; allowed: at most {gpus - of_learner}, or gpus=0"
+            f"has {gpus}; allowed: at most {gpus - of_learner}"
+            + (", or more with gpus=0" if of_learner else "")
         )
     most = min(cluster.parallelism_with_actors, gpus // needed)
     return replace(cluster, parallelism_with_actors=most)
