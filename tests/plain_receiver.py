@@ -129,7 +129,13 @@ def main(folder: Path, generation: int) -> None:
     receiver.publish(1, bytes([generation]) * 3_000_000)
     going = threading.Event()
     going.set()
-    receiver.before = lambda incarnation, sequence: going.wait()
+    arrived: list[tuple[int, int]] = []
+
+    def hold(incarnation: int, sequence: int) -> None:
+        arrived.append((incarnation, sequence))
+        going.wait()
+
+    receiver.before = hold
     server = Server(
         receiver, token=make_token(), generation=generation, environments=ENVIRONMENTS,
         host="127.0.0.1", certificate=make_certificate(), keepalive_s=1,
@@ -139,7 +145,8 @@ def main(folder: Path, generation: int) -> None:
         for line in sys.stdin:
             {"hold": going.clear, "go": going.set}.get(line.strip(), lambda: None)()
             sequences = [(incarnation, sequence) for incarnation, sequence, _ in receiver.learnt]
-            seen = {"learnt": sequences, "resident_bytes": psutil.Process().memory_info().rss}
+            seen = {"learnt": sequences, "arrived": arrived}
+            seen |= {"resident_bytes": psutil.Process().memory_info().rss}
             print(json.dumps(seen | dataclasses.asdict(server.traffic())), flush=True)
         going.set()
 

@@ -49,7 +49,7 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     if needed > gpus:
         raise BadInput(
             f"the learners' {of_learners} GPUs and actor_gpus={of_actors} are more than the {gpus} of "
-            "this machine; allowed: fewer of either, or gpus=0"
+            f"this machine; allowed: fewer of either{', or gpus=0' if of_learners else ''}"
         )
     most = min(cluster.parallelism_with_actors, gpus // needed)
     return replace(cluster, parallelism_with_actors=most)

@@ -1,6 +1,6 @@
 """Learners and their actors on the cluster: two runs of three actors each, of every algorithm that has
 them, undisturbed; with an actor's pod and then the learner's deleted; with an actor that finds no
-room."""
+room; with GPUs for the actors."""
 
 from __future__ import annotations
 
@@ -129,6 +129,28 @@ def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product
     again = k.ended(f"{name}-again")
     assert again["phase"] == "Succeeded", again.get("message")
     assert (outdir / "average/plots/training.png").is_file()
+
+
+def test_actors_with_a_command_and_a_gpu_each(
+    images: Images, restricted: str, outdir: Path, tmp_path: Path
+) -> None:
+    """Of the node's two pretended ones, which their learner leaves to them."""
+    name = "t-actor-gpus"
+    given = {"actors": "2", "actor_gpus": "2", "gpus": "0", "runs": "1", "epochs": "20"}
+    command = {"actor_command": "nice -n 1 python -m steps.train"}
+    with k.watched_pods(name) as pods:
+        manifest = small_manifest("impala", tmp_path)
+        submit(manifest, name, outdir, images, **GIVEN | given | command)
+        status = k.ended(name, timeout_s=900)
+    assert status["phase"] == "Succeeded", status.get("message")
+    asked = {"train": "0", "train-actor": "1"}
+    seen = [pod for pod in pods.values() if pod.template in asked]
+    assert len(seen) == 3
+    for pod in seen:
+        assert pod.requests["nvidia.com/gpu"] == asked[pod.template]
+    for actor in range(2):
+        left = read_status(outdir / f"runs/0/status/train-actor-{actor}.json")
+        assert left is not None and left.state == "succeeded"
 
 
 def _with_stuck_actor(manifest: Path, *, member: int, deadline_s: int) -> dict[str, Any]:

@@ -121,6 +121,25 @@ def test_a_half_open_connection_is_noticed_by_both_ends(tmp_path: Path) -> None:
         client.close()
 
 
+def test_what_is_sent_again_after_a_lost_acknowledgement_is_learnt_once(tmp_path: Path) -> None:
+    """The connection is lost while the learner holds what has arrived."""
+    with LearnerProcess(tmp_path) as learner, Proxy(learner.address.port) as proxy:
+        through = Address(**{**vars(learner.address), "port": proxy.port})
+        client = actor(lambda: through)
+        client.join(join_request())
+        learner.seen("hold")
+        acks = client.send(some_unrolls())
+        until(lambda: learner.seen()["arrived"] == [[11, 1]])
+        proxy.cut()
+        learner.seen("go")
+        for _ in range(5):
+            acks += client.send(some_unrolls())
+        until(lambda: len(learner.seen()["learnt"]) >= 6)
+        assert learner.seen()["learnt"] == [[11, sequence] for sequence in range(1, 7)]
+        assert {ack.sequence: ack.state for ack in acks}[1] == "duplicate"
+        client.close()
+
+
 def test_a_killed_actor_leaves_and_the_others_go_on(tmp_path: Path) -> None:
     with LearnerProcess(tmp_path) as learner:
         other = actor(lambda: learner.address)

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from config.cluster import load_cluster
+from config.cluster import PODS_PER_GPU, load_cluster
 from config.errors import BadInput
 from config.resolve import resolve
 from tests.actors_alone import run_actors
+from workflows.local.errors import PodError
+from workflows.local.machine.pod_spec import build
 from workflows.local.machine.slots import Capacity, Grant, Resources, Slots
 from workflows.sharing import with_gpus
 
@@ -62,6 +64,13 @@ def test_no_gpu_is_seen_by_more_actors_than_it_may_be(
 def test_who_asks_for_no_gpu_sees_none(tmp_path: Path) -> None:
     for one in seen_by(tmp_path, 2, actors="2"):
         assert one["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+def test_an_annotation_that_is_no_number_of_pods_is_an_error(text: str) -> None:
+    template = {"container": {}, "metadata": {"annotations": {PODS_PER_GPU: text}}}
+    with pytest.raises(PodError, match=f"annotation {PODS_PER_GPU}: '{text}' is not allowed"):
+        build(template, "", {})
 
 
 def seen_by(folder: Path, at_once: int, **given: str) -> list[dict[str, Any]]:
@@ -135,3 +144,5 @@ def test_as_many_runs_are_active_as_find_their_gpus_on_this_machine() -> None:
         with_gpus(cluster, resolved, 2)
     on_cpu = resolve("impala", {**given, "gpus": "0"})
     assert with_gpus(cluster, on_cpu, 2).parallelism_with_actors == 1
+    with pytest.raises(BadInput, match=r"with gpus=0 on this machine, .* at most 1$"):
+        with_gpus(cluster, on_cpu, 1)

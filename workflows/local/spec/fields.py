@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from config.cluster import PODS_PER_GPU
 from workflows.local.errors import Refused
 
 
@@ -29,7 +30,8 @@ INTEGER, POSITIVE = "integer of at least 0", "integer of at least 1"
 TEXTS, ITEMS, TEXT_MAP = "list of text", "list", "map"
 IMAGE, PLACEMENT = Accepted("images"), Accepted("tolerations, node selectors, affinity")
 IDENTITY, CLEANUP = Accepted("service account"), Accepted("clean-up (podGC, ttlStrategy)")
-SECURITY, LABELS = Accepted("security contexts"), Accepted("labels and annotations")
+SECURITY = Accepted("security contexts")
+LABELS = Accepted(f"labels, annotations other than {PODS_PER_GPU}")
 LIMITS = Accepted("volume sizes and media")
 
 STANDARD_OUTPUT = re.compile(r"\{\{[^}]*\boutputs\.result\b")
