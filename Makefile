@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCHMARK := .venv-benchmark/.installed
+RLLIB := .venv-rllib/.installed
 RESULTS ?= results
 REGISTRY ?=
 TAG ?=
@@ -15,7 +16,7 @@ CLUSTER_TESTS ?= tests/cluster
 WORKERS ?= 2
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark learning learning-long clean
+.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long learning learning-long clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -60,9 +61,16 @@ $(BENCHMARK): pyproject.toml
 	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check 'stable-baselines3[extra]' sb3-contrib ale-py
 	@touch $@
 
-benchmark: $(INSTALLED) $(BENCHMARK) ## speed of training and of the search, against Stable-Baselines3 and against this machine's limits
-	$(BIN)/python -m tests.benchmarks.throughput
-	$(BIN)/python -m tests.benchmarks.search
+$(RLLIB): pyproject.toml
+	$(PYTHON) -m venv .venv-rllib
+	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check 'ray[rllib]>=2.50' torch ale-py
+	@touch $@
+
+benchmark: $(INSTALLED) $(BENCHMARK) $(RLLIB) ## speed of training and of the search, against Stable-Baselines3, RLlib and this machine's limits (CASES: only these)
+	$(BIN)/python -m tests.benchmarks $(CASES)
+
+benchmark-long: $(INSTALLED) ## 20 minutes of a learner slowed tenfold, whose memory must stay flat
+	$(BIN)/python -m tests.benchmarks.limits --case memory --minutes 20
 
 images: ## build the images (TARGETS) with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
 	@source=$$(containers/tag); tag="$(or $(TAG),$$source)"; [ "$$tag" ] || exit 2; image=$(if $(REGISTRY),$(REGISTRY)/)rl:$$tag; \
@@ -90,4 +98,4 @@ learning-long: $(INSTALLED) ## SAC's LunarLanderContinuous for the 500k steps of
 	$(BIN)/python -m tests.benchmarks.learning --long
 
 clean: ## remove the environments and caches (results stay)
-	rm -rf $(VENV) .venv-3.* .venv-benchmark .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .venv-3.* .venv-benchmark .venv-rllib .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

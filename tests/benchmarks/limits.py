@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.benchmarks import rllib, transport
@@ -159,15 +159,15 @@ def said(rates: Mapping[str, Rate]) -> None:
     print("; ".join(each), flush=True)
 
 
-def main() -> int:
-    """Measure, and print the table."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, and print the table. words: of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
     parser.add_argument("--rounds", type=int, default=3, help="turns of everything (default 3)")
     parser.add_argument(
         "--minutes", type=float, default=0.5, help="for which memory must stay flat (default 0.5)"
     )
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     given, rows = Given(arguments.rounds, arguments.minutes), list[Reached]()
     print(facts(1))
     for name in arguments.case or CASES:

@@ -13,7 +13,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -89,11 +89,11 @@ def network() -> Evaluate:
     return evaluator(made)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Print the figures; 1 if one is below its bound."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+    rounds = parser.parse_args(words).rounds
     torch.set_num_threads(1)
     evaluate = network()
     asked = Evaluations(GAME, evaluate, version=0, cache_bytes=0)

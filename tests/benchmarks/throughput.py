@@ -1,7 +1,7 @@
 """Environment steps per second of training: ours, Stable-Baselines3's, and what this machine could
 do at best.
 
-`make benchmark`, or `python -m tests.benchmarks.throughput [--threads 2] [--rounds 5] [--case
+Part of `make benchmark`; by itself `python -m tests.benchmarks.throughput [--threads 2] [--rounds 5] [--case
 dqn-cartpole]` with Stable-Baselines3 installed in `.venv-benchmark`: `python -m venv .venv-benchmark
 && .venv-benchmark/bin/python -m pip install 'stable-baselines3[extra]' sb3-contrib ale-py`.
 
@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,8 +225,10 @@ def facts(threads: int) -> str:
     )
 
 
-def main() -> int:
-    """Measure, print the table, and say with the exit code whether every bound holds."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print the table, and say with the exit code whether every bound holds. words: of the
+    command line.
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--threads", type=int, default=2, help="torch threads of every process (default 2)"
@@ -239,7 +241,7 @@ def main() -> int:
         help="cpu: per second of CPU time; for a busy machine, with --threads 1",
     )
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     if not REFERENCE_PYTHON.exists():
         parser.error(
             f"{REFERENCE_PYTHON.relative_to(ROOT)} is missing: `make benchmark` installs Stable-Baselines3 there"

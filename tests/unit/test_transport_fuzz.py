@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -18,17 +18,10 @@ from agents.distributed.interfaces import Version
 from agents.transport import calls, messages
 from agents.transport.client import Client
 from agents.transport.connection import Connection
+from tests.hostile import ANSWERS, hostile_calls
 from tests.learner_process import LearnerProcess
 from tests.plain_receiver import join_request, some_unrolls, unpack_bytes
 
-ANSWERS = {
-    grpc.StatusCode.INVALID_ARGUMENT,
-    grpc.StatusCode.FAILED_PRECONDITION,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.UNAUTHENTICATED,
-    grpc.StatusCode.RESOURCE_EXHAUSTED,
-}
-"""That are the service's intention; an exception in it would be UNKNOWN."""
 STRANGER = 99
 SOUND = {
     "Join": messages.pack_join(join_request(STRANGER)),
@@ -37,36 +30,6 @@ SOUND = {
     "Act": b"",
     "Nothing": b"",
 }
-CHANGES: list[Callable[[bytes, int, bytes], bytes]] = [
-    lambda message, at, given: message[:at] + given + message[at + len(given) :],
-    lambda message, at, given: message[:at] + given + message[at:],
-    lambda message, at, given: message[:at] + message[at + len(given) :],
-    lambda message, at, given: message[:at] + message[at // 2 : at] + message[at:],
-]
-INCARNATIONS = st.one_of(
-    st.just(str(STRANGER)),
-    st.integers().map(str),
-    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=60),
-)
-
-
-@st.composite
-def mutated(draw: st.DrawFn, name: str) -> bytes:
-    """A sound message with some of its bytes replaced, left out, doubled or added to."""
-    message = SOUND[name]
-    for _ in range(draw(st.integers(0, 4))):
-        at = draw(st.integers(0, len(message)))
-        message = draw(st.sampled_from(CHANGES))(message, at, draw(st.binary(max_size=9)))
-    return message
-
-
-@st.composite
-def hostile_calls(draw: st.DrawFn) -> tuple[str, list[bytes], list[tuple[str, str]]]:
-    """The method, its messages and its metadata without the token."""
-    name = draw(st.sampled_from(sorted(SOUND)))
-    message = st.one_of(mutated(name), st.binary(max_size=3000))
-    metadata = [(calls.INCARNATION, draw(INCARNATIONS)) for _ in range(draw(st.integers(0, 2)))]
-    return name, draw(st.lists(message, max_size=3)), metadata
 
 
 class Target:
@@ -124,7 +87,7 @@ def fuzz(target: Target, examples: int) -> None:
     token = target.stranger._metadata[0]
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(hostile_calls(), st.booleans())
+    @given(hostile_calls(SOUND, STRANGER), st.booleans())
     def run(hostile: tuple[str, list[bytes], list[tuple[str, str]]], knows_the_token: bool) -> None:
         name, sent, metadata = hostile
         before = sum(target.learner.seen()["refused"].values())
