@@ -20,8 +20,7 @@ def compiled(function: Function) -> Function:
     """
     try:
         made: Function = numba.njit(function, cache=True, nogil=True)
-    except (
-        RuntimeError
-    ):  # no folder to keep it in, as in a read-only image of a user without a home
+    except RuntimeError:
+        # There is no folder to keep it in, as in a read-only image of a user without a home.
         made = numba.njit(function, nogil=True)
     return made

@@ -29,8 +29,6 @@ from agents.search.kernels import GROW, IDLE, Rule
 from agents.search.memory import empty_trees, wider, with_more_edges, with_nodes
 from config.errors import Diverged
 
-REPEATED = 8
-"""Leaves are looked for again if more than one slot in so many has come to an end instead."""
 
 Slots = npt.NDArray[np.intp]
 
@@ -91,8 +89,7 @@ class Search:
             kept = ~over
             states = states[kept]
             parts.append((slots[kept], attached[kept], states, self.game.legal(states)))
-            found = sum(len(part[0]) for part in parts)
-            if found and (rows - len(states)) * REPEATED <= self.slots:
+            if any(len(part[0]) for part in parts):
                 break
         if not parts:
             empty = self.game.start(0)

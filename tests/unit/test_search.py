@@ -80,7 +80,7 @@ def same_tree(search: Search, slot: int, number: int, node: Node) -> int:
 def test_the_trees_are_those_of_the_twin_node_by_node(name: str, gumbel: bool) -> None:
     game = load_game(name)
     states = positions(game, 8, seed=1)
-    settings = {"gumbel": gumbel, "considered": 4, "c_base": 40.0}
+    settings = {"gumbel": gumbel, "considered": 4, "c_base": 40.0, "c_visit": 2.0, "c_scale": 0.5}
     _, search = searched(game, states, 60, seeds=range(8), **settings)
     reference = Reference(game, Hashed(game), SearchSettings(**settings))
     nodes = 0
@@ -214,8 +214,8 @@ def test_one_seed_is_one_game_in_whichever_half_and_company() -> None:
 
 
 def test_batches_stay_as_large_as_there_are_slots() -> None:
-    """Slots whose simulations come to an end look again, and slots with few simulations begin
-    anew."""
+    """A slot with few simulations begins anew; if all waited for the one with most, half of the slots
+    would be empty on average."""
     game = TicTacToe()
     search, network = Search(game, 32, SearchSettings()), Hashed(game)
     states, rounds = positions(game, 32, seed=5, longest=4), 0
@@ -237,9 +237,11 @@ def test_batches_stay_as_large_as_there_are_slots() -> None:
 
 def test_noise_is_for_the_root_its_legal_actions_and_its_game_alone() -> None:
     game = ConnectFour()
-    full = positions(game, 60, seed=7)
-    full = full[~game.legal(full).all(axis=1)]
-    states = np.concatenate([full[:1], game.start(1)])
+    moves = [3, 3, 3, 3, 3, 3, 0]
+    full = game.start(1)
+    for move in moves:
+        full = game.play(full, np.array([move]))
+    states = np.concatenate([full, game.start(1)])
     _, plain = searched(game, states, 40)
     generators = [np.random.default_rng(5), None]
     search = Search(game, 2, SearchSettings(noise_fraction=0.25, dirichlet_alpha=1.0))
@@ -260,6 +262,7 @@ def test_noise_is_for_the_root_its_legal_actions_and_its_game_alone() -> None:
     inner = game.play(states[:1], np.array([legal[np.argmax(search.trees.tries[0, :count])]]))
     logits, _ = Hashed(game)(inner, game.legal(inner))
     weights = np.exp(logits[0, game.legal(inner)[0]].astype(float))
+    assert len(priors) == 6
     assert priors == pytest.approx(weights / weights.sum()), "no noise at inner nodes"
 
 
