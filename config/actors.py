@@ -90,7 +90,7 @@ class ActorSettings:
         high=86_400,
         unit="s",
         identity=False,
-        help="a learner that gets no experience for so long ends, and is started again",
+        help="a learner that gets no experience, or is without the other learners, for so long ends, and is started again",
     )
 
     def check(self) -> None:

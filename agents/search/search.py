@@ -29,7 +29,6 @@ from agents.search.kernels import GROW, IDLE, Rule
 from agents.search.memory import empty_trees, wider, with_more_edges, with_nodes
 from config.errors import Diverged
 
-
 Slots = npt.NDArray[np.intp]
 
 

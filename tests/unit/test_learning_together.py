@@ -215,8 +215,8 @@ def test_a_saved_epoch_is_recorded_with_a_learner_that_has_measured_nothing() ->
 def test_no_two_actors_have_one_number_whichever_learner_they_play_for() -> None:
     pair = [experiment(2), experiment(2)]
     together(pair, batches(experiment(1), 2))
-    numbers = [join(pair[0], 1), join(pair[1], 2), join(pair[0], 3)]
-    assert numbers == [0, 1, 2]
+    numbers = [join(pair[0], 1), join(pair[1], 2), join(pair[1], 3)]
+    assert numbers == [0, 1, 3]
     epochs_of(pair, Sums(2))
     state = pair[0].state_dict()
     again = [experiment(2), experiment(2)]  # the next learners, of which one was told
