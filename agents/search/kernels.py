@@ -199,7 +199,8 @@ def expand(
     """The answers of the network: edges with their priors, the softmax over the legal actions, at a
     noisy root mixed with the noise; values are backed up.
 
-    Returns `GROW`, or the number of rows before the first one that is not finite.
+    Returns `GROW`, or the number of rows before the first one that is not finite or has no legal
+    action.
     """
     counts = legal.sum(axis=1)
     for row in range(len(slots)):
@@ -219,7 +220,7 @@ def expand(
                 trees.prior[g, edge] = math.exp(logits[row, action] - largest)
                 exponentials += trees.prior[g, edge]
                 edge += 1
-        if not (math.isfinite(exponentials) and math.isfinite(values[row])):
+        if counts[row] == 0 or not (math.isfinite(exponentials) and math.isfinite(values[row])):
             return row
         for one in range(trees.edges[g], edge):
             trees.prior[g, one] /= exponentials

@@ -71,7 +71,11 @@ class Search:
         self._planted.append((slots.astype(np.int32), states, legal))
 
     def leaves(self) -> Leaves:
-        """Positions for the network, at most one for each slot; none when all have finished."""
+        """Positions for the network, at most one for each slot; none when all have finished. Raises
+        `ValueError` while the latest ones wait for their answer.
+        """
+        if self._waiting is not None:
+            raise ValueError("the latest leaves wait for their answer")
         parts = [(slots, np.zeros_like(slots), *rest) for slots, *rest in self._planted]
         self._planted = []
         while True:
@@ -98,11 +102,14 @@ class Search:
             if len(parts) == 1
             else (np.concatenate(one) for one in zip(*parts, strict=True))
         )
-        self._waiting = slots, nodes, legal
+        if len(states):
+            self._waiting = slots, nodes, legal
         return Leaves(states, legal)
 
     def receive(self, logits: Floats, values: Floats) -> None:
-        """What the network says of the latest leaves. Raises `Diverged` for what is not finite."""
+        """What the network says of the latest leaves. Raises `Diverged` for what is not finite, and
+        `ValueError` for answers of another shape and a game without a legal action before its end.
+        """
         if self._waiting is None:
             raise ValueError("no leaves wait for an answer")
         slots, nodes, legal = self._waiting
@@ -117,6 +124,8 @@ class Search:
             if rows != GROW:
                 break
             self.trees = with_more_edges(self.trees)
+        if rows < len(slots) and not legal[rows].any():
+            raise ValueError("a position that is not over has no legal action")
         if rows < len(slots):
             raise Diverged("the network's logits or values of a position are not finite")
         self._waiting = None

@@ -370,6 +370,32 @@ def test_what_is_not_finite_ends_the_search(wrong: float, of_logits: bool) -> No
         search.receive(logits, values)
 
 
+def test_questions_and_answers_take_turns() -> None:
+    game = TicTacToe()
+    search = Search(game, 1, SearchSettings())
+    search.begin(np.arange(1), game.start(1), np.array([5]), [None])
+    answer = Hashed(game)(*search.leaves())
+    with pytest.raises(ValueError, match="wait for their answer"):
+        search.leaves()
+    with pytest.raises(ValueError, match=r"logits \[1, 9\] and values \[2\]"):
+        search.receive(answer[0], np.zeros(2, np.float32))
+    search.receive(*answer)
+    with pytest.raises(ValueError, match="no leaves wait"):
+        search.receive(*answer)
+
+
+class Stuck(TicTacToe):
+    """Has no legal action once the middle is taken."""
+
+    def legal(self, states: States) -> np.ndarray:
+        return super().legal(states) & (states["cells"][:, 4:5] == 0)
+
+
+def test_a_game_that_leaves_nothing_to_do_before_its_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="not over has no legal action"):
+        searched(Stuck(), TicTacToe().start(1), 30)
+
+
 def test_a_game_that_is_over_cannot_be_searched() -> None:
     game = Othello6()
     over = game.parse("X X X X X X\n" * 6 + "O to move")
