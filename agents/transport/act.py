@@ -1,12 +1,11 @@
-"""The call `Act` as the learner answers it. One thread reads what an actor shows and sends the actions,
-which come from another one: of an actor's groups the next is read when the last has its answer. Two
-threads for each stream, one that reads and one that sends, took half as much time again: gRPC wakes
-both of them whatever happens.
+"""The call `Act` as the learner answers it: one thread reads what an actor shows, the call's own sends
+the actions, which come from a third.
 """
 
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Iterator
 
@@ -40,19 +39,35 @@ class Act:
         """`Observations` -> `Actions`, one each, in the order in which they are there."""
         answers = queue.SimpleQueue[Actions | None]()
         stream = self._receiver.open(session.incarnation, answers.put)
+        reader = threading.Thread(
+            target=self._read, args=(session, stream, requests, answers), name="observations",
+            daemon=True,
+        )  # fmt: skip
         try:
             if context.add_callback(lambda: answers.put(None)):
-                for raw in requests:
-                    answer = self._observe(session, stream, raw) or answers.get()
-                    if answer is None:
-                        break
-                    yield pack_actions(answer)
-                    if answer.refused:
-                        break
+                reader.start()
+                yield from map(pack_actions, iter(answers.get, None))
+        finally:
+            self._receiver.leave(stream)
+
+    def _read(
+        self,
+        session: Session,
+        stream: object,
+        requests: Iterator[bytes],
+        answers: queue.SimpleQueue[Actions | None],
+    ) -> None:
+        """Until the stream ends, or shows what cannot be learnt from."""
+        try:
+            for raw in requests:
+                refusal = self._observe(session, stream, raw)
+                if refusal is not None:
+                    answers.put(refusal)
+                    break
         except grpc.RpcError:  # the actor has gone
             pass
         finally:
-            self._receiver.leave(stream)
+            answers.put(None)
 
     def _observe(self, session: Session, stream: object, raw: bytes) -> Actions | None:
         """What is refused of it."""
