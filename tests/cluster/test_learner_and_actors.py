@@ -1,6 +1,6 @@
 """Learners and their actors on the cluster: two runs of three actors each, of every algorithm that has
-them, undisturbed; with an actor's pod and then the learner's deleted; with an actor that finds no
-room; with GPUs for the actors."""
+them, undisturbed; with an actor's pod and then the learner's deleted; with two learners, one of which
+is deleted; with an actor that finds no room; with GPUs for the actors."""
 
 from __future__ import annotations
 
@@ -86,6 +86,30 @@ def test_a_deleted_actor_and_a_deleted_learner(
     assert told == list(range(1, epochs + 1))
     left = read_status(outdir / "runs/0/status/train.json")
     assert left is not None and left.attempt > 1, "the learner was not started again"
+
+
+def test_two_learners_of_which_one_is_deleted(
+    images: Images, restricted: str, outdir: Path, tmp_path: Path
+) -> None:
+    """Both begin again with what the first has saved, and the run finishes."""
+    name, epochs = "t-learners", 60
+    manifest = small_manifest("impala", tmp_path)
+    given = GIVEN | {"learners": "2", "actors": "2", "runs": "1", "epochs": str(epochs)}
+    submit(manifest, name, outdir, images, **given)
+    run = outdir / "runs/0"
+    k.wait_for("20 epochs", lambda: _rows(run / "train.csv") > 20, timeout_s=600)
+    _delete_one(name, "train-learner")
+    status = k.ended(name, timeout_s=1500)
+    assert status["phase"] == "Succeeded", status.get("message")
+    with (run / "train.csv").open() as file:
+        told = [int(row["epoch"]) for row in csv.DictReader(file)]
+    assert told == list(range(1, epochs + 1))
+    first, second = (
+        read_status(run / f"status/{one}.json") for one in ("train", "train-learner-1")
+    )
+    assert first is not None and second is not None
+    assert first.state == second.state == "succeeded"
+    assert first.attempt > 1 and second.attempt > 1
 
 
 def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product_of_its_run(
