@@ -30,7 +30,7 @@ from tests.local_actors import actors_of, impala, learner
 from tests.unit.test_transport_service import until
 
 RESOLVED = impala(
-    "cartpole", num_envs=3, unroll_length=5, batch_size=6, epochs=10**6, epoch_updates=2,
+    "cartpole", envs_per_actor=3, unroll_length=5, batch_size=6, epochs=10**6, epoch_updates=2,
     inference="learner",
 )  # fmt: skip
 STRANGER = 99
