@@ -15,6 +15,7 @@ from agents.games.load import OPENSPIEL, OURS, load_game
 from config.errors import BadInput, shown
 from steps.command.main import guarded
 from steps.playing import terminal
+from steps.playing.server import GameServer
 from steps.playing.session import Session
 
 INTERRUPTED = 130
@@ -34,18 +35,29 @@ def versus(parsed: argparse.Namespace) -> int:
         seed = secrets.randbits(32) if parsed.seed is None else parsed.seed
         if seed < 0:
             raise BadInput(f"--seed {shown(seed)}; allowed: 0 and more")
-        terminal.play(Session(game, opponent, int(parsed.second), seed))
+        session = Session(game, opponent, int(parsed.second), seed)
+        if parsed.serve:
+            serve(session)
+        else:
+            terminal.play(session)
     except KeyboardInterrupt:
         print("\nversus: interrupted", file=sys.stderr)
         return INTERRUPTED
     return 0
 
 
+def serve(session: Session) -> None:
+    """One page until Ctrl-C."""
+    with GameServer(session) as server:
+        print(f"Play at {server.address} in a browser of this machine; Ctrl-C ends.", flush=True)
+        server.serve_forever()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m steps.versus",
-        description="Play a game of two players in the terminal against a player of this project. "
-        f"There, {terminal.COMMANDS}.",
+        description="Play a game of two players against a player of this project. In the terminal, "
+        f"{terminal.COMMANDS}.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -60,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         "(minimax); by default %(default)s",
     )
     parser.add_argument("--second", action="store_true", help="the opponent begins")
+    parser.add_argument(
+        "--serve",
+        action="store_true",
+        help="on a page, for browsers of this machine only, instead of in the terminal",
+    )
     parser.add_argument(
         "--seed", type=int, help="of the opponent's chance; by default another one each time"
     )
