@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,13 +42,7 @@ class Turn(NamedTuple):
     value: float | None
 
 
-def everybody(
-    game: Game,
-    players: Sequence[Player],
-    pairs: int,
-    seed: int,
-    progress: Callable[[str], None] = lambda line: None,
-) -> Tournament:
+def everybody(game: Game, players: Sequence[Player], pairs: int, seed: int) -> Tournament:
     """Every player meets every other one from `pairs` openings with both colours. One seed, one
     result; further players change nothing about the matches of the others.
 
@@ -58,10 +52,11 @@ def everybody(
     if len(set(names)) < len(names):
         raise BadInput(f"players {', '.join(names)}: each name only once")
     starts = openings(game, pairs, np.random.default_rng(seed))
-    pairings, scores = list(itertools.combinations(range(len(players)), 2)), []
-    for first, second in pairings:
-        scores.append(play_match(game, players[first], players[second], starts, seed))
-        progress(f"{names[first]} against {names[second]}: {scores[-1].mean():.1%}")
+    pairings = list(itertools.combinations(range(len(players)), 2))
+    scores = [
+        play_match(game, players[first], players[second], starts, seed)
+        for first, second in pairings
+    ]
     return Tournament(names, pairings, np.array(scores).reshape(len(pairings), pairs, COLOURS))
 
 

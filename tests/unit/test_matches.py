@@ -14,6 +14,7 @@ from agents.games.interfaces import Game, States
 from agents.games.load import OURS, load_game
 from agents.games.tic_tac_toe import TicTacToe
 from config.errors import BadInput
+from steps.statistics.elo import ratings
 
 
 class First:
@@ -66,6 +67,15 @@ def test_one_seed_one_result_and_another_seed_another() -> None:
     assert one.pairings == [(0, 1), (0, 2), (1, 2)]
     assert one.scores.shape == (3, 6, 2)
     assert one.scores.tolist() == again.scores.tolist() != other.scores.tolist()
+
+
+def test_a_ladder_has_ratings_in_its_order() -> None:
+    game = ConnectFour()
+    players = [load_player(name, game) for name in ("lookahead", "random", "minimax-4")]
+    names, pairings, scores = everybody(game, players, 12, 0)
+    rating, low, high = ratings(3, pairings, scores, names.index("random"), seed=0, resamples=500)
+    assert rating[1] == 0 < 100 < rating[0] < rating[2]
+    assert (low <= rating).all() and (rating <= high).all()
 
 
 def test_a_further_player_changes_no_other_match() -> None:
