@@ -187,8 +187,8 @@ def search_all(
     simulations: Arrays,
     generators: Generators,
 ) -> Searched:
-    """Search as many positions as there are slots, to the end."""
-    slots = np.arange(search.slots)
+    """Search at most as many positions as there are slots, to the end."""
+    slots = np.arange(len(states))
     search.begin(slots, states, simulations, generators)
     while len((leaves := search.leaves()).states):
         search.receive(*evaluate(leaves.states, leaves.legal))

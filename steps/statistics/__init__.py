@@ -5,5 +5,6 @@ The unit is the run: average within a run first, then over runs.
 scores.py     one number from many: mean and sd, interquartile mean, profile, improvement, Wilson
 intervals.py  how sure: Student's t and the bootstrap over whole runs
 curves.py     from rows of a CSV to values on a common grid of steps
+elo.py        ratings of players from games between them
 rule.py       what may be shown at which number of runs
 """

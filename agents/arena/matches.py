@@ -1,0 +1,111 @@
+"""Matches: all games of two players at once, in lock step."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.arena.interfaces import Player
+from agents.arena.openings import openings
+from agents.arena.simple import results
+from agents.games.interfaces import Game, States
+from config.errors import BadInput
+
+COLOURS = 2
+
+
+class Tournament(NamedTuple):
+    """Everybody against everybody, from the same openings.
+
+    names [n]. pairings: who met, as numbers of players. scores [pairings, openings, 2]: of the first
+    one of each pairing, 1 won, 0.5 drawn, 0 lost, as player 0 and as player 1 of each opening.
+    """
+
+    names: list[str]
+    pairings: list[tuple[int, int]]
+    scores: npt.NDArray[np.float64]
+
+
+class Turn(NamedTuple):
+    """A position [] of a game, and what its mover does: -1 at the end. policy [A] and value, for the
+    mover: None where the player says nothing.
+    """
+
+    state: States
+    action: int
+    policy: npt.NDArray[np.float64] | None
+    value: float | None
+
+
+def everybody(game: Game, players: Sequence[Player], pairs: int, seed: int) -> Tournament:
+    """Every player meets every other one from `pairs` openings with both colours. One seed, one
+    result; further players change nothing about the matches of the others.
+
+    Raises `BadInput` for players of one name, or more openings than there are.
+    """
+    names = [player.name for player in players]
+    if len(set(names)) < len(names):
+        raise BadInput(f"players {', '.join(names)}: each name only once")
+    starts = openings(game, pairs, np.random.default_rng(seed))
+    pairings = list(itertools.combinations(range(len(players)), 2))
+    scores = [
+        play_match(game, players[first], players[second], starts, seed)
+        for first, second in pairings
+    ]
+    return Tournament(names, pairings, np.array(scores).reshape(len(pairings), pairs, COLOURS))
+
+
+def play_match(
+    game: Game, first: Player, second: Player, starts: States, seed: int
+) -> npt.NDArray[np.float64]:
+    """Two games from each of these positions [p]: the scores [p, 2] of the first player, as player 0
+    and as player 1.
+    """
+    states = np.repeat(starts, COLOURS)
+    colours = np.tile(np.arange(COLOURS), len(starts))
+    players, won = (first, second), np.zeros(len(states), np.int64)
+    generators = _generators(players, len(states), seed)
+    running = np.arange(len(states))
+    while len(running):
+        turns = np.where(game.mover(states[running]) == colours[running], 0, 1)
+        for who, player in enumerate(players):
+            rows = running[turns == who]
+            if len(rows):
+                own = [generators[who][row] for row in rows]
+                states[rows] = game.play(states[rows], player.choose(states[rows], own).actions)
+        over, result = results(game, states[running], colours[running])
+        won[running] = result
+        running = running[~over]
+    return (won.reshape(-1, COLOURS) + 1) / 2
+
+
+def watched(game: Game, players: Sequence[Player], start: States, seed: int) -> Iterator[Turn]:
+    """One game from a position [1] to its end, turn by turn; players [2]: by colour."""
+    generators, state = _generators(players, 1, seed), start
+    while not game.outcome(state)[0][0]:
+        mover = int(game.mover(state)[0])
+        choices = players[mover].choose(state, generators[mover])
+        yield Turn(
+            state[0],
+            int(choices.actions[0]),
+            None if choices.policy is None else choices.policy[0],
+            None if choices.value is None else float(choices.value[0]),
+        )
+        state = game.play(state, choices.actions)
+    yield Turn(state[0], -1, None, None)
+
+
+def _generators(
+    players: Sequence[Player], games: int, seed: int
+) -> list[list[np.random.Generator]]:
+    """Of each player and game, by the players' names, not by their places in a list."""
+    names = [zlib.crc32(player.name.encode()) for player in players]
+    return [
+        [np.random.default_rng([seed, *names, who, game]) for game in range(games)]
+        for who in range(len(players))
+    ]

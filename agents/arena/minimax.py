@@ -1,0 +1,98 @@
+"""Minimax in whole levels: all positions so many plies ahead at once, equal ones only once.
+
+Of positions as arrays a level costs less than the few positions that alpha–beta leaves cost one by
+one, and games whose moves can be exchanged have far fewer positions than lines: 16 422 instead of
+117 649 after six plies of Connect Four.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.arena.interfaces import Choices, Generators
+from agents.arena.simple import drawn, results
+from agents.games.interfaces import Game, Integers, States
+
+MOST_POSITIONS = 20_000
+"""A level that may have more is not looked at, if the depth is not given."""
+NEARER = 1e-3
+"""What a win is worth more for each ply that it comes sooner: the player also ends its games."""
+
+Doubles = npt.NDArray[np.float64]
+
+
+class _Level(NamedTuple):
+    """Positions [n] of one ply, and their actions as edges [e] to positions of the next one."""
+
+    states: States
+    over: npt.NDArray[np.bool_]
+    won: Integers  # [n] 1, 0, -1 for the mover
+    parents: Integers
+    actions: Integers
+    children: Integers
+
+
+class Minimax:
+    """Knows nothing but the rules: what lies beyond its depth is worth 0, and of equally good actions
+    it draws one. Exact where the end of all lines is within its depth.
+    """
+
+    def __init__(self, game: Game, depth: int | None = None) -> None:
+        """depth: in plies; by default as far as the number of positions allows."""
+        self.name = "minimax" if depth is None else f"minimax-{depth}"
+        self.game, self.depth = game, depth
+
+    def choose(self, states: States, generators: Generators) -> Choices:
+        """See `Player`; policy: equal among the best actions."""
+        worth = np.array([self.values(state.reshape(1)) for state in states])
+        value = worth.max(axis=1)
+        best = worth == value[:, np.newaxis]
+        policy = best / best.sum(axis=1, keepdims=True)
+        return Choices(drawn(best, generators), policy, value)
+
+    def values(self, state: States) -> Doubles:
+        """Of every action [A] of one position [1], for its mover; -inf where it is not legal."""
+        first, *rest = self._levels(state)
+        levels = [first, *rest]
+        below = rest[-1].won.astype(np.float64)
+        for level, following in zip(levels[-2:0:-1], levels[:1:-1], strict=True):
+            values = np.where(level.over, level.won, -np.inf)
+            np.maximum.at(values, level.parents, self._seen_before(level, following, below))
+            below = values
+        worth = np.full(self.game.actions, -np.inf)
+        worth[first.actions] = self._seen_before(first, rest[0], below)
+        return worth
+
+    def _seen_before(self, level: _Level, following: _Level, values: Doubles) -> Doubles:
+        """What the edges [e] of a level are worth for its movers, when the positions of the
+        following one have these values for theirs.
+        """
+        movers = self.game.mover(level.states)[level.parents]
+        same = movers == self.game.mover(following.states)[level.children]
+        worth = values[level.children] * (1 - NEARER)
+        seen: Doubles = np.where(same, worth, -worth)
+        return seen
+
+    def _levels(self, state: States) -> list[_Level]:
+        """At least two; the edges of the last one are not followed."""
+        levels, level = list[_Level](), self._described(state)
+        while self._goes_deeper(len(levels), len(level.actions)):
+            after = self.game.play(level.states[level.parents], level.actions)
+            keys = np.ascontiguousarray(after).view(np.dtype((np.void, after.dtype.itemsize)))
+            _, kept, children = np.unique(keys, return_index=True, return_inverse=True)
+            levels.append(level._replace(children=children))
+            level = self._described(after[kept])
+        return [*levels, level]
+
+    def _goes_deeper(self, plies: int, following: int) -> bool:
+        if following == 0 or plies == 0:
+            return following > 0
+        return plies < self.depth if self.depth is not None else following <= MOST_POSITIONS
+
+    def _described(self, states: States) -> _Level:
+        over, won = results(self.game, states, self.game.mover(states))
+        parents, actions = np.nonzero(self.game.legal(states))
+        return _Level(states, over, won, parents, actions, np.empty(0, np.int64))

@@ -1,0 +1,52 @@
+"""A player that searches: with rollouts one of known strength, with a network what was learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agents.arena.interfaces import Choices, Generators
+from agents.games.interfaces import Game, States
+from agents.search.interfaces import EvaluatePositions, SearchSettings
+from agents.search.rollouts import Rollouts
+from agents.search.search import Search, search_all
+
+
+class Searching:
+    """Plays the best action of a search without noise, of so many simulations for each move.
+
+    evaluator: gives what the search asks, once for each call; its generator is drawn from that of the
+    first game, so that a match is the same for the same seed, though not one of its games alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        game: Game,
+        evaluator: Callable[[np.random.Generator], EvaluatePositions],
+        simulations: int,
+        settings: SearchSettings,
+    ) -> None:
+        self.name, self.game, self.evaluator = name, game, evaluator
+        self.simulations, self.settings = simulations, settings
+        self._search = Search(game, 1, settings)
+
+    def choose(self, states: States, generators: Generators) -> Choices:
+        """See `Player`; policy: shares of the visits, or the Gumbel root's."""
+        count = len(states)
+        if count > self._search.slots:
+            self._search = Search(self.game, count, self.settings)
+        evaluate = self.evaluator(np.random.default_rng(generators[0].integers(2**63)))
+        budget = np.full(count, self.simulations)
+        searched = search_all(self._search, states, evaluate, budget, [None] * count)
+        return Choices(searched.action, searched.policy, searched.value)
+
+
+def monte_carlo(game: Game, simulations: int) -> Searching:
+    """`mcts-100`: Monte-Carlo tree search with so many rollouts for each move."""
+
+    def rollouts(generator: np.random.Generator) -> EvaluatePositions:
+        return Rollouts(game, generator)
+
+    return Searching(f"mcts-{simulations}", game, rollouts, simulations, SearchSettings())

@@ -1,0 +1,116 @@
+"""Players without a search tree: the lowest rungs of a ladder, and a person's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.arena.interfaces import Choices, Generators, OwnPlayer, Position
+from agents.games.interfaces import Booleans, Game, Integers, States
+from config.errors import BadInput, shown
+from config.imports import imported, reason
+
+
+def drawn(allowed: Booleans, generators: Generators) -> Integers:
+    """One of the allowed actions [n, A] of each row, all equally likely; at least one is allowed."""
+    actions = [
+        generator.choice(np.flatnonzero(row))
+        for row, generator in zip(allowed, generators, strict=True)
+    ]
+    return np.array(actions, np.int64)
+
+
+class Random:
+    """Every legal action is equally likely: the zero of all ratings."""
+
+    name = "random"
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+
+    def choose(self, states: States, generators: Generators) -> Choices:
+        """See `Player`."""
+        return Choices(drawn(self.game.legal(states), generators))
+
+
+class Lookahead:
+    """Wins if it can, leaves the other one no win with the next action if it can, and plays at random
+    else: the `OneStepLookahead` player of alpha-zero-general (github.com/suragnair).
+    """
+
+    name = "lookahead"
+
+    def __init__(self, game: Game) -> None:
+        self.game = game
+
+    def choose(self, states: States, generators: Generators) -> Choices:
+        """See `Player`."""
+        game, legal = self.game, self.game.legal(states)
+        wins, losses = np.zeros_like(legal), np.zeros_like(legal)
+        rows, actions = np.nonzero(legal)
+        after = game.play(states[rows], actions)
+        over, value = results(game, after, game.mover(states)[rows])
+        wins[rows, actions], losses[rows, actions] = value > 0, value < 0
+        after, rows, actions = after[~over], rows[~over], actions[~over]
+        reply_rows, replies = np.nonzero(game.legal(after))
+        last = game.play(after[reply_rows], replies)
+        movers = game.mover(after)[reply_rows]
+        _, value = results(game, last, movers)
+        loses = (value > 0) & (movers != game.mover(states)[rows[reply_rows]])
+        losses[rows[reply_rows[loses]], actions[reply_rows[loses]]] = True
+        return Choices(drawn(_first_of(wins, legal & ~losses, legal), generators))
+
+
+def results(game: Game, states: States, players: Integers) -> tuple[Booleans, Integers]:
+    """Whether games are over [n], and 1, 0 or -1 [n] for these players [n], 0 until then; the game
+    itself speaks for the mover, whoever that is at an end.
+    """
+    over, value = game.outcome(states)
+    sign = np.sign(value).astype(np.int64)
+    return over, np.where(game.mover(states) == players, sign, -sign) * over
+
+
+def _first_of(*allowed: Booleans) -> Booleans:
+    """In each row of [n, A] the first one of these that allows anything."""
+    chosen = allowed[-1].copy()
+    for one in reversed(allowed[:-1]):
+        chosen = np.where(one.any(axis=1, keepdims=True), one, chosen)
+    return chosen
+
+
+class Own:
+    """A person's own player, whose mistakes are told in one line."""
+
+    def __init__(self, game: Game, path: str) -> None:
+        """Raises `BadInput` for what cannot be imported or made, or has no `move`."""
+        self.game, self.name = game, path
+        found: Any = imported(path, "player")
+        try:
+            self.player: OwnPlayer = found(game)
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"player {path!r} cannot be made: {reason(error)}") from error
+        if not callable(getattr(self.player, "move", None)):
+            raise BadInput(f"player {path!r} has no move(position, generator)")
+
+    def choose(self, states: States, generators: Generators) -> Choices:
+        """See `Player`. Raises `BadInput` for an action that is not legal, or an exception."""
+        planes, legal = self.game.encode(states), self.game.legal(states)
+        positions = [
+            Position(state, seen, np.flatnonzero(row).tolist())
+            for state, seen, row in zip(states, planes, legal, strict=True)
+        ]
+        moves = [self._move(*asked) for asked in zip(positions, generators, strict=True)]
+        return Choices(np.array(moves, np.int64))
+
+    def _move(self, position: Position, generator: np.random.Generator) -> int:
+        try:
+            action = self.player.move(position, generator)
+        except (Exception, SystemExit) as error:
+            raise BadInput(f"player {self.name!r} cannot move: {reason(error)}") from error
+        is_number = isinstance(action, int | np.integer) and not isinstance(action, bool)
+        if not is_number or action not in position.legal:
+            raise BadInput(
+                f"player {self.name!r} plays {shown(action)}; allowed: {shown(position.legal)}"
+            )
+        return int(action)

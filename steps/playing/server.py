@@ -1,0 +1,192 @@
+"""A game on a page that only this machine can reach, and only who was told its address.
+
+Other sites' scripts in the same browser cannot play: the address holds a token that they do not
+know, `Host` must be this machine's address (else a name of theirs could be made to point here), and
+what changes the game must come from the page itself (`Origin`).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from agents.arena.board import board_of
+from config.errors import BadInput, shown
+from steps.playing.session import COLOURS, Session
+from steps.playing.terminal import ended
+
+HOST = "127.0.0.1"
+FILES = {
+    "": ("game.html", "text/html; charset=utf-8"),
+    "game.css": ("game.css", "text/css; charset=utf-8"),
+    "game.js": ("game.js", "text/javascript; charset=utf-8"),
+}
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+LARGEST_REQUEST_BYTES = 1000
+TIMEOUT_S = 30.0
+"""For a request to arrive: browsers open connections that they never use."""
+
+
+class GameServer(ThreadingHTTPServer):
+    """One game at a time; `address` is what the person opens."""
+
+    daemon_threads = True
+
+    def __init__(self, session: Session) -> None:
+        super().__init__((HOST, 0), _Requests)
+        self.session, self.lock = session, threading.Lock()
+        self.token = secrets.token_urlsafe(24)
+        self.host = f"{HOST}:{self.server_port}"
+        self.address = f"http://{self.host}/{self.token}/"
+
+    def answer(self, asked: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a request of the page leads to, as JSON. Raises `BadInput`."""
+        commands: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "state": lambda given: {},
+            "play": self._play,
+            "undo": self._undo,
+            "new": self._new,
+            "opinion": self._opinion,
+        }
+        if asked not in commands:
+            raise BadInput(f"no request {shown(asked)}")
+        with self.lock:
+            further = commands[asked](given)
+            return described(self.session) | further
+
+    def _play(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_seen(given)
+        self.session.play(_whole(given, "action"))
+        return {}
+
+    def _undo(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_seen(given)
+        self.session.undo()
+        return {}
+
+    def _new(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        before, person = self.session, _whole(given, "person")
+        if person not in (0, 1):
+            raise BadInput(f"person = {person}; allowed: 0, 1")
+        self.session = Session(before.game, before.opponent, person, before.seed + 1)
+        return {}
+
+    def _opinion(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_seen(given)
+        choices = self.session.opinion()
+        policy, value = choices.policy, choices.value
+        return {
+            "opinion": {
+                "action": int(choices.actions[0]),
+                "policy": None if policy is None else [float(share) for share in policy[0]],
+                "value": None if value is None else float(value[0]),
+            }
+        }
+
+    def _check_seen(self, given: Mapping[str, Any]) -> None:
+        """A page that is older than the game, in a second window, says something about another
+        position than its person sees.
+        """
+        if _whole(given, "plies") != len(self.session.actions):
+            raise BadInput("the game has gone on meanwhile: load the page again")
+
+
+def described(session: Session) -> dict[str, Any]:
+    """All that the page shows."""
+    state = session.state[0]
+    board = board_of(session.game, state)
+    return {
+        "game": session.game.name,
+        "opponent": session.opponent.name,
+        "person": session.person,
+        "colours": COLOURS,
+        "legal": session.legal(),
+        "moves": [list(one) for one in zip(session.movers, session.actions, strict=True)],
+        "board": None if board is None else board.cells.tolist(),
+        "in_cells": board is not None and board.cell_actions,
+        "in_columns": board is not None and board.column_actions,
+        "text": session.game.show(state) if board is None else "",
+        "ended": ended(session) if session.is_over else "",
+        "opinion": None,
+    }
+
+
+def _whole(given: Mapping[str, Any], name: str) -> int:
+    value = given.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise BadInput(f"{name} = {shown(value)}; allowed: a whole number")
+    return value
+
+
+class _Requests(BaseHTTPRequestHandler):
+    server: GameServer
+    server_version, sys_version = "game", ""
+    timeout = TIMEOUT_S
+
+    def do_GET(self) -> None:
+        """The page and its two files."""
+        name = self._name()
+        if name is None or name not in FILES:
+            self._send(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
+            return
+        file, kind = FILES[name]
+        self._send(HTTPStatus.OK, (Path(__file__).parent / file).read_bytes(), kind)
+
+    def do_POST(self) -> None:
+        """What the page's script asks."""
+        name, size = self._name(), self.headers.get("Content-Length", "")
+        is_own = self.headers.get("Origin") == f"http://{self.server.host}"
+        is_json = self.headers.get("Content-Type") == "application/json"
+        if name is None or not (is_own and is_json):
+            self._send(HTTPStatus.FORBIDDEN, b"not from the page of this game\n", "text/plain")
+            return
+        if not size.isdecimal() or int(size) > LARGEST_REQUEST_BYTES:
+            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, b"too long\n", "text/plain")
+            return
+        status = HTTPStatus.OK
+        try:
+            answer = self.server.answer(name, _json(self.rfile.read(int(size))))
+        except BadInput as error:
+            status, answer = HTTPStatus.BAD_REQUEST, {"error": str(error)}
+        self._send(status, json.dumps(answer).encode(), "application/json")
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing: the token is in every request."""
+
+    def _name(self) -> str | None:
+        """What is asked for, without the token; None for whoever does not know it."""
+        _, _, rest = self.path.partition("/")
+        token, _, name = rest.partition("/")
+        knows = hmac.compare_digest(token.encode(), self.server.token.encode())
+        return name if knows and self.headers.get("Host") == self.server.host else None
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        headers = HEADERS | {"Content-Type": kind, "Content-Length": str(len(body))}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except ValueError as error:
+        raise BadInput("the request is not JSON") from error
+    if not isinstance(given, dict):
+        raise BadInput("the request is no object")
+    return given

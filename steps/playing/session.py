@@ -1,0 +1,100 @@
+"""One person's game against a player, wherever it is shown."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agents.arena.interfaces import Choices, Player
+from agents.arena.simple import results
+from agents.games.interfaces import Game, States
+from config.errors import BadInput, shown
+
+COLOURS = "XO"
+
+
+class Session:
+    """person: 0 begins. The opponent has answered whenever a method returns: it is the person's turn,
+    or the game is over.
+
+    All chance is from the seed and the number of plies: whoever takes a move back and plays it again
+    gets the same answer.
+    """
+
+    def __init__(self, game: Game, opponent: Player, person: int, seed: int) -> None:
+        self.game, self.opponent, self.person, self.seed = game, opponent, person, seed
+        self.states, self.actions = [game.start(1)], list[int]()
+        self._answer()
+
+    @property
+    def state(self) -> States:
+        """The position [1]."""
+        return self.states[-1]
+
+    @property
+    def is_over(self) -> bool:
+        """Nobody plays any more."""
+        return bool(self.game.outcome(self.state)[0][0])
+
+    @property
+    def result(self) -> int:
+        """1 if the person has won, -1 if the opponent has, else 0."""
+        return int(results(self.game, self.state, np.array([self.person]))[1][0])
+
+    @property
+    def movers(self) -> list[int]:
+        """Who did each of the actions."""
+        return [int(self.game.mover(state)[0]) for state in self.states[:-1]]
+
+    def legal(self) -> list[int]:
+        """What the person may do; nothing at the end."""
+        actions: list[int] = np.flatnonzero(self.game.legal(self.state)[0]).tolist()
+        return actions
+
+    def play(self, action: int) -> None:
+        """The person's action, and the answer. Raises `BadInput` for one that is not legal."""
+        if self.is_over:
+            raise BadInput("the game is over")
+        legal = self.legal()
+        if action not in legal:
+            allowed = ", ".join(map(str, legal))
+            raise BadInput(f"{shown(action)} is not legal; allowed: {allowed}")
+        kept = len(self.actions)
+        try:
+            self._do(action)
+            self._answer()
+        except BadInput:
+            self._cut(kept)
+            raise
+
+    def undo(self) -> None:
+        """Take the person's latest action back, with all that came after. Raises `BadInput` if there
+        is none.
+        """
+        own = [ply for ply, mover in enumerate(self.movers) if mover == self.person]
+        if not own:
+            raise BadInput("you have not played yet: nothing can be taken back")
+        self._cut(own[-1])
+
+    def opinion(self) -> Choices:
+        """What the opponent would do in the person's place, and what it thinks of the position [1].
+
+        Raises `BadInput` at the end.
+        """
+        if self.is_over:
+            raise BadInput("the game is over")
+        return self._choose()
+
+    def _answer(self) -> None:
+        while not self.is_over and int(self.game.mover(self.state)[0]) != self.person:
+            self._do(int(self._choose().actions[0]))
+
+    def _choose(self) -> Choices:
+        generator = np.random.default_rng([self.seed, len(self.actions)])
+        return self.opponent.choose(self.state, [generator])
+
+    def _do(self, action: int) -> None:
+        self.states.append(self.game.play(self.state, np.array([action])))
+        self.actions.append(action)
+
+    def _cut(self, plies: int) -> None:
+        del self.states[plies + 1 :], self.actions[plies:]
