@@ -128,10 +128,21 @@ def slow_value(game: Game, state: States, depth: int) -> float:
     return max(worths)
 
 
-@pytest.mark.parametrize("game_name", ["connect-four", "othello6"])
-def test_minimax_is_plain_minimax_also_where_a_player_passes(game_name: str) -> None:
+@pytest.mark.parametrize(
+    ("game_name", "plies"),
+    [
+        ("connect-four", 30),
+        ("othello6", 30),
+        ("openspiel:dots_and_boxes(num_rows=1,num_cols=2)", 4),
+    ],
+)
+def test_minimax_is_plain_minimax_also_where_a_player_moves_twice(
+    game_name: str, plies: int
+) -> None:
+    if game_name.startswith("openspiel"):
+        pytest.importorskip("pyspiel")
     game = load_game(game_name)
-    states = scattered(game, 80, 30)[:8]
+    states = scattered(game, 80, plies)[:8]
     player = Minimax(game, 3)
     fast = [player.values(state.reshape(1)).max() for state in states]
     assert fast == pytest.approx([slow_value(game, state.reshape(1), 3) for state in states])
