@@ -13,15 +13,34 @@ from agents.distributed.peers import PeersLost
 
 
 class Sums:
-    """Where all of them meet."""
+    """Where all of them meet. A meeting to which all have come is one, also when somebody is lost
+    before the last has left it.
+    """
 
     def __init__(self, count: int) -> None:
-        self.count, self.barrier = count, threading.Barrier(count)
-        self.brought = dict[int, Tensor]()
+        self.count, self._changed, self._lost = count, threading.Condition(), False
+        self._meetings = list[dict[int, Tensor]]()
+        self._attended = [0] * count
 
     def lose(self) -> None:
         """One is gone, and whoever waits for it, or will, notices."""
-        self.barrier.abort()
+        with self._changed:
+            self._lost = True
+            self._changed.notify_all()
+
+    def of_all(self, number: int, values: Tensor) -> Tensor:
+        """What they bring to this one's next meeting, added up."""
+        with self._changed:
+            if self._attended[number] == len(self._meetings):
+                self._meetings.append({})
+            meeting = self._meetings[self._attended[number]]
+            self._attended[number] += 1
+            meeting[number] = values.clone()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(meeting) == self.count or self._lost, 60)
+            if len(meeting) < self.count:
+                raise PeersLost("another one has gone")
+            return torch.stack([meeting[one] for one in range(self.count)]).sum(0)
 
 
 class PeersInThreads:
@@ -36,14 +55,7 @@ class PeersInThreads:
             self._sums.lose()
             raise PeersLost("this one goes")
         self._left = None if self._left is None else self._left - 1
-        try:
-            self._sums.brought[self.number] = values
-            self._sums.barrier.wait(60)
-            total = torch.stack([self._sums.brought[one] for one in range(self.count)]).sum(0)
-            self._sums.barrier.wait(60)
-            values.copy_(total)
-        except threading.BrokenBarrierError:
-            raise PeersLost("another one has gone") from None
+        values.copy_(self._sums.of_all(self.number, values))
 
 
 class Unsummed(PeersInThreads):
