@@ -14,6 +14,7 @@ BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
 CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
 WORKERS ?= 2
+LONG ?= slow
 MANIFESTS := workflows/manifests
 
 .PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long learning learning-long clean
@@ -33,8 +34,8 @@ run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this mach
 test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks: about 10 minutes
 	$(BIN)/python -m pytest -m 'not slow and not cluster' --numprocesses $(WORKERS) --dist worksteal
 
-test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kill soaks, coverage simulations
-	$(BIN)/python -m pytest -m 'slow and not cluster' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
+test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kill soaks, coverage simulations (LONG: which)
+	$(BIN)/python -m pytest -m '$(LONG) and not cluster' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
 test-machines: $(INSTALLED) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)

@@ -106,6 +106,7 @@ def test_a1_two_attempts_on_two_nodes(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a1_two_attempts_on_two_nodes_twenty_times(
     start: Start, tmp_path: Path, undisturbed: list[bytes]
 ) -> None:

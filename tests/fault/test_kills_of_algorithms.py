@@ -26,6 +26,8 @@ TRAININGS = {
     "ppo-lstm": ("ppo-lstm", {"game": "cartpole-no-velocity"}),
     "a2c": ("a2c", {"game": "cartpole"}),
 }
+SOAKS = ("dqn", "a2c")
+"""What the others go through as well."""
 Products = tuple[bytes, bytes, str, dict[str, str]]
 
 
@@ -67,7 +69,10 @@ def contents(run: RunDirectory, checkpoint: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("training", TRAININGS)
+@pytest.mark.parametrize(
+    "training",
+    [pytest.param(one, marks=pytest.mark.soak if one in SOAKS else ()) for one in TRAININGS],
+)
 def test_killed_twenty_times(start: Start, tmp_path: Path, training: str) -> None:
     algorithm, given = TRAININGS[training]
     undisturbed = prepare(start, tmp_path / "undisturbed", algorithm, given)

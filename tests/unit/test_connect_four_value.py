@@ -39,6 +39,7 @@ def test_the_share_is_1_of_the_exact_moves_and_0_of_the_worst() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_thousand_positions_with_at_least_24_stones() -> None:
     late = late_positions(1000, seed=0)
     shares = [

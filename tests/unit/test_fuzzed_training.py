@@ -163,5 +163,6 @@ def test_a_training_goes_on_while_it_gets_hostile_messages(training: Training) -
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_a_training_goes_on_while_it_gets_many_hostile_messages(training: Training) -> None:
     check_fuzz(training, 6_000)

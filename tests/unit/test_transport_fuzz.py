@@ -121,6 +121,7 @@ def test_hostile_calls_are_refused_and_counted_and_nobody_else_notices(target: T
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_many_hostile_calls_are_refused_and_counted_and_nobody_else_notices(
     target: Target,
 ) -> None:
