@@ -24,6 +24,8 @@ from tests.cluster import kubernetes as k
 from tests.cluster.conftest import Images, submit
 
 ACTORS = 3
+RESYNC_S = 1200
+"""After so long the controller looks at a workflow in which nothing has happened."""
 GIVEN = {"game": "cartpole", "actors": str(ACTORS), "evaluation_episodes": "3"}
 EXPERIMENTS = {
     "impala": ("impala", {"epochs": "60"}),
@@ -116,7 +118,8 @@ def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product
     images: Images, restricted: str, outdir: Path, tmp_path: Path
 ) -> None:
     """It holds back the end of its run, and so the average, until the deadline; the same again with
-    an actor less is done at once."""
+    an actor less is done at once. The controller sees that the deadline has passed when it next looks
+    at the workflow: where nothing happens in it, 20 minutes after it last did."""
     name, products = (
         "t-stuck-actor",
         ("plots/training.png", "evaluation.csv", "videos/episode-0.mp4"),
@@ -124,7 +127,7 @@ def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product
     given = GIVEN | {"runs": "1", "epochs": "60"}
     manifest, run = small_manifest("impala", tmp_path), outdir / "runs/0"
     stuck = tmp_path / "stuck.yaml"
-    stuck.write_text(json.dumps(_with_stuck_actor(manifest, member=2, deadline_s=600)))
+    stuck.write_text(json.dumps(_with_stuck_actor(manifest, member=2, deadline_s=300)))
     submit(stuck, name, outdir, images, **given)
     with (tmp_path / "followed").open("w") as said, following(name, said):
         k.wait_for("the learner", lambda: (run / "learner.json").exists(), timeout_s=300)
@@ -146,7 +149,7 @@ def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product
             timeout_s=500,
         )
         assert k.phase(name) == "Running" and not (outdir / "average").exists()
-        status = k.ended(name)
+        status = k.ended(name, timeout_s=RESYNC_S + 120)
     assert status["phase"] == "Failed"
     assert "2 of 3 actors joined" in (outdir / "report.html").read_text()
     submit(manifest, f"{name}-again", outdir, images, **given | {"actors": "2"})

@@ -28,6 +28,7 @@ GIVEN = {
 CENTRAL = {
     "game": "cartpole", "runs": "1", "actors": "2", "epochs": "40", "envs_per_actor": "4",
     "evaluation_episodes": "3", "inference": "learner", "checkpoint_interval": "4",
+    "batch_size": "16",
 }  # fmt: skip
 NEEDED_S = 600.0
 

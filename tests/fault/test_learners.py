@@ -27,6 +27,7 @@ EPOCHS, STEPS = 60, 3200
 GIVEN = {
     "game": "cartpole", "runs": "1", "actors": "2", "learners": "2", "epochs": str(EPOCHS),
     "envs_per_actor": "4", "evaluation_episodes": "3", "checkpoint_interval": "4",
+    "batch_size": "16",
 }  # fmt: skip
 
 
