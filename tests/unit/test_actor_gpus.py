@@ -144,5 +144,5 @@ def test_as_many_runs_are_active_as_find_their_gpus_on_this_machine() -> None:
         with_gpus(cluster, resolved, 2)
     on_cpu = resolve("impala", {**given, "gpus": "0"})
     assert with_gpus(cluster, on_cpu, 2).parallelism_with_actors == 1
-    with pytest.raises(BadInput, match=r"with gpus=0 on this machine, .* at most 1$"):
+    with pytest.raises(BadInput, match=r"actor_gpus=2 are more than .* fewer of either$"):
         with_gpus(cluster, on_cpu, 1)
