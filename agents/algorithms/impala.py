@@ -183,7 +183,7 @@ class IMPALATrainer:
     def _learn(self, batch: Batch) -> None:
         """One update, and what is measured of it."""
         lags = self.updates - batch.oldest
-        with together.whole_update(self.observation_normaliser):
+        with together.whole_update(self.peers, self.observation_normaliser):
             rows = self._rows(batch.columns)
             update = self._update(rows)
         self.updates += 1

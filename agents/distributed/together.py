@@ -94,16 +94,18 @@ def learn_statistics(
 
 
 @contextlib.contextmanager
-def whole_update(normaliser: ObservationNormaliser | None) -> Iterator[None]:
+def whole_update(peers: Peers | None, normaliser: ObservationNormaliser | None) -> Iterator[None]:
     """Inside, an update is made by all learners or by none: where one is lost, the statistics of
     observations go back to what they were.
     """
-    before = None if normaliser is None else normaliser.state_dict()
+    if peers is None or normaliser is None:
+        yield
+        return
+    before = normaliser.state_dict()
     try:
         yield
     except PeersLost:
-        if normaliser is not None and before is not None:
-            normaliser.load_state_dict(before)
+        normaliser.load_state_dict(before)
         raise
 
 
