@@ -152,12 +152,14 @@ def by_hand(module: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def prepared(
-    directory: ExperimentDirectory, given: Mapping[str, str]
+    directory: ExperimentDirectory,
+    given: Mapping[str, str],
+    algorithm: str = "my_lab.crowd:ALGORITHM",
 ) -> tuple[RunDirectory, tuple[str, ...]]:
     """Its only run, and which one it is for the steps that are called by hand."""
     outdir = str(directory.root)
     assigned = (f"-p={name}={value}" for name, value in {**given, "outdir": outdir}.items())
-    process = by_hand("prepare", "--algorithm=my_lab.crowd:ALGORITHM", *assigned)
+    process = by_hand("prepare", f"--algorithm={algorithm}", *assigned)
     output, _ = process.communicate(timeout=NEEDED_S)
     assert process.returncode == 0, output
     return directory.run(0), ("--outdir", outdir, "--run", "0")

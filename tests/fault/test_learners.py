@@ -18,6 +18,7 @@ from tests.fault.test_actors import (
     has_joined,
     has_rows,
     kill,
+    prepared,
     start,
     status_of,
     until,
@@ -83,25 +84,19 @@ def test_a_learner_that_waits_in_vain_ends_with_75(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     directory = ExperimentDirectory(tmp_path / "one")
-    given = {
-        **GIVEN, "outdir": str(directory.root), "no_data_timeout": "5", "reconnect_timeout": "5",
-    }  # fmt: skip
-    assignments = [word for name, value in given.items() for word in ("-p", f"{name}={value}")]
-    prepared = by_hand("prepare", "--algorithm=impala", *assignments)
-    output, _ = prepared.communicate(timeout=NEEDED_S)
-    assert prepared.returncode == 0, output
-    run, one = directory.run(0), ("--outdir", str(directory.root), "--run", "0", "--role=learner")
+    given = {**GIVEN, "no_data_timeout": "5", "reconnect_timeout": "5"}
+    run, one = prepared(directory, given, "impala")
     for member, waited_for in (
         (0, "not all of the 2 learners have come for 5 s"),
         (1, "no learner"),
     ):
-        learner = by_hand("train", *one, "--member", str(member))
+        learner = by_hand("train", *one, "--role=learner", "--member", str(member))
         request.addfinalizer(learner.kill)
         output, _ = learner.communicate(timeout=NEEDED_S)
         assert learner.returncode == 75 and waited_for in output, output
     assert not run.learners_json.exists() and not run.train_csv.exists()
     assert json.loads((run.status / "train-learner-1.json").read_text())["exit_code"] == 75
-    refused = by_hand("train", *one, "--member", "2")
+    refused = by_hand("train", *one, "--role=learner", "--member", "2")
     output, _ = refused.communicate(timeout=NEEDED_S)
     assert refused.returncode == 2, output
     assert "--member cannot be 2 for the role learner: the experiment has learners=2" in output
