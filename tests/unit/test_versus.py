@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -201,6 +202,16 @@ class Terminal:
         os.close(self.ours)
         return self.process.wait(60)
 
+    def interrupt(self) -> None:
+        """Ctrl-C, and again after a while, as a person does: one that falls between the prompt and the
+        reading waits in Python for the next key.
+        """
+        for _ in range(6):
+            self.type("\x03")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(10)
+                return
+
 
 @pytest.fixture
 def started() -> Iterator[Callable[..., Terminal]]:
@@ -233,7 +244,10 @@ def test_quitting_has_the_exit_code_of_how(
 ) -> None:
     command = started("--game", "tic-tac-toe", "--opponent", "random")
     assert command.until_asked() and "You are X, random is O" in command.text
-    command.type(key)
+    if key == "\x03":
+        command.interrupt()
+    else:
+        command.type(key)
     assert command.end() == code
     assert "Traceback" not in command.text
     assert ("versus: interrupted" if code else "You leave the game.") in command.text
