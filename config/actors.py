@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from typing import ClassVar
 
 from config.errors import BadInput
 from config.experiment import IMAGE
@@ -31,6 +32,9 @@ def _words(text: str) -> str:
 @dataclass(frozen=True, kw_only=True)
 class ActorSettings:
     """One run's actors and learners: how many, what they run in, and how patient both sides are."""
+
+    roles: ClassVar[tuple[str, str]] = ("learner", "actor")
+    """Who learns, and who helps; the first one who learns answers for the training."""
 
     actors: int = parameter(
         2,
@@ -92,6 +96,16 @@ class ActorSettings:
         identity=False,
         help="a learner that gets no experience, or is without the other learners, for so long ends, and is started again",
     )
+
+    @property
+    def helpers(self) -> int:
+        """Processes beside those that learn."""
+        return self.actors
+
+    @property
+    def gpus(self) -> int:
+        """Of all helpers."""
+        return self.actor_gpus
 
     def check(self) -> None:
         """Raise `BadInput` for values that do not go together."""

@@ -108,7 +108,10 @@ class Cluster:
     )
     parallelism: int = parameter(MISSING, low=1, high=256, help="runs that are active at once")
     parallelism_with_actors: int = parameter(
-        MISSING, low=1, high=256, help="runs that are active at once where runs have actors"
+        MISSING,
+        low=1,
+        high=256,
+        help="runs that are active at once where runs have actors or workers",
     )
     gpu: Pool
     actor: Pool

@@ -7,20 +7,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from config.actors import ActorSettings
 from config.algorithms import find_algorithm
-from config.algorithms.descriptor import Algorithm
+from config.algorithms.descriptor import MEMBERS, TOPOLOGIES, Algorithm
 from config.experiment import Experiment
 from config.games import default_game
 from config.memory import larger
 from config.outdir import default_outdir
 from config.parameters import Parameter, declared, to_text
 
-SECTIONS = ("experiment", "actor_settings", "environment", "hyperparameters")
-"""The attributes of a resolved experiment that hold parameters; the second only with actors."""
+OF_MEMBERS = tuple(section for section, _ in MEMBERS.values())
+SECTIONS = ("experiment", *OF_MEMBERS, "environment", "hyperparameters")
+"""The attributes of a resolved experiment that hold parameters, those of members where there are
+some."""
 SHARED = ("experiment", "environment")
 """Those of which every experiment has some."""
-WITHOUT_PRESETS = ("experiment", "actor_settings")
+WITHOUT_PRESETS = ("experiment", *OF_MEMBERS)
 """Those whose defaults hold for every game, because Argo itself reads some of them."""
 
 
@@ -46,13 +47,13 @@ class ParameterInfo:
 
 def parameters(algorithm: str) -> list[ParameterInfo]:
     """Every parameter of an algorithm's experiments: first those of every experiment, and of its
-    actors if it has any, then the environment's settings and the hyperparameters, whose default is
+    actors or workers if it has any, then the environment's settings and the hyperparameters, whose default is
     the preset's.
     """
     descriptor = find_algorithm(algorithm)
     infos = _infos("experiment", Experiment)
-    if descriptor.has_actors:
-        infos += _infos("actor_settings", ActorSettings)
+    if descriptor.topology in MEMBERS:
+        infos += _infos(*MEMBERS[descriptor.topology])
     infos += _infos("environment", descriptor.environment)
     infos += _infos("hyperparameters", descriptor.hyperparameters)
     own = own_defaults(descriptor)
@@ -84,13 +85,13 @@ def shared_parameters(algorithms: Sequence[str]) -> list[ParameterInfo]:
 
 
 def further_parameters(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[ParameterInfo]]:
-    """What only the experiments without, or with, actors have besides: by the names of those among
-    these algorithms.
+    """What only the experiments of one topology have besides: by the names of those among these
+    algorithms.
     """
     shared = {info.name for info in shared_parameters(algorithms)}
     found = {}
-    for with_actors in (False, True):
-        names = [name for name in algorithms if find_algorithm(name).has_actors == with_actors]
+    for topology in TOPOLOGIES:
+        names = [name for name in algorithms if find_algorithm(name).topology == topology]
         infos = [
             info
             for info in (parameters(names[0]) if names else ())
@@ -121,8 +122,8 @@ def own_defaults(algorithm: Algorithm) -> dict[str, str]:
 
 def section_title(algorithm: str, section: str) -> str:
     """How a page or a list heads a section: Experiment, Actors, Environment, PPO."""
-    if section == "actor_settings":
-        return "Actors"
+    if section in OF_MEMBERS:
+        return f"{section.removesuffix('_settings')}s".capitalize()
     if section != "hyperparameters":
         return section.capitalize()
     return find_algorithm(algorithm).name.upper()

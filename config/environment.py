@@ -2,8 +2,8 @@
 
 They are nobody's hyperparameters: every algorithm has them, and evaluation and films read those
 that belong to the game. An algorithm's presets, and a game's, may set them like its own. How many
-there are is a parameter of two names: one process has `num_envs`, each of several actors
-`envs_per_actor`.
+there are is a parameter of three names: one process has `num_envs`, each of several actors
+`envs_per_actor`, each worker of self-play `games_per_worker`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class EnvironmentSettings:
     """One experiment's environments: those of training, evaluation and film.
 
     counted_by: the parameter that says how many of them step together in one process, of one of the
-    two classes below.
+    classes below.
     """
 
     counted_by: ClassVar[str]
@@ -178,7 +178,20 @@ class EachActor(EnvironmentSettings):
     )
 
 
-COUNTED_BY = (OneProcess.counted_by, EachActor.counted_by)
+@dataclass(frozen=True, kw_only=True)
+class EachWorker(EnvironmentSettings):
+    """Those of self-play, whose games have none of the other settings."""
+
+    counted_by = "games_per_worker"
+
+    games_per_worker: int = parameter(
+        64, low=1, high=65_536, help="games that each worker plays at the same time"
+    )
+
+
+COUNTED_BY = (OneProcess.counted_by, EachActor.counted_by, EachWorker.counted_by)
+NOT_OF_SHOWING = (*COUNTED_BY, "vectorisation")
+"""Settings that say nothing about how a game is shown."""
 ATARI_OPTIONS = ("img_height", "img_width", "max_num_frames_per_episode", "maxpool", "stack_num")
 """Those of ale-py's vector environment that no other setting decides."""
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")

@@ -1,6 +1,7 @@
 """The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and
 `package.module:Name` or `package.module:Id-v0`, an environment of one's own or one that its module
-registers.
+registers. For self-play `package.module:Name` is a board game of one's own, and `openspiel:NAME` one of
+OpenSpiel's.
 
 Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module.
 Whether an id exists and can be made is asked by `agents.environments.training.check_game`.
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from config.algorithms.descriptor import FAMILIES
+from config.algorithms.descriptor import BOARD, FAMILIES
 from config.errors import BadInput, shown
 from config.experiment import Experiment
 from config.imports import IMPORT_PATH, MODULE, is_import_path
@@ -29,8 +30,8 @@ SHARED = ("atari", "fallback")
 LARGEST_RETURN = 1e100
 """What goes beyond is a fault of the game: its square, of which standard deviations are made, would
 soon be infinite."""
-KINDS = ("atari", "native", "sync")
-USUAL = {"discrete": Experiment.game, "continuous": "pendulum"}
+KINDS = ("atari", "native", "sync", BOARD)
+USUAL = {"discrete": Experiment.game, "continuous": "pendulum", BOARD: "connect-four"}
 """The game of an experiment that names none, by a family that its algorithm plays."""
 
 GYMNASIUM_ID = re.compile(
@@ -39,6 +40,9 @@ GYMNASIUM_ID = re.compile(
 """With a module before it, gymnasium imports that first, which registers the id. Atari's ids are
 those that we know."""
 ATARI_ID = re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5")
+OPENSPIEL_ID = re.compile(r"openspiel:[a-z0-9_]{1,64}(?:\([A-Za-z0-9_=,.-]{1,128}\))?")
+BOARD_ID = re.compile(r"[a-z0-9-]{1,64}")
+"""Of our own board games."""
 OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
 BOX2D_ID = re.compile(r"(?:LunarLander|BipedalWalker|CarRacing)[A-Za-z]*-v[0-9]+")
 """gymnasium's games with physics by Box2D, a package that has no wheel for Python 3.14."""
@@ -49,9 +53,9 @@ class Game:
     """One game and how its environments are made.
 
     id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native
-    vector environment), "native" (gymnasium's `vector_entry_point`) or "sync" (one Python
-    environment after the other); family: one of FAMILIES, empty where only the environment itself
-    knows; options: further keyword arguments of the environment; frames_per_step: emulator frames in
+    vector environment), "native" (gymnasium's `vector_entry_point`), "sync" (one Python environment
+    after the other) or "board" (`agents.games.load` knows the id); family: one of FAMILIES or BOARD,
+    empty where only the environment itself knows; options: further keyword arguments of the environment; frames_per_step: emulator frames in
     one environment step; solved: the return that counts as solved.
     """
 
@@ -73,6 +77,11 @@ class Game:
         """Whether ale-py's emulator plays it."""
         return self.kind == "atari"
 
+    @property
+    def is_board(self) -> bool:
+        """Whether two players play it, and no environment."""
+        return self.kind == BOARD
+
     def identity(self) -> dict[str, Any]:
         """What can change a result."""
         return {
@@ -83,8 +92,10 @@ class Game:
         }
 
 
-def find_game(text: str) -> Game:
-    """The game of a name as a person gives it; raises `BadInput` with the nearest known name."""
+def find_game(text: str, families: Iterable[str] = ()) -> Game:
+    """The game of a name as a person gives it, for an algorithm that plays these families; raises
+    `BadInput` with the nearest known name.
+    """
     by_name = games()
     if text in by_name:
         return by_name[text]
@@ -94,9 +105,11 @@ def find_game(text: str) -> Game:
     old = OLD_ATARI_ID.fullmatch(text)
     if old and f"ALE/{old[1]}-v5" in {game.id for game in by_name.values()}:
         raise _unknown(text, f"did you mean game={_atari_name(old[1])} sticky_actions=0? ")
+    if OPENSPIEL_ID.fullmatch(text) or (BOARD in families and is_import_path(text)):
+        return Game(name=text, id=text, kind=BOARD, family=BOARD)
     if is_import_path(text) or GYMNASIUM_ID.fullmatch(text):
         return Game(name=text, id=text)
-    raise _unknown(text)
+    raise _unknown(text, families=families)
 
 
 def default_game(families: Iterable[str]) -> str:
@@ -127,14 +140,21 @@ def is_well_formed(game: Game) -> bool:
     texts = all(isinstance(text, str) for text in (game.name, game.id, game.kind))
     return (
         texts
-        and any(form.fullmatch(game.id) for form in (GYMNASIUM_ID, IMPORT_PATH, ATARI_ID))
+        and any(form.fullmatch(game.id) for form in _forms(game.kind))
         and game.kind in KINDS
-        and game.family in ("", *FAMILIES)
+        and game.family in ("", *FAMILIES, BOARD)
         and isinstance(game.options, Mapping)
         and type(game.frames_per_step) is int
         and game.frames_per_step >= 1
         and (game.solved is None or type(game.solved) in (int, float))
     )
+
+
+def _forms(kind: str) -> tuple[re.Pattern[str], ...]:
+    """Of the ids of games of this kind."""
+    if kind == BOARD:
+        return BOARD_ID, OPENSPIEL_ID, IMPORT_PATH
+    return GYMNASIUM_ID, IMPORT_PATH, ATARI_ID
 
 
 def preset(game: Game) -> Mapping[str, Any]:
@@ -192,8 +212,13 @@ def _file(name: str) -> Mapping[str, Any]:
     return load_mapping(FOLDER / f"{name}.yaml")
 
 
-def _unknown(text: str, hint: str = "") -> BadInput:
-    nearest = difflib.get_close_matches(text[:64].lower(), games(), n=1)
+def _unknown(text: str, hint: str = "", families: Iterable[str] = ()) -> BadInput:
+    boards = BOARD in families
+    known_names = [name for name in own_presets() if games()[name].is_board == boards]
+    nearest = difflib.get_close_matches(text[:64].lower(), known_names if boards else games(), n=1)
     question = f"did you mean {nearest[0]!r}? " if nearest else ""
-    known = f"known: {', '.join(own_presets())}, every Atari game of ale-py (--list), any gymnasium id, [package.]module:Name or :Id-v0"
+    if boards:
+        known = f"known: {', '.join(known_names)}, openspiel:NAME, package.module:Name of your own"
+        return BadInput(f"unknown game {shown(text)}; {question}{known}")
+    known = f"known: {', '.join(known_names)}, every Atari game of ale-py (--list), any gymnasium id, [package.]module:Name or :Id-v0"
     return BadInput(f"unknown game {shown(text)}; {hint or question}{known}")

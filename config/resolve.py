@@ -17,17 +17,23 @@ from typing import Any
 
 from config.actors import ActorSettings
 from config.algorithms import ALGORITHMS, algorithm_path, find_algorithm
-from config.algorithms.descriptor import Algorithm
+from config.algorithms.descriptor import BOARD, MEMBERS, Algorithm
 from config.described import own_defaults
-from config.environment import ATARI_ONLY, ATARI_OPTIONS, EnvironmentSettings
+from config.environment import (
+    ATARI_ONLY,
+    ATARI_OPTIONS,
+    NOT_OF_SHOWING,
+    EnvironmentSettings,
+)
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
-from config.games import Game, find_game, is_well_formed
+from config.games import OPENSPIEL_ID, Game, find_game, games, is_well_formed
 from config.imports import package_versions
 from config.measures import RETURN, Measure
 from config.outdir import check_outdir_text
 from config.parameters import Parameter, declared, to_text
 from config.presets import LONGEST_TRAINING, preset_values, unknown_parameter
+from config.workers import WorkerSettings
 
 DONE_AGAIN = 50
 """At most one of so many epochs is done again, by default and if there are twice as many: one
@@ -42,8 +48,8 @@ class Resolved:
     never None here.
 
     algorithm: its name or import path; hyperparameters: of the algorithm's own dataclass; packages:
-    name -> version of what a person brought by import path; actor_settings: None without actors;
-    origin: the identity hash of the experiment at `start_from`, empty without one and until somebody
+    name -> version of what a person brought by import path; actor_settings, worker_settings: None without actors and without
+    workers; origin: the identity hash of the experiment at `start_from`, empty without one and until somebody
     has read it there.
     """
 
@@ -54,6 +60,7 @@ class Resolved:
     game: Game
     packages: Mapping[str, str] = field(default_factory=dict)
     actor_settings: ActorSettings | None = None
+    worker_settings: WorkerSettings | None = None
     origin: str = ""
 
     @property
@@ -62,6 +69,18 @@ class Resolved:
         if self.actor_settings is None:
             raise ValueError(f"{self.algorithm} has no actors")
         return self.actor_settings
+
+    @property
+    def workers(self) -> WorkerSettings:
+        """Of an algorithm with workers."""
+        if self.worker_settings is None:
+            raise ValueError(f"{self.algorithm} has no workers")
+        return self.worker_settings
+
+    @property
+    def members(self) -> ActorSettings | WorkerSettings | None:
+        """The settings of the other processes of a training, None where it is one process."""
+        return self.actor_settings or self.worker_settings
 
     @property
     def descriptor(self) -> Algorithm:
@@ -152,7 +171,7 @@ class Resolved:
         if experiment.pop("start_from") is not None:
             experiment["start_from"] = self.origin  # wherever it lies
         experiment["checkpoint_interval"] = self.checkpoint_interval
-        of_actors = {} if self.actor_settings is None else _of_identity(self.actor_settings)
+        of_members = {} if self.members is None else _of_identity(self.members)
         return {
             "algorithm": self.algorithm,
             "game": self.game.identity(),
@@ -160,7 +179,7 @@ class Resolved:
             "environment": environment,
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
-            **({"actor_settings": of_actors} if of_actors else {}),
+            **({MEMBERS[self.topology][0]: of_members} if of_members else {}),
         }
 
     @property
@@ -173,7 +192,7 @@ class Resolved:
 
     def as_dict(self) -> dict[str, Any]:
         """For experiment.yaml: only dicts, lists, text, numbers, true, false and null."""
-        actors = {} if self.actor_settings is None else _as_json(self.actor_settings)
+        members = {} if self.members is None else _as_json(self.members)
         return {
             "algorithm": self.algorithm,
             "game": _as_json(self.game),
@@ -181,7 +200,7 @@ class Resolved:
             "environment": _as_json(self.environment),
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
-            **({"actor_settings": actors} if actors else {}),
+            **({MEMBERS[self.topology][0]: members} if members else {}),
             **({"origin": self.origin} if self.origin else {}),
         }
 
@@ -191,10 +210,12 @@ class Resolved:
         missing, unknown or wrong.
         """
         sections = [field.name for field in dataclasses.fields(Resolved)]
-        of_all = [name for name in sections if name not in ("actor_settings", "origin")]
+        of_some = [*(name for name, _ in MEMBERS.values()), "origin"]
+        of_all = [name for name in sections if name not in of_some]
         _same_keys("experiment", written, sections, needed=of_all)
         descriptor = find_algorithm(_text("algorithm", written["algorithm"]))
-        own = [*of_all, *(["actor_settings"] if descriptor.has_actors else [])]
+        members = dict([MEMBERS[descriptor.topology]]) if descriptor.topology in MEMBERS else {}
+        own = [*of_all, *members]
         _same_keys("experiment", written, [*own, "origin"], needed=own)
         resolved = Resolved(
             algorithm=written["algorithm"],
@@ -205,9 +226,7 @@ class Resolved:
             ),
             game=_read_game(written["game"]),
             packages=_read_packages(written["packages"]),
-            actor_settings=_read(ActorSettings, "actor_settings", written["actor_settings"])
-            if descriptor.has_actors
-            else None,
+            **{name: _read(settings, name, written[name]) for name, settings in members.items()},
             origin=_text("origin", written.get("origin", "")),
         )
         if bool(resolved.origin) != (resolved.experiment.start_from is not None):
@@ -227,16 +246,17 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     descriptor = find_algorithm(algorithm)
     shared, settings = dict(declared(Experiment)), dict(declared(descriptor.environment))
     own = dict(declared(descriptor.hyperparameters))
-    of_actors = dict(declared(ActorSettings)) if descriptor.has_actors else {}
+    members = dict([MEMBERS[descriptor.topology]]) if descriptor.topology in MEMBERS else {}
+    of_members = {name: one for owner in members.values() for name, one in declared(owner).items()}
     for name, value in given.items():
-        if name not in shared | of_actors | settings | own:
-            raise unknown_parameter(name, [*shared, *of_actors, *settings, *own])
+        if name not in shared | of_members | settings | own:
+            raise unknown_parameter(name, [*shared, *of_members, *settings, *own])
         if not isinstance(value, str):
             raise BadInput(f"parameter {name!r} cannot be {shown(value)}; allowed: text")
     experiment: dict[str, Any] = own_defaults(descriptor) | {
         name: shared[name].parse(value) for name, value in given.items() if name in shared
     }
-    game = find_game(experiment["game"])
+    game = find_game(experiment["game"], descriptor.families)
     decided = preset_values(algorithm, game)
     goal_steps = decided.pop("steps") if steps is None else steps
     either = settings | own
@@ -264,15 +284,17 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
         hyperparameters=hyperparameters,
         game=game,
         packages=package_versions(_brought(algorithm, game, environment, hyperparameters)),
-        actor_settings=_of_actors(of_actors, given) if of_actors else None,
+        **{name: _of_members(owner, given) for name, owner in members.items()},
     )
     _check(resolved)
     return resolved
 
 
-def _of_actors(known: Mapping[str, Parameter], given: Mapping[str, str]) -> ActorSettings:
-    values = {name: known[name].parse(value) for name, value in given.items() if name in known}
-    return ActorSettings(**values)
+def _of_members(owner: type[Any], given: Mapping[str, str]) -> Any:
+    known: Mapping[str, Parameter] = declared(owner)
+    return owner(
+        **{name: known[name].parse(value) for name, value in given.items() if name in known}
+    )
 
 
 def _network(hyperparameters: Any) -> str | None:
@@ -286,7 +308,8 @@ def _brought(
 ) -> list[str]:
     """The import paths by which a person brought something."""
     paths = [] if algorithm in ALGORITHMS else [algorithm_path(algorithm) or algorithm]
-    paths += [game.id] if ":" in game.id else []
+    if ":" in game.id:
+        paths.append("pyspiel:Game" if OPENSPIEL_ID.fullmatch(game.id) else game.id)
     network = _network(hyperparameters)
     paths += [] if network is None else [network]
     return paths + environment.wrapper_paths
@@ -296,8 +319,8 @@ def _check(resolved: Resolved) -> None:
     """What no single parameter can say."""
     experiment = resolved.experiment
     resolved.hyperparameters.check(resolved.environment)
-    if resolved.actor_settings is not None:
-        resolved.actor_settings.check()
+    if resolved.members is not None:
+        resolved.members.check()
     check_outdir_text(experiment.outdir)
     if experiment.start_from is not None:
         check_outdir_text(experiment.start_from, "start_from")
@@ -325,9 +348,9 @@ def _check(resolved: Resolved) -> None:
         )
     if resolved.actor_settings is not None and resolved.actors.learners > 1:
         _check_learners(resolved)
-    _check_game(resolved)
-    if resolved.family:
+    if resolved.family or resolved.descriptor.has_workers:
         check_family(resolved, resolved.family)
+    _check_game(resolved)
 
 
 def _check_learners(resolved: Resolved) -> None:
@@ -346,10 +369,22 @@ def _check_learners(resolved: Resolved) -> None:
 def check_family(resolved: Resolved, family: str) -> None:
     """Refuse a game of a family that the algorithm does not play; raises `BadInput`."""
     algorithm = resolved.descriptor
+    refused = f"{resolved.algorithm} cannot play {resolved.game.name}"
+    if algorithm.has_workers and family != BOARD:
+        known = ", ".join(name for name, game in games().items() if game.is_board)
+        raise BadInput(
+            f"{refused}, which is no board game for two players; allowed: {known}, openspiel:NAME, "
+            "package.module:Name of your own"
+        )
+    if family == BOARD and not algorithm.has_workers:
+        players = [name for name, one in ALGORITHMS.items() if one.has_workers]
+        raise BadInput(
+            f"{refused}, a board game for two players; {' and '.join(players)} learns those"
+        )
     if family not in algorithm.families:
         plays = " and ".join(algorithm.families)
         raise BadInput(
-            f"{resolved.algorithm} cannot play {resolved.game.name}: the game's actions are {family}; "
+            f"{refused}: the game's actions are {family}; "
             f"{algorithm.name} plays games whose actions are {plays}"
         )
 
@@ -357,6 +392,9 @@ def check_family(resolved: Resolved, family: str) -> None:
 def _check_game(resolved: Resolved) -> None:
     """Refuse what this game would silently ignore."""
     game, settings = resolved.game, resolved.environment
+    if game.is_board:
+        _check_board(resolved)
+        return
     if game.is_atari and settings.normalise_observations:
         raise BadInput(
             f"parameter 'normalise_observations' cannot be true: {game.name} shows images; allowed: false"
@@ -375,6 +413,17 @@ def _check_game(resolved: Resolved) -> None:
         if value != default:
             raise BadInput(
                 f"parameter {name!r} cannot be {to_text(value)}: {game.name} is no Atari game; allowed: {to_text(default)}"
+            )
+
+
+def _check_board(resolved: Resolved) -> None:
+    """Refuse settings of an environment, which board games have none of."""
+    settings = resolved.environment
+    for name, known in declared(type(settings)).items():
+        if name not in NOT_OF_SHOWING and getattr(settings, name) != known.default:
+            raise BadInput(
+                f"parameter {name!r} cannot be {to_text(getattr(settings, name))}: {resolved.game.name} "
+                f"is a board game; allowed: {to_text(known.default) or 'empty'}"
             )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from config.algorithms import ALGORITHMS, find_algorithm
+from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
 from config.described import (
     WITHOUT_PRESETS,
     ParameterInfo,
@@ -22,6 +23,11 @@ from config.games import Game, find_game, own_presets, playable
 from config.parameters import to_text
 from config.presets import preset_parameters, preset_values
 
+WHICH = {
+    SINGLE: "Without actors",
+    ACTOR_LEARNER: "With actors",
+    SELF_PLAY: "With workers of self-play",
+}
 OF_ATARI = Game(name="Atari", id="ALE/Pong-v5", kind="atari", family="discrete")
 OF_NO_PRESET = Game(name="other", id="Other-v0")
 
@@ -42,8 +48,8 @@ def with_tables(page: str) -> str:
 
 
 def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
-    """Heading -> table: what all experiments have, what those without and with actors have as well,
-    then the hyperparameters of each algorithm; those that have the same ones share a table.
+    """Heading -> table: what all experiments have, what those of one topology have as well, then the
+    hyperparameters of each algorithm; those that have the same ones share a table.
     """
     of_owner: dict[type, list[str]] = {}
     for algorithm in algorithms:
@@ -51,8 +57,8 @@ def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
     own = {title(*names): parameter_table(own_parameters(names[0])) for names in of_owner.values()}
     tables = {"Every experiment:": parameter_table(shared_parameters(algorithms))}
     for names, infos in further_parameters(algorithms).items():
-        which = "With" if find_algorithm(names[0]).has_actors else "Without"
-        tables[f"{which} actors, {title(*names)}"] = parameter_table(infos)
+        which = WHICH[find_algorithm(names[0]).topology]
+        tables[f"{which}, {title(*names)}"] = parameter_table(infos)
     return tables | own
 
 

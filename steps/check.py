@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from agents.games.load import OPENSPIEL, OURS, load_game
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
-from config.algorithms.descriptor import FAMILIES, Algorithm
+from config.algorithms.descriptor import FAMILIES, SINGLE, Algorithm
 from config.errors import BadInput, shown
 from config.games import find_game
 from config.given import from_assignments
@@ -126,8 +126,10 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.environments.training import check_game
 
     algorithm = checked(find_algorithm(what), what)
-    if algorithm.has_actors:
-        raise BadInput(f"{what} has actors; allowed: an algorithm that trains in one process")
+    if algorithm.topology != SINGLE:
+        raise BadInput(
+            f"{what} has {algorithm.topology} processes; allowed: an algorithm that trains in one process"
+        )
     texts = {"epochs": str(EPOCHS), **given}
     resolved = resolve(what, texts)
     check_game(resolved)

@@ -153,10 +153,11 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     """The record of an experiment that starts now; asks the game whether it can be played and
     filmed. Raises `BadInput`.
     """
-    from agents.environments.training import check_game
     from agents.evaluation.rendering import renders
+    from agents.playable import check_playable
 
-    check_game(resolved)
+    check_playable(resolved)
+    board = resolved.game.is_board  # whose positions are drawn
     return ExperimentRecord(
         resolved=resolved,
         identity=resolved.identity(),
@@ -166,7 +167,7 @@ def describe(resolved: Resolved) -> ExperimentRecord:
         image=os.environ.get("EXPERIMENT_IMAGE") or None,
         started=now(),
         workflow=os.environ.get("EXPERIMENT_WORKFLOW") or None,
-        renders=renders(resolved.game, resolved.environment),
+        renders=None if board else renders(resolved.game, resolved.environment),
     )
 
 

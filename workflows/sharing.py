@@ -1,4 +1,5 @@
 """What the processes of a run get that must run at the same time, on a machine of a few processors.
+What is said of a learner and its actors holds for a trainer and the workers of self-play.
 
 On a cluster a learner and its actors ask for what they need and wait for a node that has it. One
 machine may never have it: two learners on two processors would leave none to any actor, and wait for
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from config.actors import ActorSettings
 from config.cluster import Cluster, Pool
 from config.errors import BadInput
 from config.resolve import Resolved
@@ -41,8 +43,10 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     """The settings with which only as many runs are active as find all their GPUs on a machine with so
     many; raises `BadInput` where not one does. A machine without GPUs gives nobody any.
     """
-    members, each = resolved.actors, resolved.experiment.gpus
-    of_learners, of_actors = members.learners * each, members.actor_gpus
+    members, each = resolved.members, resolved.experiment.gpus
+    if members is None:
+        return cluster
+    of_learners, of_actors = members.learners * each, members.gpus
     needed = of_learners + of_actors
     if not needed or not gpus:
         return cluster
@@ -55,14 +59,21 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     return replace(cluster, parallelism_with_actors=most)
 
 
-def how_shared(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> str:
+def how_shared(
+    cluster: Cluster,
+    actors: int,
+    processors: float,
+    learners: int = 1,
+    roles: tuple[str, str] = ActorSettings.roles,
+) -> str:
     """One line; empty where there is room for them all."""
     needed = needs(cluster, actors, learners)
     if needed <= processors:
         return ""
-    who = "a learner" if learners == 1 else f"{learners} learners"
+    learner, helper = roles
+    who = f"a {learner}" if learners == 1 else f"{learners} {learner}s"
     return (
-        f"{who} and {actors} actors ask for {needed:.4g} processors, this machine has "
+        f"{who} and {actors} {helper}s ask for {needed:.4g} processors, this machine has "
         f"{processors:.4g}: they share them"
     )
 

@@ -164,10 +164,10 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         else _name(options.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}")
     )
     sharing = ""
-    if where is not None and resolved.actor_settings is not None:
-        members, machine = resolved.actors, detect()
-        sharing = how_shared(cluster, members.actors, machine.cpus, members.learners)
-        shared = fitted(cluster, members.actors, machine.cpus, members.learners)
+    if where is not None and (members := resolved.members) is not None:
+        machine = detect()
+        counted = (cluster, members.helpers, machine.cpus, members.learners)
+        sharing, shared = how_shared(*counted, members.roles), fitted(*counted)
         cluster = with_gpus(shared, resolved, len(machine.gpus))
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline

@@ -4,16 +4,15 @@ which AlphaZero took over: policy and value of a board's planes.
 
 from __future__ import annotations
 
-import copy
 import math
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from agents.games.interfaces import Booleans, Floats
+from agents.networks.board import BoardNetwork
 from agents.networks.layers import linear
-from agents.search.interfaces import Evaluate
 
 POLICY_PLANES, VALUE_PLANES, VALUE_UNITS = 2, 1, 256
 """Of the heads, as published."""
@@ -55,7 +54,7 @@ class Block(nn.Module):
         return added.relu()
 
 
-class ResidualTower(nn.Module):
+class ResidualTower(BoardNetwork):
     """`network(encoded [B, C, H, W]) -> (logits [B, A], values [B])`, its weights drawn from
     `generator` alone.
     """
@@ -89,26 +88,12 @@ class ResidualTower(nn.Module):
         values = nn.functional.linear(hidden, self.value_weight, self.value_bias)
         return logits, values.tanh().squeeze(1)
 
-    def frozen(self) -> ResidualTower:
-        """A copy for inference, with the running statistics folded into the convolutions, whose
+    def frozen(self) -> Self:
+        """As of a `BoardNetwork`, with the running statistics folded into the convolutions, whose
         pixels lie channels-last.
         """
-        made = copy.deepcopy(self).eval().requires_grad_(False)
+        made = super().frozen()
         for module in made.modules():
             if isinstance(module, Normalised):
                 module.fold()
         return made.to(memory_format=torch.channels_last)
-
-
-def evaluator(network: ResidualTower) -> Evaluate:
-    """A copy of the network as the search asks it, on its device; later updates do not change it."""
-    frozen = network.frozen()
-    device = frozen.policy_bias.device
-
-    def evaluate(encoded: Floats, legal: Booleans) -> tuple[Floats, Floats]:
-        with torch.inference_mode():
-            planes = torch.from_numpy(encoded).to(device)
-            logits, values = frozen(planes.contiguous(memory_format=torch.channels_last))
-        return logits.cpu().numpy(), values.cpu().numpy()
-
-    return evaluate

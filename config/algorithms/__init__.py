@@ -14,10 +14,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.actors import ActorSettings
-from config.algorithms import async_sac, dqn, impala, ppo, ppo_lstm, r2d2, sac
-from config.algorithms.descriptor import FAMILIES, TOPOLOGIES, Algorithm
-from config.environment import EachActor, OneProcess
+from config.algorithms import alphazero, async_sac, dqn, impala, ppo, ppo_lstm, r2d2, sac
+from config.algorithms.descriptor import BOARD, FAMILIES, MEMBERS, TOPOLOGIES, Algorithm
+from config.environment import EachActor, EachWorker, OneProcess
 from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.imports import imported, is_import_path, reason
@@ -36,6 +35,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         async_sac.ALGORITHM,
         impala.ALGORITHM,
         r2d2.ALGORITHM,
+        alphazero.ALGORITHM,
     )
 }
 FOLDER = Path(__file__).parent
@@ -104,7 +104,9 @@ def _wrong_words(algorithm: Algorithm) -> str:
     families = algorithm.families
     if not isinstance(families, tuple) or not families:
         return f"families cannot be {shown(families)}; allowed: some of {', '.join(FAMILIES)}"
-    for family in families:
+    if algorithm.has_workers and families != (BOARD,):
+        return f"families cannot be {shown(families)} with workers; allowed: ({BOARD!r},)"
+    for family in () if algorithm.has_workers else families:
         if family not in FAMILIES:
             return str(unknown("family", str(family), FAMILIES))
     memory = algorithm.training_memory
@@ -114,8 +116,10 @@ def _wrong_words(algorithm: Algorithm) -> str:
 
 
 def _wrong_paths(algorithm: Algorithm) -> str:
-    optional = ("precision_probe", "replay_bytes", *(() if algorithm.has_actors else ("actor",)))
-    for name in ("trainer", "policy", "actor", "precision_probe", "replay_bytes"):
+    optional = ["precision_probe", "replay_bytes"]
+    optional += [] if algorithm.has_actors else ["actor"]
+    optional += [] if algorithm.has_workers else ["worker"]
+    for name in ("trainer", "policy", "actor", "worker", "precision_probe", "replay_bytes"):
         path = getattr(algorithm, name)
         if path == "" and name in optional:
             continue
@@ -135,7 +139,8 @@ def _wrong_hyperparameters(algorithm: Algorithm) -> str:
     missing = [name for name in METHODS if not callable(getattr(owner, name, None))]
     if missing:
         return f"its hyperparameters have no method {', '.join(missing)}"
-    sections = (Experiment, OneProcess, EachActor, ActorSettings)
+    of_members = [settings for _, settings in MEMBERS.values()]
+    sections = (Experiment, OneProcess, EachActor, EachWorker, *of_members)
     taken = names & {"steps", *(name for section in sections for name in declared(section))}
     if taken:
         return f"hyperparameter {sorted(taken)[0]!r} is a parameter of every experiment"

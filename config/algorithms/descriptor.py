@@ -8,16 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from config.environment import EachActor, EnvironmentSettings, OneProcess
+from config.actors import ActorSettings
+from config.environment import EachActor, EachWorker, EnvironmentSettings, OneProcess
 from config.measures import RETURN, Measure
+from config.workers import WorkerSettings
 
 FAMILIES = ("discrete", "continuous", "multi-discrete", "multi-binary")
 """Of games, by what their players do: choose one of n actions, real numbers, one of n in each of
 several components, or yes and no in each."""
-SINGLE, ACTOR_LEARNER = "single", "actor-learner"
-TOPOLOGIES = (SINGLE, ACTOR_LEARNER)
-"""How a train stage is laid out over pods: one process, or a learner and the actors that bring its
-experience."""
+BOARD = "board"
+"""The family of games for two players who see everything (`agents.games`): those of self-play, and of
+nobody else."""
+SINGLE, ACTOR_LEARNER, SELF_PLAY = "single", "actor-learner", "self-play"
+TOPOLOGIES = (SINGLE, ACTOR_LEARNER, SELF_PLAY)
+"""How a train stage is laid out over pods: one process, a learner and the actors that bring its
+experience, or a trainer and the workers whose games it learns from."""
+MEMBERS: Mapping[str, tuple[str, type[ActorSettings] | type[WorkerSettings]]] = {
+    ACTOR_LEARNER: ("actor_settings", ActorSettings),
+    SELF_PLAY: ("worker_settings", WorkerSettings),
+}
+"""Of topologies of several processes: the section of an experiment that says how many there are and
+how patient, and its parameters."""
 
 
 class Hyperparameters(Protocol):
@@ -41,14 +52,16 @@ class Algorithm:
 
     name: in directories and on pages; hyperparameters: see `Hyperparameters`; trainer, policy:
     import paths of what `agents.interfaces` calls `MakeTrainer` and `LoadPolicy`; families: those of
-    FAMILIES that it plays, which only its author knows; bounded_actions: whether it needs both
+    FAMILIES that it plays, which only its author knows, or BOARD alone, for self-play; bounded_actions: whether it needs both
     bounds of every continuous action; precision_probe: import path of what times the algorithm in
     both precisions, without one `precision=auto` is fp32; remembers: whether it trains networks with
     a memory (`agents.networks.own`); replay_bytes: import path of an `agents.interfaces.ReplayBytes`,
     of an algorithm with a replay; training_memory: what a training pod needs for the presets, a
     Kubernetes quantity, empty if that is no more than every cluster gives it; topology: one of
     TOPOLOGIES; actor: with actors, the import path of an `agents.interfaces.MakeActor`, and then
-    `trainer` is that of a `MakeLearner`; several_learners: whether that `LearnsTogether`, and a batch
+    `trainer` is that of a `MakeLearner`; worker: with workers, that of an
+    `agents.selfplay.interfaces.MakeWorker`, and then `trainer` is that of a `MakeSelfPlayTrainer`, and
+    `policy` that of a `LoadPlayer`; several_learners: whether that `LearnsTogether`, and a batch
     of its hyperparameter `batch_size` may be shared among several; measure: what a run is judged by; presets: for any game
     ("any") or one by name, the values of its hyperparameters and of the environment's settings that
     differ from their dataclasses', and `steps`, the goal of a training.
@@ -66,6 +79,7 @@ class Algorithm:
     training_memory: str = ""
     topology: str = SINGLE
     actor: str = ""
+    worker: str = ""
     several_learners: bool = False
     measure: Measure = RETURN
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -76,6 +90,13 @@ class Algorithm:
         return self.topology == ACTOR_LEARNER
 
     @property
+    def has_workers(self) -> bool:
+        """Whether other processes play games with themselves, which it learns from."""
+        return self.topology == SELF_PLAY
+
+    @property
     def environment(self) -> type[EnvironmentSettings]:
         """Whose parameters its environments have."""
-        return EachActor if self.has_actors else OneProcess
+        own: Mapping[str, type[EnvironmentSettings]]
+        own = {ACTOR_LEARNER: EachActor, SELF_PLAY: EachWorker}
+        return own.get(self.topology, OneProcess)

@@ -113,13 +113,22 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
     full.
     """
     final = run.checkpoint(step)
+    write_directory(final, packed)
+    prune(run, step)
+    return final
+
+
+def write_directory(final: Path, packed: Mapping[str, bytes]) -> None:
+    """Make the directory of a checkpoint, or of another state, appear; raises `ExperimentError` when
+    the disk is full.
+    """
     temporary = temporary_beside(final)
     manifest = {
         "format": FORMAT,
         "files": {name: _sum(content) for name, content in packed.items()},
     }
     contents = {**packed, MANIFEST: json.dumps(manifest, indent=1).encode()}
-    run.checkpoints.mkdir(parents=True, exist_ok=True)
+    final.parent.mkdir(parents=True, exist_ok=True)
     try:
         with full_disk_explained(final, sum(len(content) for content in contents.values())):
             temporary.mkdir()
@@ -127,11 +136,9 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
             fault("before_rename", final)
             _rename_over(temporary, final)
         fault("after_rename", final)
-        sync_directory(run.checkpoints)
+        sync_directory(final.parent)
     finally:
         remove(temporary)
-    prune(run, step)
-    return final
 
 
 def prune(run: RunDirectory, newest: int) -> None:

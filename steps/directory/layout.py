@@ -114,19 +114,42 @@ class RunDirectory:
         """
         return self.root / name
 
+    @property
+    def networks(self) -> Path:
+        """Of self-play: holds `<generation>/` directories, see `steps.directory.networks`."""
+        return self.root / "networks"
+
+    @property
+    def positions(self) -> Path:
+        """Of self-play: what workers have played, see `steps.directory.positions`."""
+        return self.root / "positions"
+
+    def generations(self) -> list[int]:
+        """Of the networks that are there, oldest first."""
+        return _numbered(self.networks)
+
+    def network(self, generation: int) -> Path:
+        """The directory of a generation's network."""
+        return self.networks / f"{generation:0{STEP_DIGITS}d}"
+
     def checkpoint_steps(self) -> list[int]:
         """Steps of the complete checkpoint directories, oldest first; temporaries and leftovers of
         NFS never count.
         """
-        try:
-            names = [path.name for path in self.checkpoints.iterdir()]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        return sorted(int(name) for name in names if name.isdecimal() and len(name) == STEP_DIGITS)
+        return _numbered(self.checkpoints)
 
     def checkpoint(self, step: int) -> Path:
         """The directory of the checkpoint at an environment step."""
         return self.checkpoints / f"{step:0{STEP_DIGITS}d}"
+
+
+def _numbered(folder: Path) -> list[int]:
+    """The directories in it that are named by numbers of a fixed width, ascending."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name) for name in names if name.isdecimal() and len(name) == STEP_DIGITS)
 
 
 @dataclass(frozen=True)

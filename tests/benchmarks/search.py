@@ -20,7 +20,8 @@ import torch
 
 from agents.games.connect_four import ConnectFour
 from agents.games.interfaces import States
-from agents.networks.residual import ResidualTower, evaluator
+from agents.networks.board import evaluator
+from agents.networks.residual import ResidualTower
 from agents.search.alternation import Alternation
 from agents.search.evaluations import Evaluations
 from agents.search.interfaces import Evaluate, EvaluatePositions, SearchSettings

@@ -28,8 +28,9 @@ from agents.evaluation.rendering import Replay
 from agents.interfaces import Actor, HasStreams, Learner, Progress, State, Trainer
 from agents.load import load_policy, make_actor, make_learner, make_trainer
 from config.algorithms import ALGORITHMS, find_algorithm
+from config.algorithms.descriptor import FAMILIES, SINGLE
 from config.described import parameters
-from config.games import USUAL, own_presets
+from config.games import USUAL, own_presets, playable
 from config.resolve import Resolved, resolve
 
 SHORT = {
@@ -45,13 +46,20 @@ OWN = (
     "FrozenLake-v1",
 )
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
-GAMES = (*(game for game in own_presets() if not game.startswith("lunarlander") or HAS_BOX2D), *OWN)
+GAMES = (
+    *(
+        game
+        for game in playable(FAMILIES, own_presets())
+        if not game.startswith("lunarlander") or HAS_BOX2D
+    ),
+    *OWN,
+)
 STRANGER = "my_lab.reinforce:ALGORITHM"
 PAIRS = [("ppo", game) for game in GAMES] + [
     (algorithm, USUAL[family])
     for algorithm in (*ALGORITHMS, STRANGER)
     for family in find_algorithm(algorithm).families
-    if algorithm != "ppo" and family in USUAL and not find_algorithm(algorithm).has_actors
+    if algorithm != "ppo" and family in USUAL and find_algorithm(algorithm).topology == SINGLE
 ]
 """PPO plays every kind of environment, every other algorithm a game of each of its families."""
 WITH_ACTORS = [

@@ -154,7 +154,9 @@ def test_help_and_tables_have_a_section_for_them() -> None:
 
 
 def test_the_promises_of_one_process_are_not_those_of_a_learner() -> None:
-    with pytest.raises(BadInput, match="has actors; allowed: an algorithm that trains in one"):
+    with pytest.raises(
+        BadInput, match="has actor-learner processes; allowed: an algorithm that trains in one"
+    ):
         check(CROWD, {})
 
 

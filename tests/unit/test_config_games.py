@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.environments.training import check_game
+from agents.games.load import OURS, load_game
 from config.errors import BadInput
 from config.games import (
     BOX2D_ID,
@@ -44,6 +45,8 @@ def test_every_game_of_ale_has_a_short_name_and_the_id_that_gymnasium_knows() ->
 def test_the_kinds_are_those_that_gymnasium_offers() -> None:
     for name in own_presets():
         game = find_game(name)
+        if game.is_board:
+            continue
         module, _, gymnasium_id = game.id.rpartition(":")
         if module:
             importlib.import_module(module)
@@ -57,12 +60,43 @@ def test_the_kinds_are_those_that_gymnasium_offers() -> None:
 
 def test_every_game_of_ours_knows_what_its_players_do() -> None:
     """As its action space says; without Box2D nobody can ask a game that needs it."""
-    assert {game.family for game in games().values()} == {"discrete", "continuous"}
+    assert {game.family for game in games().values()} == {"discrete", "continuous", "board"}
     for name in own_presets():
         game = find_game(name)
+        if game.is_board:
+            assert load_game(game.id).name == name
+            continue
         if not BOX2D_ID.fullmatch(game.id) or importlib.util.find_spec("Box2D"):
             assert check_game(resolve("ppo", {"game": name})).family == game.family, name
     assert find_game("CartPole-v0").family == find_game("my_lab.envs:Maze").family == ""
+
+
+def test_the_board_games_are_those_of_self_play_and_only_its_algorithm_plays_them() -> None:
+    assert {name for name, game in games().items() if game.is_board} == set(OURS)
+    for name in (*OURS, "openspiel:hex", "openspiel:hex(board_size=5)"):
+        assert resolve("alphazero", {"game": name}).game.id == name
+        with pytest.raises(BadInput, match="a board game for two players; alphazero learns those"):
+            resolve("ppo", {"game": name})
+    for name in ("cartpole", "othello", "FrozenLake-v1"):
+        with pytest.raises(BadInput, match="no board game for two players; allowed: connect-four,"):
+            resolve("alphazero", {"game": name})
+    with pytest.raises(BadInput, match=r"did you mean 'connect-four'\? known: connect-four, oth"):
+        resolve("alphazero", {"game": "connect_four"})
+
+
+def test_an_import_path_is_a_board_game_for_self_play_and_else_an_environment() -> None:
+    own = resolve("alphazero", {"game": "my_lab.games:Nim"})
+    assert own.game.is_board
+    assert own.packages == {"my_lab": "no version"}
+    assert not resolve("ppo", {"game": "my_lab.games:Nim"}).game.is_board
+    (package,) = resolve("alphazero", {"game": "openspiel:hex"}).packages
+    assert package.replace("-", "_") in ("open_spiel", "pyspiel"), "none where it is not installed"
+
+
+@pytest.mark.parametrize(("name", "given"), [("sticky_actions", "0"), ("clip_rewards", "true")])
+def test_a_board_game_has_no_settings_of_an_environment(name: str, given: str) -> None:
+    with pytest.raises(BadInput, match=f"'{name}' cannot be {given}: connect-four is a board game"):
+        resolve("alphazero", {name: given})
 
 
 @pytest.mark.parametrize("name", ["cartpole", "breakout", "tic_tac_toe_3d"])

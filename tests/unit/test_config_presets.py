@@ -16,9 +16,11 @@ PAIRS = [
     (algorithm, game)
     for algorithm in ALGORITHMS
     for game in (
-        *playable(ALGORITHMS[algorithm].families, games()), "FrozenLake-v1", "own.module:Grid"
+        *playable(ALGORITHMS[algorithm].families, games()),
+        "openspiel:hex" if ALGORITHMS[algorithm].has_workers else "FrozenLake-v1",
+        "own.module:Grid",
     )
-]  # fmt: skip
+]
 ISSUE_GOALS = {
     "cartpole": 100_000,
     "acrobot": 300_000,
@@ -36,7 +38,7 @@ def test_every_game_resolves_for_every_algorithm(algorithm: str, game: str) -> N
     assert Resolved.from_dict(resolved.as_dict()) == resolved
     most = max(1, 0.02 * resolved.epochs)
     assert resolved.checkpoint_interval <= most, "every 2 % of the training, or every epoch"
-    goal = preset_values(algorithm, find_game(game))["steps"]
+    goal = preset_values(algorithm, resolved.game)["steps"]
     assert 0 <= resolved.total_steps - goal < resolved.steps_per_epoch
     rescales = algorithm == "r2d2"  # in place of clipping
     assert resolved.environment.clip_rewards == (resolved.game.is_atari and not rescales)

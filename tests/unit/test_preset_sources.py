@@ -93,7 +93,7 @@ WITHOUT_VELOCITIES = [name for name in own_presets() if name.endswith("-no-veloc
 OF_THE_ZOO = [
     name
     for name in own_presets()
-    if find_game(name).kind != "atari" and name not in WITHOUT_VELOCITIES
+    if find_game(name).kind not in ("atari", "board") and name not in WITHOUT_VELOCITIES
 ]
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
 WITHOUT_WRAPPERS = {

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from agents.games.connect_four import ConnectFour
-from agents.networks.residual import Block, ResidualTower, evaluator
+from agents.networks.board import evaluator
+from agents.networks.residual import Block, ResidualTower
 
 
 def make(seed: int = 0, blocks: int = 2, channels: int = 8) -> ResidualTower:

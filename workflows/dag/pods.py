@@ -1,4 +1,4 @@
-"""`gpu()`, `cpu()` and `actor()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
+"""`gpu()`, `cpu()`, `actor()` and `worker()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
 
 Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
 *restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
@@ -45,6 +45,8 @@ READ_OF_ACTORS = (
     "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
 )  # fmt: skip
 """The same of experiments with actors."""
+READ_OF_WORKERS = ("workers",)
+"""The same of experiments with workers."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
 IMAGES = {
@@ -140,7 +142,24 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
         annotations={PODS_PER_GPU: "{{workflow.parameters.actors_per_gpu}}"},
         pod_spec_patch=_patched({"limits": {gpu: count}}),
         shared_memory=True,
-        retries=_retries(limit=1000, first_wait="2s", longest_wait="2m"),
+        retries=HELPER_RETRIES,
+        **options,
+    )
+
+
+def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
+    """A pod that plays games with itself for a trainer, on processors, with the resources and the
+    retries of an actor, for the same reasons.
+    """
+    return _pod(
+        cluster,
+        name,
+        module,
+        pool="actor",
+        image=IMAGES["cpu"],
+        environment=NO_GPU,
+        shared_memory=False,
+        retries=HELPER_RETRIES,
         **options,
     )
 
@@ -251,3 +270,7 @@ def _retries(*, limit: int, first_wait: str, longest_wait: str) -> RetryStrategy
     return RetryStrategy(
         limit=str(limit), retry_policy="Always", expression=RETRY_UNLESS_FINAL, backoff=backoff
     )
+
+
+HELPER_RETRIES = _retries(limit=1000, first_wait="2s", longest_wait="2m")
+"""Of those who help a training: every lost node and every long wait costs one."""

@@ -5,11 +5,13 @@ outputs behind, and everything after `train` stays as it is.
     actor-learner    train                    the learner, the same pod with a role
                      train-learners: learner  beside it, one less than the learners that learn as one
                      train-actors: actor × N  beside it
+    self-play        train                    the trainer, the same pod with a role
+                     train-workers: worker × K  beside it
 
 In each run's DAG the pod that answers for the training is the task `train`, and nothing needs its
 members but the end of the run: an actor that cannot be scheduled holds neither evaluation nor plots
 of its run back. How a member ends is nobody's failure; Argo tolerates that (`continueOn`) only in a
-DAG without `depends`, so the actors are one of their own, and so are the further learners.
+DAG without `depends`, so the actors are one of their own, and so are the further learners, and the workers.
 """
 
 from __future__ import annotations
@@ -21,30 +23,31 @@ from hera.workflows import DAG, Container
 from hera.workflows import models as m
 
 from config import pipeline
-from config.algorithms.descriptor import Algorithm
+from config.algorithms.descriptor import MEMBERS, Algorithm
 from config.cluster import Cluster
 from workflows.dag.pods import (
     OUTDIR,
     READ_BY_ARGO,
     READ_OF_ACTORS,
+    READ_OF_WORKERS,
     RUN,
     actor,
     gpu,
     inputs,
     outputs,
+    worker,
 )
 
-LEARNERS, ACTORS = "train-learners", "train-actors"
-COUNT = "{{workflow.parameters.actors}}"
+LEARNERS = "train-learners"
 FURTHER = "{{=asInt(workflow.parameters.learners) - 1}}"
 """Learners besides the first; 0 is a loop over nothing, which leaves no pod."""
 MEMBER = "--member={{inputs.parameters.member}}"
 
 
 def train(algorithm: Algorithm, cluster: Cluster) -> Container:
-    """The template `train`: one process that trains, or the learner, in one GPU pod."""
+    """The template `train`: one process that trains, the learner, or the trainer, in one GPU pod."""
     step = pipeline.find(pipeline.TRAIN)
-    role = ["--role=learner"] if algorithm.has_actors else []
+    role = [f"--role={_roles(algorithm)[0]}"] if algorithm.topology in MEMBERS else []
     return gpu(
         cluster,
         step.name,
@@ -57,15 +60,22 @@ def train(algorithm: Algorithm, cluster: Cluster) -> Container:
 
 def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
     """The templates of the tasks that a run starts together with `train`, named as they are."""
-    if not algorithm.has_actors:
+    if algorithm.topology not in MEMBERS:
         return []
-    one = actor(cluster, "train-actor", **_member("actor"))
-    actors = _loop(ACTORS, one, "actor", m.Sequence(count=m.IntOrString(root=COUNT)))
+    role, pod = _roles(algorithm)[1], worker if algorithm.has_workers else actor
+    one = pod(cluster, f"train-{role}", **_member(role))
+    count = m.IntOrString(root=f"{{{{workflow.parameters.{role}s}}}}")
+    helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count))
     if not algorithm.several_learners:
-        return [actors]
+        return [helpers]
     one = gpu(cluster, "train-learner", **_member("learner"))
     further = m.Sequence(start=m.IntOrString(root="1"), count=m.IntOrString(root=FURTHER))
-    return [_loop(LEARNERS, one, "learner", further), actors]
+    return [_loop(LEARNERS, one, "learner", further), helpers]
+
+
+def _roles(algorithm: Algorithm) -> tuple[str, str]:
+    """Of who answers for the training, and of who helps."""
+    return MEMBERS[algorithm.topology][1].roles
 
 
 def _member(role: str) -> dict[str, Any]:
@@ -92,14 +102,18 @@ def _loop(name: str, one: Container, task: str, members: m.Sequence) -> DAG:
 
 def read_by_argo(algorithm: Algorithm) -> Sequence[str]:
     """The parameters that hold for a whole workflow of this algorithm."""
+    if algorithm.has_workers:
+        return (*READ_BY_ARGO, *READ_OF_WORKERS)
     return (*READ_BY_ARGO, *READ_OF_ACTORS) if algorithm.has_actors else READ_BY_ARGO
 
 
 def active_runs(algorithm: Algorithm, cluster: Cluster) -> int:
     """How many runs of an experiment are active at once.
 
-    All actors of an active run start at once, also while its learner waits for a GPU; then they hold
+    All actors, or workers, of an active run start at once, also while its learner waits for a GPU; then they hold
     processors that a learner may need which was preempted. Each lets go of them after
     `reconnect_timeout`; fewer active runs make it rarer.
     """
-    return cluster.parallelism_with_actors if algorithm.has_actors else cluster.parallelism
+    if algorithm.topology in MEMBERS:
+        return cluster.parallelism_with_actors
+    return cluster.parallelism

@@ -34,11 +34,11 @@ CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)
 GAME_PROBE = """
 import json, sys
 import workflows  # which puts our own packages before those of the working directory
-from agents.environments.training import check_game
+from agents.playable import check_playable
 from config.errors import BadInput
 from config.resolve import Resolved
 try:
-    check_game(Resolved.from_dict(json.loads(sys.argv[1])))
+    check_playable(Resolved.from_dict(json.loads(sys.argv[1])))
 except BadInput as error:
     sys.exit(f"refused: {error}")
 """

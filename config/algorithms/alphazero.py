@@ -1,0 +1,176 @@
+"""The hyperparameters of AlphaZero, Silver et al. 2018 (Science 362, arXiv:1712.01815); the presets give
+each game its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.algorithms.descriptor import BOARD, SELF_PLAY, Algorithm
+from config.algorithms.replay_ratio import ReplayRatio
+from config.environment import EnvironmentSettings
+from config.errors import BadInput
+from config.imports import IMPORT_PATH
+from config.parameters import parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlphaZero:
+    """Defaults: for Connect Four on a few processors. A step is a position that workers have played."""
+
+    simulations: int = parameter(
+        96, low=1, high=100_000, help="of a full search, whose visits the policy learns"
+    )
+    cheap_simulations: int = parameter(
+        16, low=1, high=100_000, help="of all other searches, which only bring games to their ends"
+    )
+    full_search_share: float = parameter(
+        0.25, low=0.01, high=1, help="of the moves in self-play that are searched in full"
+    )
+    evaluation_simulations: int = parameter(
+        96, low=1, high=100_000, help="for each move of the trained player"
+    )
+    c_init: float = parameter(
+        1.25, low=0, high=100, help="of PUCT's factor c, which weighs priors against values"
+    )
+    dirichlet_alpha: float = parameter(
+        1.0,
+        low=1e-3,
+        high=100,
+        help="of the noise at the root of full searches, about 10 / average number of legal actions",
+    )
+    noise_fraction: float = parameter(
+        0.25, low=0, high=1, help="of the root's priors that is this noise"
+    )
+    sampled_plies: int = parameter(
+        10,
+        low=0,
+        high=10_000,
+        unit="plies",
+        help="of a game of self-play whose moves are drawn by their visits; later ones are the best",
+    )
+    gumbel: bool = parameter(
+        False, help="the root searches by sequential halving, for few simulations, in place of PUCT"
+    )
+    generation_positions: int = parameter(
+        2000, low=1, high=10**8, unit="steps", help="that workers play in one epoch, a generation"
+    )
+    learning_starts: int = parameter(
+        2000, low=1, high=10**8, unit="steps", help="of all workers, before the first update"
+    )
+    replay_ratio: float = parameter(
+        4.0, low=1e-3, high=10_000, help="how often each position is learnt from"
+    )
+    max_ahead: int = parameter(
+        16,
+        low=1,
+        high=10**6,
+        unit="updates",
+        help="by which trainer or workers may be ahead of the replay ratio; then they wait",
+    )
+    window: int = parameter(
+        20_000,
+        low=1,
+        high=10**8,
+        unit="steps",
+        help="c: the last positions, to learn from; as more are played they become more than c",
+    )
+    window_exponent: float = parameter(
+        0.75, low=0.01, high=1, help="alpha of c (1 + beta ((N / c)^alpha - 1) / alpha), the window"
+    )
+    window_growth: float = parameter(0.4, low=0, high=1, help="beta of it; 0: it never grows")
+    batch_size: int = parameter(256, low=1, high=65_536, unit="steps", help="of one update")
+    learning_rate: float = parameter(1e-3, low=1e-8, high=1.0, help="of Adam")
+    anneal_learning_rate: bool = parameter(
+        False, help="the learning rate falls linearly to 0 over the training"
+    )
+    weight_decay: float = parameter(
+        1e-4, low=0, high=1, help="weight of the sum of all squared weights in the loss"
+    )
+    average_decay: float = parameter(
+        0.98,
+        low=0,
+        high=0.99999,
+        help="per update, of the exponential average of the weights, which plays; 0: the newest ones",
+    )
+    blocks: int = parameter(4, low=0, high=100, help="of the residual network")
+    channels: int = parameter(64, low=1, high=4096, help="of the residual network")
+    network: str | None = parameter(
+        None,
+        optional=True,
+        pattern=IMPORT_PATH.pattern,
+        form="package.module:Name",
+        help="a torso of your own below the two heads; empty: the residual network",
+    )
+    kept_generations: int = parameter(
+        8,
+        low=1,
+        high=1000,
+        help="networks that are kept, evenly over the training, and the one before it",
+    )
+
+    @property
+    def ratio(self) -> ReplayRatio:
+        """Of positions that are learnt from."""
+        return ReplayRatio(
+            ratio=self.replay_ratio, starts=self.learning_starts, batch=self.batch_size, unroll=1,
+            slack=self.max_ahead * self.batch_size,
+        )  # fmt: skip
+
+    @property
+    def epoch_updates(self) -> int:
+        """Of a generation; what is due is never less."""
+        return int(self.replay_ratio * self.generation_positions / self.batch_size)
+
+    def window_of(self, positions: int) -> int:
+        """The last so many of all positions are learnt from: KataGo's window (arXiv:1902.10565,
+        appendix C), with N counted in positions.
+        """
+        c, alpha, beta = self.window, self.window_exponent, self.window_growth
+        if positions <= c:
+            return positions
+        return int(c * (1 + beta * ((positions / c) ** alpha - 1) / alpha))
+
+    def is_kept(self, generation: int, generations: int) -> bool:
+        """Whether the network of this generation stays, of a training of so many."""
+        kept = {
+            round(generations * k / self.kept_generations) for k in range(self.kept_generations)
+        }
+        return generation in kept or generation == generations
+
+    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
+        """Positions of a generation, of all workers together."""
+        return self.generation_positions
+
+    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
+        """Those before the first update."""
+        return self.learning_starts
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        if self.epoch_updates < 1:
+            raise BadInput(
+                f"parameter 'generation_positions' cannot be {self.generation_positions}; allowed: at "
+                f"least batch_size / replay_ratio, {-(-self.batch_size // self.replay_ratio):g}"
+            )
+        if self.cheap_simulations > self.simulations:
+            raise BadInput(
+                f"parameter 'cheap_simulations' cannot be {self.cheap_simulations}; allowed: at most "
+                f"simulations, {self.simulations}"
+            )
+        if self.window < self.learning_starts:
+            raise BadInput(
+                f"parameter 'window' cannot be {self.window}; allowed: at least learning_starts, "
+                f"{self.learning_starts}"
+            )
+
+
+ALGORITHM = Algorithm(
+    name="alphazero",
+    hyperparameters=AlphaZero,
+    trainer="agents.algorithms.alphazero:AlphaZeroTrainer",
+    policy="agents.selfplay.policy:load",
+    worker="agents.selfplay.worker:Worker",
+    families=(BOARD,),
+    topology=SELF_PLAY,
+)

@@ -1,0 +1,63 @@
+"""The parameters of a training that learns from games of workers with themselves, the topology
+`self-play`. None can change what a result means: workers come and go while a run trains.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from config.parameters import parameter
+
+MOST_WORKERS = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """One run's workers: how many, and how patient both sides are."""
+
+    roles: ClassVar[tuple[str, str]] = ("trainer", "worker")
+    """Who learns, and who helps; the first one who learns answers for the training."""
+
+    workers: int = parameter(
+        2,
+        low=1,
+        high=MOST_WORKERS,
+        identity=False,
+        help="processes that play games_per_worker games at once, for one trainer; may change when submitted again",
+    )
+    reconnect_timeout: int = parameter(
+        300,
+        low=1,
+        high=86_400,
+        unit="s",
+        identity=False,
+        help="a worker that finds no network, or whose games nobody takes, for so long ends, leaves its room to others, "
+        "and is started again",
+    )
+    no_data_timeout: int = parameter(
+        600,
+        low=1,
+        high=86_400,
+        unit="s",
+        identity=False,
+        help="a trainer that gets no games for so long ends, and is started again",
+    )
+
+    @property
+    def helpers(self) -> int:
+        """Processes beside the one that learns."""
+        return self.workers
+
+    @property
+    def learners(self) -> int:
+        """Processes that learn."""
+        return 1
+
+    @property
+    def gpus(self) -> int:
+        """Of all helpers."""
+        return 0
+
+    def check(self) -> None:
+        """Everything goes together."""
