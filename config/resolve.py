@@ -332,6 +332,13 @@ def _check(resolved: Resolved) -> None:
         given, most = experiment.video_episodes, experiment.evaluation_episodes
         refused = f"parameter 'video_episodes' cannot be {given}"
         raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
+    if experiment.evaluate_above is not None and resolved.measure.training_name:
+        refused = f"parameter 'evaluate_above' cannot be {to_text(experiment.evaluate_above)}"
+        measured = resolved.measure.training_name
+        raise BadInput(
+            f"{refused}: a training of {resolved.algorithm} measures the {measured}, "
+            "which does not say how good it is; allowed: empty"
+        )
     if experiment.device == "cuda" and experiment.gpus == 0:
         raise BadInput(
             "parameter 'device' cannot be 'cuda' with gpus=0; allowed: device=auto, device=cpu, or gpus=1"

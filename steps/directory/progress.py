@@ -101,7 +101,7 @@ def read_progress(run: RunDirectory, resolved: Resolved) -> Progress:
         total_steps=resolved.total_steps,
         epoch=int(train.get("epoch") or 0),
         epochs=resolved.epochs,
-        score=Score.of(resolved.measure, _number(with_score.get(column))),
+        score=Score.of(resolved.measure.in_training, _number(with_score.get(column))),
         steps_per_second=_number(resources.get("steps_per_second")),
     )
 

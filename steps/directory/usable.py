@@ -67,7 +67,7 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
         shown = "unknown" if reached is None else f"{reached:g}"
         return Usable(
             "skipped",
-            f"not evaluated: training {measure.name} {shown}, evaluate_above is {threshold}",
+            f"not evaluated: training {measure.in_training.name} {shown}, evaluate_above is {threshold}",
         )
     evaluate = read_status(run.status / f"{EVALUATE}.json")
     if evaluate is None or evaluate.state != "succeeded":

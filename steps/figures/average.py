@@ -100,7 +100,7 @@ def training_curve(
         axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high
     )
     mark_solved(axes, solved)
-    axes.set_ylabel(measure.axis("training episodes"))
+    axes.set_ylabel(measure.in_training.axis("training episodes"))
     steps_axis(axes, frames_per_step)
     legend(axes, centre)
     grid_caption = (

@@ -107,7 +107,7 @@ def training_curve(
         label=f"trailing mean of {window} rows" if window > 1 else each_row,
     )
     mark_solved(axes, solved)
-    axes.set_ylabel(measure.axis("training episodes"))
+    axes.set_ylabel(measure.in_training.axis("training episodes"))
     steps_axis(axes, frames_per_step)
     legend(axes, values)
     episodes = int(np.nansum(columns["episodes"]))

@@ -121,7 +121,7 @@ def headline(facts: Facts) -> Headline:
             "",
             "no run evaluated",
             "",
-            f"no training {measure.name} reached evaluate_above = {experiment.evaluate_above}",
+            f"no training {measure.in_training.name} reached evaluate_above = {experiment.evaluate_above}",
         )
     kind = "runs above the threshold" if skipped else "runs"
     episodes = f"{experiment.evaluation_episodes} fresh episodes each, {facts.resolved.evaluation_policy} policy"

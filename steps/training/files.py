@@ -170,7 +170,7 @@ class TrainingFiles:
             epoch=progress.epoch,
             epochs=self._resolved.epochs,
             score=directory_progress.Score.of(
-                self._resolved.measure, self._recorder.training_score
+                self._resolved.measure.in_training, self._recorder.training_score
             ),
             steps_per_second=None
             if before is None

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import config.measures
 from config.algorithms import ALGORITHMS
 from config.cluster import load_cluster
+from config.errors import BadInput
 from config.measures import RETURN, Measure
+from config.resolve import resolve
 from steps import (
     average,
     evaluate,
@@ -206,3 +209,20 @@ def test_the_direction_decides_what_reaches_a_threshold() -> None:
     assert time.reaches(3, 3) and time.reaches(2, 3) and not time.reaches(4, 3)
     assert time.axis("an episode") == "time of an episode, s (lower is better)"
     assert RETURN.axis("an episode") == "return of an episode" and RETURN.shown(3.0) == "3"
+
+
+def test_what_a_training_measures_may_be_something_else(tmp_path: Path) -> None:
+    """Both sides of self-play are one agent: its training rows are told in words of their own, and
+    are no threshold.
+    """
+    assert config.measures.WIN_RATE.in_training.axis() == "win rate of who begins, %"
+    assert config.measures.WIN_RATE.axis() == "win rate, %" and RETURN.in_training == RETURN
+    judged = replace(ALGORITHMS["ppo"], measure=config.measures.WIN_RATE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("config.resolve.find_algorithm", lambda _: judged)
+        directory = synthetic.experiment(tmp_path)
+        run, resolved = directory.run(0), synthetic.resolved_of(directory)
+        run.train_csv.write_text(run.train_csv.read_text().replace("return", "win_rate"))
+        assert printed(read_progress(run, resolved)).count("win rate of who begins") == 1
+        with pytest.raises(BadInput, match=r"'evaluate_above' cannot be 55: .* win rate of who"):
+            resolve("ppo", {"evaluate_above": "55"})
