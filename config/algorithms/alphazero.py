@@ -11,6 +11,7 @@ from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
+from config.measures import WIN_RATE
 from config.parameters import parameter
 
 
@@ -173,4 +174,5 @@ ALGORITHM = Algorithm(
     worker="agents.selfplay.worker:Worker",
     families=(BOARD,),
     topology=SELF_PLAY,
+    measure=WIN_RATE,
 )
