@@ -29,6 +29,7 @@ from config.errors import BadInput, shown, unknown
 from config.experiment import Experiment
 from config.games import OPENSPIEL_ID, Game, find_game, games, is_well_formed
 from config.imports import package_versions
+from config.ladder import LADDER
 from config.measures import RETURN, Measure
 from config.outdir import check_outdir_text
 from config.parameters import Parameter, declared, to_text
@@ -143,6 +144,14 @@ class Resolved:
     def topology(self) -> str:
         """How the train stage is laid out over pods."""
         return self.descriptor.topology
+
+    @property
+    def evaluated_episodes(self) -> int:
+        """Rows of the table by which a run is judged: `evaluation_episodes`, of self-play so many
+        against each player of the ladder.
+        """
+        each = len(LADDER) if self.descriptor.has_workers else 1
+        return each * self.experiment.evaluation_episodes
 
     @property
     def measure(self) -> Measure:
@@ -424,8 +433,20 @@ def _check_game(resolved: Resolved) -> None:
 
 
 def _check_board(resolved: Resolved) -> None:
-    """Refuse settings of an environment, which board games have none of."""
-    settings = resolved.environment
+    """Refuse settings of an environment, which board games have none of, and what an arena does not
+    do.
+    """
+    settings, experiment = resolved.environment, resolved.experiment
+    if experiment.evaluation_episodes % 2:
+        raise BadInput(
+            f"parameter 'evaluation_episodes' cannot be {experiment.evaluation_episodes}: each opening is played "
+            "with both colours; allowed: even numbers"
+        )
+    if resolved.evaluation_policy != "greedy":
+        raise BadInput(
+            f"parameter 'evaluation_policy' cannot be {resolved.evaluation_policy!r}: the trained player takes the "
+            "best action of its search, from different openings; allowed: greedy, or empty"
+        )
     for name, known in declared(type(settings)).items():
         if name not in NOT_OF_SHOWING and getattr(settings, name) != known.default:
             raise BadInput(

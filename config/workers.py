@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from config.ladder import canonical_opponents
 from config.parameters import parameter
 
 MOST_WORKERS = 512
@@ -42,6 +43,16 @@ class WorkerSettings:
         unit="s",
         identity=False,
         help="a trainer that gets no games for so long ends, and is started again",
+    )
+
+    opponents: str | None = parameter(
+        None,
+        optional=True,
+        identity=False,
+        canonical=canonical_opponents,
+        form="names of players, package.module:Name or DIRECTORY[:run], with commas between",
+        help="whom the trained agent meets besides the ladder when it is evaluated: also players of your own, and the "
+        "agents of other experiments; may change when submitted again",
     )
 
     @property

@@ -3,7 +3,9 @@
 Plays `evaluation_episodes` fresh, seeded episodes with the policy of the last checkpoint and writes
 evaluation.csv, or the table that the algorithm's measure names, one row each, and before it the
 actions of those that are filmed. The final policy, and no other: the best of several checkpoints
-would be chosen by the very numbers that are to judge it.
+would be chosen by the very numbers that are to judge it. After self-play it is an arena
+(`steps.arena`): a row of evaluation.csv is a game, `evaluation_episodes` of them against each player of
+the ladder.
 """
 
 from __future__ import annotations
@@ -33,14 +35,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_step(
         "evaluate",
         evaluate,
-        inputs=final_policy_inputs,
+        inputs=inputs,
         complete=_is_written,
         argv=argv,
     )
 
 
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """What the episodes depend on."""
+    if context.resolved.descriptor.has_workers:
+        from steps.arena.entrants import arena_inputs
+
+        return arena_inputs(context)
+    return final_policy_inputs(context)
+
+
 def evaluate(context: StepContext) -> dict[str, Any]:
-    """Play fresh episodes with the final policy of one run and write the table of them."""
+    """Play fresh episodes with the final policy of one run, after self-play games in an arena, and
+    write the table of them.
+    """
+    if context.resolved.descriptor.has_workers:
+        from steps.arena.evaluate import evaluate_arena
+
+        return evaluate_arena(context)
     policy, step = final_policy(context)
     from agents.evaluation.episodes import evaluate as episodes_of
 
@@ -78,6 +95,10 @@ def evaluate(context: StepContext) -> dict[str, Any]:
 
 def _is_written(context: StepContext) -> bool:
     """Unread, a damaged file of actions would never be made again."""
+    if context.resolved.descriptor.has_workers:
+        from steps.arena.evaluate import arena_is_written
+
+        return arena_is_written(context)
     try:
         if filmed := context.resolved.experiment.video_episodes:
             read_actions(context.run.evaluation_actions, filmed)

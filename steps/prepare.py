@@ -157,6 +157,10 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     from agents.playable import check_playable
 
     check_playable(resolved)
+    if resolved.descriptor.has_workers:
+        from steps.arena.entrants import check_arena
+
+        check_arena(resolved)
     board = resolved.game.is_board  # whose positions are drawn
     return ExperimentRecord(
         resolved=resolved,

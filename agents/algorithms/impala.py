@@ -42,7 +42,6 @@ from agents.distributed.memory import as_state
 from agents.distributed.peers import Peers
 from agents.distributed.policy_weights import weights_of
 from agents.distributed.unrolls import unroll_specs
-from agents.environments.training import halves
 from agents.interfaces import Progress, State
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
 from agents.optimiser import OPTIMISERS
@@ -153,8 +152,7 @@ class IMPALATrainer:
         self.central = CentralInference(
             self.exchange, self.acting, rows=self.rows,
             choices=self.spaces.choices or (self.spaces.actions,),
-            groups=halves(self.resolved.environment.count),
-            unroll_length=self.hyper.unroll_length,
+            environments=self.resolved.environment.count, unroll_length=self.hyper.unroll_length,
         )  # fmt: skip
         return self.central
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,18 @@ class Tournament(NamedTuple):
     names: list[str]
     pairings: list[tuple[int, int]]
     scores: npt.NDArray[np.float64]
+
+
+class Games(NamedTuple):
+    """Two games from each of p openings: the first of two players is player 0 in one of them and
+    player 1 in the other.
+
+    scores [p, 2]: of the first player, 1 won, 0.5 drawn, 0 lost. actions: of both players, game after
+    game [2 p] [plies], from the opening on.
+    """
+
+    scores: npt.NDArray[np.float64]
+    actions: list[npt.NDArray[np.int64]]
 
 
 class Turn(NamedTuple):
@@ -63,25 +75,41 @@ def everybody(game: Game, players: Sequence[Player], pairs: int, seed: int) -> T
 def play_match(
     game: Game, first: Player, second: Player, starts: States, seed: int
 ) -> npt.NDArray[np.float64]:
-    """Two games from each of these positions [p]: the scores [p, 2] of the first player, as player 0
-    and as player 1.
-    """
+    """The scores [p, 2] of `play_games`."""
+    return play_games(game, first, second, starts, seed).scores
+
+
+def play_games(
+    game: Game,
+    first: Player,
+    second: Player,
+    starts: States,
+    seed: int,
+    each_turn: Callable[[], None] = lambda: None,
+) -> Games:
+    """Two games from each of these positions [p], all in lock step; each_turn: may raise, to end it."""
     states = np.repeat(starts, COLOURS)
     colours = np.tile(np.arange(COLOURS), len(starts))
     players, won = (first, second), np.zeros(len(states), np.int64)
     generators = _generators(players, len(states), seed)
+    played = [list[int]() for _ in states]
     running = np.arange(len(states))
     while len(running):
+        each_turn()
         turns = np.where(game.mover(states[running]) == colours[running], 0, 1)
         for who, player in enumerate(players):
             rows = running[turns == who]
             if len(rows):
                 own = [generators[who][row] for row in rows]
-                states[rows] = game.play(states[rows], player.choose(states[rows], own).actions)
+                actions = player.choose(states[rows], own).actions
+                states[rows] = game.play(states[rows], actions)
+                for row, action in zip(rows, actions, strict=True):
+                    played[row].append(int(action))
         over, result = results(game, states[running], colours[running])
         won[running] = result
         running = running[~over]
-    return (won.reshape(-1, COLOURS) + 1) / 2
+    scores = (won.reshape(-1, COLOURS) + 1) / 2
+    return Games(scores, [np.array(actions, np.int64) for actions in played])
 
 
 def watched(game: Game, players: Sequence[Player], start: States, seed: int) -> Iterator[Turn]:

@@ -55,8 +55,20 @@ class Minimax:
 
     def values(self, state: States) -> Doubles:
         """Of every action [A] of one position [1], for its mover; -inf where it is not legal."""
-        first, *rest = self._levels(state)
-        levels = [first, *rest]
+        return self._values(self._levels(state))
+
+    def exact(self, state: States) -> Doubles | None:
+        """1 won, 0 drawn, -1 lost of every action [A] of one position [1] if the ends of all lines are
+        within its depth, else None; -inf where it is not legal.
+        """
+        levels = self._levels(state)
+        if len(levels[-1].actions):
+            return None
+        values = self._values(levels)
+        return np.where(np.isfinite(values), np.sign(values), values)
+
+    def _values(self, levels: list[_Level]) -> Doubles:
+        first, *rest = levels
         below = rest[-1].won.astype(np.float64)
         for level, following in zip(levels[-2:0:-1], levels[:1:-1], strict=True):
             values = np.where(level.over, level.won, -np.inf)

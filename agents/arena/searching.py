@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from agents.arena.interfaces import Choices, Generators
 from agents.games.interfaces import Game, States
-from agents.search.interfaces import EvaluatePositions, SearchSettings
+from agents.search.evaluations import Evaluations
+from agents.search.interfaces import Evaluate, EvaluatePositions, SearchSettings
 from agents.search.rollouts import Rollouts
 from agents.search.search import Search, search_all
+
+CACHE_BYTES = 2**25
 
 
 class Searching:
@@ -41,6 +45,38 @@ class Searching:
         budget = np.full(count, self.simulations)
         searched = search_all(self._search, states, evaluate, budget, [None] * count)
         return Choices(searched.action, searched.policy, searched.value)
+
+
+class SearchPolicy(Protocol):
+    """What was learnt, and how it searches: `agents.selfplay.policy.SelfPlayPolicy`."""
+
+    @property
+    def game(self) -> Game:
+        """What it plays."""
+        ...
+
+    @property
+    def evaluate(self) -> Evaluate:
+        """Its network."""
+        ...
+
+    @property
+    def settings(self) -> SearchSettings:
+        """Of its search; noise is for self-play only."""
+        ...
+
+    @property
+    def simulations(self) -> int:
+        """For each move."""
+        ...
+
+
+def trained(name: str, policy: SearchPolicy) -> Searching:
+    """A trained player. What its network said of a position it remembers, so that a new one for each
+    match plays the same match again.
+    """
+    known = Evaluations(policy.game, policy.evaluate, version=0, cache_bytes=CACHE_BYTES)
+    return Searching(name, policy.game, lambda _: known, policy.simulations, policy.settings)
 
 
 def monte_carlo(game: Game, simulations: int) -> Searching:

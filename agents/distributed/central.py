@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -36,6 +36,7 @@ from agents.distributed.interfaces import (
 from agents.distributed.observations import Actions, Answer, Observations, shown_specs
 from agents.distributed.play import Acted, Remembers, Trajectories
 from agents.distributed.weights import unpack
+from agents.environments.training import halves
 
 
 class Turn(NamedTuple):
@@ -65,13 +66,16 @@ class BatchedActing(Protocol):
 
 @dataclass(eq=False)
 class Stream:
-    """An actor's, while it is connected. acting: groups that wait for their actions."""
+    """An actor's, while it is connected. groups: of its environments, none until its first message;
+    trajectories: of these; acting: groups that wait for their actions.
+    """
 
     incarnation: int
     answer: Answer
     memory: Any
-    trajectories: Trajectories
-    acting: set[int]
+    groups: tuple[slice, ...] = ()
+    trajectories: Trajectories | None = None
+    acting: set[int] = field(default_factory=set)
     tick: int = -1
 
 
@@ -90,15 +94,15 @@ class CentralInference:
         *,
         rows: Specs,
         choices: Sequence[int],
-        groups: tuple[slice, ...],
+        environments: int,
         unroll_length: int,
     ) -> None:
         """rows: of an environment's rows (`row_specs`); choices: of each component of its actions,
-        where it has masks; groups: of an actor's environments.
+        where it has masks; environments: of an actor.
         """
         self.specs, self.shown = exchange.specs, shown_specs(rows)
         self._exchange, self._acting, self._rows = exchange, acting, rows
-        self._choices, self._groups, self._length = choices, groups, unroll_length
+        self._choices, self._count, self._length = choices, environments, unroll_length
         self._batcher = Batcher[_Waiting]()
         self._version: Version | None = None
         self._streams = Counter[int]()
@@ -126,16 +130,16 @@ class CentralInference:
     def open(self, incarnation: int, answer: Answer) -> Stream:
         """A stream begins, of whose environments nothing is known."""
         number = self._exchange.number(incarnation)
-        count = self._groups[-1].stop
-        memory = self._acting.begin(count, number, self._streams[number])
+        memory = self._acting.begin(self._count, number, self._streams[number])
         self._streams[number] += 1
-        trajectories = Trajectories(self._rows, memory, self._groups, self._length)
-        stream = Stream(incarnation, answer, memory, trajectories, set())
-        self._batcher.enter(stream, count)
+        stream = Stream(incarnation, answer, memory)
+        self._batcher.enter(stream, self._count)
         return stream
 
     def observe(self, stream: Stream, observations: Observations) -> None:
         """Blocks while there is no place for what it finishes; raises `Refused`."""
+        rows = len(observations.columns["begins"])
+        trajectories = stream.trajectories or self._begun(stream, rows)
         complaint = self._complaint(stream, observations)
         if complaint:
             self._exchange.refuse()
@@ -145,12 +149,11 @@ class CentralInference:
         self._exchange.hear(
             stream.incarnation, observations.tick, observations.returns, observations.lengths
         )
-        stream.trajectories.answered(observations)
-        unrolls = stream.trajectories.take(self._newest.generation)
+        trajectories.answered(observations)
+        unrolls = trajectories.take(self._newest.generation)
         if unrolls is not None:
             self._batcher.hold(stream)
             self._exchange.place(unrolls)
-        rows = len(observations.columns["begins"])
         self._batcher.add(stream, rows, _Waiting(stream, observations))
 
     def leave(self, stream: Stream) -> None:
@@ -167,15 +170,22 @@ class CentralInference:
         self._batcher.close()
         self._thread.join()
 
+    def _begun(self, stream: Stream, rows: int) -> Trajectories:
+        """An actor's first message has so many rows: it steps all environments at once, or halves."""
+        whole = (slice(0, self._count),)
+        stream.groups = whole if rows == self._count else halves(self._count)
+        stream.trajectories = Trajectories(self._rows, stream.memory, stream.groups, self._length)
+        return stream.trajectories
+
     def _complaint(self, stream: Stream, shown: Observations) -> str:
         """What is wrong with a message; empty: nothing."""
-        if not 0 <= shown.group < len(self._groups):
+        if not 0 <= shown.group < len(stream.groups):
             return f"there is no group {shown.group}"
         if shown.tick <= stream.tick:
             return f"{stream.tick} was here already"
         if shown.group in stream.acting:
             return f"group {shown.group} has not been answered yet"
-        rows = self._groups[shown.group]
+        rows = stream.groups[shown.group]
         return wrong_observations(shown, self.shown, rows.stop - rows.start, self._choices)
 
     # What the thread does.
@@ -195,7 +205,8 @@ class CentralInference:
         acted = self._acting.act([self._turn(*one) for one in waiting])
         update, stop = self._newest.update, self._exchange.ended
         for (stream, shown), one in zip(waiting, acted, strict=True):
-            stream.trajectories.acted(shown, one, update)
+            if stream.trajectories is not None:
+                stream.trajectories.acted(shown, one, update)
             stream.acting.discard(shown.group)
             stream.answer(
                 Actions(
@@ -207,7 +218,7 @@ class CentralInference:
     def _turn(self, stream: Stream, shown: Observations) -> Turn:
         columns = shown.columns
         return Turn(
-            stream.memory, self._groups[shown.group], columns["observation"], columns["begins"],
+            stream.memory, stream.groups[shown.group], columns["observation"], columns["begins"],
             columns.get("mask"),
         )  # fmt: skip
 

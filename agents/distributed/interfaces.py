@@ -77,7 +77,8 @@ class Joined:
     several generations of the learner counted as often, so that no two draw the same random numbers,
     and none draws again what it drew for an earlier generation; credits: messages of unrolls that
     may be sent and not yet acknowledged; stop: nothing is left to train; answers: the learner acts, and
-    wants observations (`agents.distributed.observations`) in the place of unrolls.
+    wants observations (`agents.distributed.observations`) in the place of unrolls; near: whether it is
+    on the actor's machine, which is not said by the learner but seen by the link.
     """
 
     generation: int
@@ -86,6 +87,7 @@ class Joined:
     specs: Specs
     stop: bool = False
     answers: bool = False
+    near: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,8 @@ as JSON. Whoever may read it may send experience.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from config.errors import BadInput
@@ -18,7 +19,8 @@ MOST_PORTS = 65_535
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """A host and its port with the learner's certificate (PEM), or the path of a local socket.
+    """A host and its port with the learner's certificate (PEM), or the path of a local socket, or both:
+    over the socket, which only processes on the learner's machine see, a message costs less.
 
     generation: of the learner; 0 where somebody who does not know it gives the address by hand.
     Raises `BadInput` for a token that would travel in clear text.
@@ -32,8 +34,8 @@ class Address:
     generation: int = 0
 
     def __post_init__(self) -> None:
-        if bool(self.socket) == bool(self.host):
-            raise BadInput("a learner's address has either a host or a local socket")
+        if not self.socket and not self.host:
+            raise BadInput("a learner's address has a host or a local socket")
         if self.host and not self.certificate:
             raise BadInput(
                 f"the learner at {self} has no certificate; a token travels only over TLS or a "
@@ -43,9 +45,16 @@ class Address:
             raise BadInput(f"port {self.port}, generation {self.generation}: out of range")
 
     def __str__(self) -> str:
-        if self.socket:
+        if not self.host:
             return f"unix:{self.socket}"
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def from_here(self) -> Address:
+        """The better one of its two ways: the socket, if it is on this machine."""
+        if self.host and self.socket:
+            near = Path(self.socket).is_socket()
+            return replace(self, host="") if near else replace(self, socket="")
+        return self
 
 
 def address_to_text(address: Address) -> str:

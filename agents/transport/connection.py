@@ -45,12 +45,16 @@ class Denied(Lost):
 
 
 class Connection:
-    """Closed by the end of its `Client`'s use of it; every method raises `Lost` and `Refused`."""
+    """Closed by the end of its `Client`'s use of it; every method raises `Lost` and `Refused`.
+
+    near: whether the learner is on this machine, at the other end of a local socket.
+    """
 
     def __init__(self, address: Address, request: Join, keepalive_s: float) -> None:
-        self.request = request
+        self.request, address = request, address.from_here()
+        self.near = bool(address.socket)
         options = [*calls.connection_options(keepalive_s), *LOCAL_OPTIONS]
-        if address.socket:
+        if self.near:
             self._channel = grpc.insecure_channel(str(address), options)
         else:
             trusted = grpc.ssl_channel_credentials(address.certificate.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from agents.distributed.interfaces import Join, Joined, Rejoin, Unreachable
@@ -116,7 +117,7 @@ class LastingConnection:
             connection.close()
             raise Unreachable("closed")
         self.generation, self.largest = joined.generation, largest
-        return joined
+        return replace(joined, near=connection.near)
 
     def _check_generation(self, generation: int, follow: bool) -> None:
         if generation < self.generation:

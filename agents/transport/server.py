@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket as sockets
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,7 +34,7 @@ class Server:
     """Answers actors from the moment it is made until `close` (or the end of its `with`).
 
     host, port: where to listen, and under which address actors find it; port 0 is any free one.
-    Or socket: the path of a local socket, without TLS. generation: the learner's; environments: the
+    And, or instead, socket: the path of a local socket, without TLS. generation: the learner's; environments: the
     most of one actor; actors: the most connected at once, each of which has a thread.
 
     Close the receiver first: a thread that waits in `Receiver.receive` cannot be ended from here.
@@ -60,8 +61,11 @@ class Server:
         )  # fmt: skip
         self._service = Service(receiver, generation, environments, actors)
         self._server = self._build(token, actors, keepalive_s)
-        bound = _listen(self._server, wanted, certificate)
-        self.address = Address(**{**vars(wanted), "port": bound})
+        if socket:
+            _listen_at(self._server, socket)
+        if certificate is not None and host:
+            wanted = replace(wanted, port=_listen(self._server, wanted, certificate))
+        self.address = wanted
         self._server.start()
 
     def traffic(self) -> Traffic:
@@ -107,22 +111,23 @@ class Server:
         )
 
 
-def _listen(server: grpc.Server, wanted: Address, certificate: Certificate | None) -> int:
-    """The port."""
-    if wanted.socket:
-        _check_socket(wanted.socket)
+def _listen(server: grpc.Server, wanted: Address, certificate: Certificate) -> int:
+    """Over TLS; returns the port."""
+    pair = (certificate.key.encode(), certificate.certificate.encode())
     try:
-        if certificate is None:
-            port = server.add_insecure_port(str(wanted))
-        else:
-            pair = (certificate.key.encode(), certificate.certificate.encode())
-            port = server.add_secure_port(str(wanted), grpc.ssl_server_credentials([pair]))
+        return int(server.add_secure_port(str(wanted), grpc.ssl_server_credentials([pair])))
     except RuntimeError as error:
         raise BadInput(f"cannot listen at {wanted}: {on_one_line(error)}") from None
-    if wanted.socket:
-        Path(wanted.socket).chmod(0o600)
-        return 0
-    return int(port)
+
+
+def _listen_at(server: grpc.Server, path: str) -> None:
+    """At a local socket, which nobody but its owner may enter."""
+    _check_socket(path)
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise BadInput(f"cannot listen at unix:{path}: {on_one_line(error)}") from None
+    Path(path).chmod(0o600)
 
 
 def _check_socket(path: str) -> None:

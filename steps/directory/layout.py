@@ -47,6 +47,13 @@ class RunDirectory:
         return self.root / measure.table
 
     @property
+    def arena_csv(self) -> Path:
+        """Of self-play: one row per game of the evaluation by which the run is not judged, see
+        `steps.arena.games`.
+        """
+        return self.root / "arena.csv"
+
+    @property
     def evaluation_actions(self) -> Path:
         """The actions of the episodes that are filmed, see `steps.directory.actions`."""
         return self.root / "evaluation-actions.safetensors"

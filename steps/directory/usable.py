@@ -72,7 +72,7 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     evaluate = read_status(run.status / f"{EVALUATE}.json")
     if evaluate is None or evaluate.state != "succeeded":
         return _not_ended(EVALUATE, evaluate, run)
-    episodes, planned = evaluation_episodes(run, measure), resolved.experiment.evaluation_episodes
+    episodes, planned = evaluation_episodes(run, measure), resolved.evaluated_episodes
     if len(episodes) != planned:
         return Usable(
             "failed",

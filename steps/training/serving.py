@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.resolve import Resolved
@@ -20,6 +23,23 @@ HERE = "127.0.0.1"
 def own_host() -> str:
     """Under which other processes of the run reach this one; nothing listens anywhere else."""
     return os.environ.get("POD_IP") or HERE
+
+
+@contextlib.contextmanager
+def local_socket() -> Iterator[str]:
+    """The path of a socket that only this user can reach; empty where no folder for it can be made, or
+    only one whose path is too long: then actors on this machine take the way of all others.
+    """
+    from agents.transport.server import LONGEST_SOCKET_PATH
+
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="learner-")
+    except OSError:
+        yield ""
+        return
+    with folder:
+        path = Path(folder.name) / "socket"
+        yield str(path) if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH else ""
 
 
 def serve(
@@ -39,6 +59,7 @@ def serve(
     from steps.training.roster import Roster
 
     actors = range(number, resolved.actors.actors, resolved.actors.learners)
+    socket = opened.enter_context(local_socket())
     # What opens last closes first, and nobody may wait in the receiver when the server closes.
     roster = opened.enter_context(Roster(learner.receiver(generation), actors))
     server = opened.enter_context(
@@ -46,6 +67,7 @@ def serve(
             roster,
             host=own_host(),
             port=context.arguments.port,
+            socket=socket,
             token=make_token(),
             certificate=make_certificate(),
             generation=generation,

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 
-from tests.benchmarks import limits, search, throughput
+from tests.benchmarks import limits, search, self_play, throughput
 
-SEARCH = "search"
+ALONE = {"search": search.main, "self-play": self_play.main}
+"""Cases that are a whole measurement each."""
 
 
 def main(names: list[str]) -> int:
     """One after the other: each of them has the machine for itself."""
-    known = [*throughput.CASES, *limits.CASES, SEARCH]
+    known = [*throughput.CASES, *limits.CASES, *ALONE]
     if unknown := sorted(set(names) - set(known)):
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}", file=sys.stderr)
         return 2
@@ -23,8 +24,9 @@ def main(names: list[str]) -> int:
         chosen = [name for name in names or known if name in measured.CASES]
         if chosen:
             missed |= measured.main([word for name in chosen for word in ("--case", name)])
-    if SEARCH in (names or known):
-        missed |= search.main([])
+    for name, measure in ALONE.items():
+        if name in (names or known):
+            missed |= measure([])
     return missed
 
 

@@ -58,7 +58,8 @@ def compare(
     ours, theirs = context.Pipe()
     alone = context.Process(target=play, args=(theirs, game, actors * environments), daemon=True)
     alone.start()
-    small = {"inference": "learner", "batch_size": str(environments)}  # whole batches are counted
+    small = {"inference": "learner", "actors": str(actors)}
+    small["batch_size"] = str(environments)  # whole batches are counted
     pairs = list[tuple[Rate, Rate]]()
     with together(experiment(game, environments, **small), actors) as one:
         for _ in range(rounds):

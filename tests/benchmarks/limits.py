@@ -76,7 +76,7 @@ def central_breakout(given: Given) -> list[Reached]:
 
 def central_cartpole(given: Given) -> list[Reached]:
     """The serial limit is that of parts that share the cores and never overlap."""
-    resolved = experiment("cartpole", ENVIRONMENTS, inference="learner")
+    resolved = experiment("cartpole", ENVIRONMENTS, inference="learner", actors=str(ACTORS))
     central, slowest, busy = list[float](), list[float](), list[float]()
     for _ in range(given.rounds):
         found = {

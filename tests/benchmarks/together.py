@@ -24,6 +24,7 @@ from agents.transport.client import Client
 from agents.transport.credentials import make_certificate
 from agents.transport.server import Server
 from config.resolve import Resolved, resolve
+from steps.training.serving import local_socket
 
 LONGEST_START_S = 120.0
 LONGEST_END_S = 20.0
@@ -117,12 +118,18 @@ class Together:
 
 @contextlib.contextmanager
 def together(resolved: Resolved, actors: int) -> Iterator[Together]:
-    """All of them act."""
+    """All of them act, and meet their learner as a run's do."""
+    with local_socket() as socket, _together(resolved, actors, socket) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def _together(resolved: Resolved, actors: int, socket: str) -> Iterator[Together]:
     context: Any = multiprocessing.get_context("spawn")
     trainer = IMPALATrainer(resolved, run=0, device="cpu", precision="fp32")
     server = Server(
         trainer.receiver(1), token="t", generation=1, environments=resolved.environment.count,
-        host="127.0.0.1", certificate=make_certificate(), actors=2 * actors,
+        host="127.0.0.1", certificate=make_certificate(), actors=2 * actors, socket=socket,
     )  # fmt: skip
     members = [
         context.Process(target=act, args=(server.address, resolved, member), daemon=True)

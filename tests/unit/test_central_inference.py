@@ -39,12 +39,14 @@ GAMES = {
 class Actor:
     """One whose environments are stepped here, a group at a time."""
 
-    def __init__(self, central: CentralInference, resolved: Any, incarnation: int) -> None:
+    def __init__(
+        self, central: CentralInference, resolved: Any, incarnation: int, in_halves: bool
+    ) -> None:
         request = Join(
             incarnation=incarnation, actor=0, environments=3, identity=resolved.identity_hash
         )
         self.central, self.number = central, central.join(request).number
-        self.environments = TrainingEnvironments(resolved, 0, self.number, in_halves=True)
+        self.environments = TrainingEnvironments(resolved, 0, self.number, in_halves=in_halves)
         self.stepping = Stepping(self.environments)
         self.answers = queue.SimpleQueue[Actions]()
         self.stream: Stream = central.open(incarnation, self.answers.put)
@@ -62,7 +64,7 @@ class Actor:
 
     def step(self) -> None:
         """Each group by itself, so that no batch has both."""
-        for group in (0, 1):
+        for group in range(len(self.environments.groups)):
             self.observe(group)
             self.take()
 
@@ -91,8 +93,9 @@ class Central:
         self.exchange.place = place  # type: ignore[method-assign]
         return collected
 
-    def actor(self) -> Actor:
-        self.actors.append(Actor(self.central, self.resolved, next(self.incarnations)))
+    def actor(self, in_halves: bool = True) -> Actor:
+        number = next(self.incarnations)
+        self.actors.append(Actor(self.central, self.resolved, number, in_halves))
         return self.actors[-1]
 
     def publish(self) -> dict[str, torch.Tensor]:
@@ -131,15 +134,16 @@ def joined(unrolls: list[Unrolls]) -> Columns:
     return {name: np.concatenate([one.columns[name] for one in unrolls]) for name in names}
 
 
+@pytest.mark.parametrize("in_halves", [True, False])
 @pytest.mark.parametrize("lstm_size", [0, 6])
 @pytest.mark.parametrize("game", GAMES)
 def test_unrolls_are_those_that_an_actor_s_own_policy_would_make(
-    make: Make, game: str, lstm_size: int
+    make: Make, game: str, lstm_size: int, in_halves: bool
 ) -> None:
     one = make(game, lstm_size=lstm_size)
     central, own = one.collect(), list[Unrolls]()
-    actor = one.actor()
-    environments = TrainingEnvironments(one.resolved, 0, actor.number, in_halves=True)
+    actor = one.actor(in_halves)
+    environments = TrainingEnvironments(one.resolved, 0, actor.number, in_halves=in_halves)
     acting = ActorCriticActing(one.resolved, environments, run=0, number=actor.number)
     arrays = weights_of(one.trainer.network, one.trainer.observation_normaliser)
     acting.load(Weights(version=Version(1, 0), arrays=arrays))
@@ -185,6 +189,7 @@ def test_every_row_has_the_probability_of_the_version_that_is_recorded(make: Mak
     one = make(unroll_length=7, normalise_observations=False)
     one.collect()
     actor, recorded = one.actor(), list[Columns]()
+    actor.step()
     assembler = actor.stream.trajectories._assembler
     take = assembler.take
 
@@ -382,7 +387,7 @@ def test_a_message_that_comes_again_tells_its_episodes_once(make: Make) -> None:
     one.central.leave(actor.stream)
     again = one.central.open(7, actor.answers.put)
     assert not again.memory.columns(slice(None))["state0"].any()
-    assert not again.trajectories._asked
+    assert again.trajectories is None
     assert not torch.equal(again.memory.noise.get_state(), memory.noise.get_state())
     assert again.memory.noise.initial_seed() != memory.noise.initial_seed()
     one.central.observe(again, shown)
@@ -399,6 +404,18 @@ def test_what_ends_the_inference_ends_the_training(make: Make) -> None:
     with pytest.raises(ZeroDivisionError):
         for _ in range(1000):
             next(one.trainer.train())
+
+
+@pytest.mark.parametrize("in_halves", [True, False])
+def test_groups_stay_what_an_actor_s_first_message_makes_them(make: Make, in_halves: bool) -> None:
+    one = make()
+    actor = one.actor(in_halves)
+    actor.step()
+    other = one.actor(not in_halves)
+    shown = replace(other.stepping.show(0), tick=99)
+    with pytest.raises(Refused, match="environments"):
+        one.central.observe(actor.stream, shown)
+    actor.step()
 
 
 @pytest.mark.parametrize("lstm_size", [0, 4])
@@ -420,6 +437,8 @@ def test_a_batch_that_is_filled_up_answers_alike(make: Make, lstm_size: int) -> 
         streams = [one.central.open(7, print) for _ in range(3)]
         for stream in streams:
             stream.memory.noise.manual_seed(3)
+        for stream in streams:
+            one.central._begun(stream, len(shown.columns["begins"]))
         turns = [one.central._turn(stream, shown) for stream in streams]
         acted = policy.act(turns)
         assert [len(each.actions) for each in acted] == [2, 2, 2]

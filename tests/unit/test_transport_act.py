@@ -4,8 +4,10 @@ step environments."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import pytest
 from agents.algorithms.impala_acting import make_actor
 from agents.distributed.interfaces import Join, Refused, Rejoin, Spec, Unreachable
 from agents.distributed.observations import Actions, Observations
-from agents.distributed.observing import ObservingActor
+from agents.distributed.observing import CROWD, ObservingActor
 from agents.transport import lasting, outage
 from agents.transport.address import Address
 from agents.transport.client import Client
@@ -30,6 +32,7 @@ from agents.transport.observation_messages import (
 )
 from agents.transport.server import Server
 from agents.transport.tensors import BadMessage
+from config.resolve import Resolved
 from steps.training.roster import Roster
 from tests.local_actors import impala, learner
 from tests.tcp_proxy import Proxy
@@ -88,14 +91,14 @@ def test_the_largest_message_has_room_for_the_largest_observations(environments:
 class Learning:
     """A learner that acts and learns, on a thread of its own."""
 
-    def __init__(self, generation: int = 1) -> None:
+    def __init__(self, generation: int = 1, socket: str = "") -> None:
         self.trainer = learner(RESOLVED)
         self.trainer.wait_s = 0.1
         self.receiver = self.trainer.receiver(generation)
         self.exchange = self.trainer.exchange
         self.server = Server(
             Roster(self.receiver, range(2)), token="right", generation=generation, environments=3,
-            host="127.0.0.1", certificate=CERTIFICATE,
+            host="127.0.0.1", certificate=CERTIFICATE, socket=socket,
         )  # fmt: skip
         self.address = self.server.address
 
@@ -112,8 +115,8 @@ def learning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Learning
     monkeypatch.setattr(outage, "FIRST_PAUSE_S", 0.01)
     with contextlib.ExitStack() as opened:
 
-        def one(generation: int = 1) -> Learning:
-            return opened.enter_context(contextlib.closing(Learning(generation)))
+        def one(generation: int = 1, socket: str = "") -> Learning:
+            return opened.enter_context(contextlib.closing(Learning(generation, socket)))
 
         yield one
 
@@ -121,9 +124,9 @@ def learning(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Learning
 class Acting:
     """An actor on a thread of its own, and how it ended."""
 
-    def __init__(self, find: Callable[[], Address]) -> None:
+    def __init__(self, find: Callable[[], Address], resolved: Resolved = RESOLVED) -> None:
         self.link = Client(find, unpack=None, reconnect_timeout_s=20)  # type: ignore[arg-type]
-        self.actor = make_actor(RESOLVED, run=0, member=0, link=self.link)
+        self.actor = make_actor(resolved, run=0, member=0, link=self.link)
         assert isinstance(self.actor, ObservingActor)
         self.ended: BaseException | None = None
         self.thread = threading.Thread(target=self._act, daemon=True)
@@ -156,6 +159,29 @@ def test_a_learner_acts_for_two_actors_until_the_training_ends(
     assert counters["queued"] >= 48 and not traffic.refused and traffic.messages > 80
     assert counters["refused"] == counters["duplicates"] == counters["stale"] == 0
     until(lambda: one.server.traffic().actors == 0)
+
+
+@pytest.mark.parametrize(
+    ("actors", "near", "groups"), [(3 * CROWD, True, 1), (3 * CROWD - 1, True, 2), (6, False, 2)]
+)
+def test_a_crowd_on_the_learner_s_machine_steps_all_its_environments_at_once(
+    learning: Callable[..., Learning],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    actors: int,
+    near: bool,
+    groups: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)  # its own path may be longer than a socket's
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 5})
+    one, made = learning(socket="learner" if near else ""), list[int]()
+    settings = dataclasses.replace(RESOLVED.actors, actors=actors)
+    actor = Acting(lambda: one.address, dataclasses.replace(RESOLVED, actor_settings=settings))
+    for progress in one.learn():
+        made.append(progress.step)
+        environments = actor.actor._environments
+        assert environments is not None and len(environments.groups) == groups
+    assert actor.end() is None and made == [60, 120, 180, 240]
 
 
 def test_an_actor_that_goes_is_not_waited_for(learning: Callable[..., Learning]) -> None:

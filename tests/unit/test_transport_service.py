@@ -564,6 +564,19 @@ def test_a_local_socket_serves_without_tls_and_is_not_taken_over(
         serve(PlainReceiver(), **(local | {"socket": f"/{'x' * 150}"}))
 
 
+def test_who_is_near_takes_the_socket_and_who_is_not_tls(
+    tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with serve(PlainReceiver(), socket="learner") as server:
+        both = server.address
+        assert both.host and both.port and both.socket == "learner"
+        assert connect(both).join(join_request()).near
+        assert not connect(moved(both, socket="elsewhere")).join(join_request(2)).near
+        Path("a file").touch()
+        assert not connect(moved(both, socket="a file")).join(join_request(3)).near
+
+
 def test_a_server_without_tls_is_refused() -> None:
     with pytest.raises(BadInput, match="only over TLS or a local socket"):
         serve(PlainReceiver(), certificate=None)

@@ -1,0 +1,213 @@
+"""Who plays in the arena of a run, and who meets whom.
+
+Everybody meets the ladder, and the agent meets everybody: enough for one scale of ratings, and of
+networks that learn from themselves it is asked what they can do against others.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from config.errors import BadInput, WrongDirectory, shown
+from config.ladder import AGENT, EXACT, GENERATION, LADDER, agent_of, is_directory, read_opponents
+from config.outdir import check_outdir
+from config.resolve import Resolved
+from config.seeds import integer_seed
+from steps.command.context import StepContext
+from steps.directory import checkpoints
+from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.networks import kept_generations, read_generation
+from steps.directory.usable import fingerprint
+from steps.policy import final_policy_inputs, load_policy_of
+
+if TYPE_CHECKING:
+    from agents.arena.interfaces import Player
+    from agents.arena.searching import SearchPolicy
+    from agents.games.interfaces import Game, Integers
+
+    MakePlayer = Callable[[], Player]
+
+COLOURS = 2
+MOST_GENERATIONS = 4
+"""Earlier ones that play, from the first to the last of those that are kept: a match of each with
+everybody of the ladder takes minutes."""
+
+
+def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
+    """Name -> what makes the player, a new one for each match: the agent, the ladder, minimax where it
+    plays perfectly, earlier generations, the further opponents.
+    """
+    from agents.arena.load import load_player
+    from agents.arena.searching import trained
+
+    policy: SearchPolicy = load_policy_of(run, resolved)[0]  # type: ignore[assignment]
+    game = policy.game
+    made: dict[str, MakePlayer] = {AGENT: lambda: trained(AGENT, policy)}
+    for name in (*LADDER, *([EXACT] if plays_perfectly(game) else [])):
+        made[name] = functools.partial(load_player, name, game)
+    for generation in earlier_generations(run, resolved):
+        name = f"{GENERATION}{generation}"
+        made[name] = _generation(name, run, resolved, generation)
+    for name in opponents_of(resolved):
+        if name not in made:
+            made[name] = _opponent(name, resolved, game)
+    return made
+
+
+def who_meets_whom(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairings, those by which the run is judged first."""
+    pairings = [
+        (one, other)
+        for one in names
+        for other in (names if one == AGENT else LADDER)
+        if one != other
+    ]
+    kept: dict[frozenset[str], tuple[str, str]] = {}
+    for pair in pairings:
+        kept.setdefault(frozenset(pair), pair)
+    return list(kept.values())
+
+
+def plays_perfectly(game: Game) -> bool:
+    """Whether minimax sees all ends from the first position."""
+    from agents.arena.minimax import Minimax
+
+    return Minimax(game).exact(game.start(1)) is not None
+
+
+def earlier_generations(run: RunDirectory, resolved: Resolved) -> list[int]:
+    """Some of the kept networks, evenly from the first to the last before the final one."""
+    kept = [number for number in kept_generations(run) if number < resolved.epochs]
+    if len(kept) <= MOST_GENERATIONS:
+        return kept
+    last = MOST_GENERATIONS - 1
+    return [kept[round(place * (len(kept) - 1) / last)] for place in range(MOST_GENERATIONS)]
+
+
+def opponents_of(resolved: Resolved) -> list[str]:
+    """The names in the parameter `opponents`."""
+    text = resolved.workers.opponents
+    return read_opponents(text) if text else []
+
+
+def arena_inputs(context: StepContext) -> Mapping[str, Any]:
+    """What the games of a run's arena depend on: the parameters, the final checkpoint, and those of the
+    further opponents.
+    """
+    opponents = {
+        name: _depends_on(name, context.resolved) for name in opponents_of(context.resolved)
+    }
+    return {**final_policy_inputs(context), "opponents": opponents}
+
+
+def _depends_on(opponent: str, resolved: Resolved) -> Any:
+    """What an opponent's games depend on besides its name."""
+    if not is_directory(opponent):
+        return None
+    run, record = agent_directory(opponent, resolved.game.id)
+    newest = [0, *run.checkpoint_steps()][-1]
+    manifest = run.checkpoint(newest) / checkpoints.MANIFEST
+    return [record.identity_hash, fingerprint(run.root, [manifest])]
+
+
+def check_arena(resolved: Resolved) -> None:
+    """Raise `BadInput` for an opponent that cannot be found, made, or play this game, and for a game
+    with too few openings: before anything is trained.
+    """
+    from agents.arena.load import load_player
+    from agents.games.load import load_game
+
+    game = load_game(resolved.game.id)
+    openings_of(resolved, game, run=0)
+    for name in opponents_of(resolved):
+        if is_directory(name):
+            run, _ = agent_directory(name, resolved.game.id)
+            if not run.checkpoint_steps():
+                raise refusal(name, f"no checkpoint in {run.checkpoints}: train makes it")
+        else:
+            load_player(name, game)
+
+
+def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:
+    """The actions [openings, plies] with which the games of every match of a run begin; each opening
+    is played with both colours.
+    """
+    from agents.arena.openings import opening_lines
+
+    count = resolved.experiment.evaluation_episodes // COLOURS
+    try:
+        return opening_lines(game, count, np.random.default_rng(arena_seed(resolved, run)))
+    except BadInput as error:
+        given = resolved.experiment.evaluation_episodes
+        raise BadInput(f"parameter 'evaluation_episodes' cannot be {given}: {error}") from None
+
+
+def arena_seed(resolved: Resolved, run: int) -> int:
+    """Of the openings and of all chance in the games of a run."""
+    return integer_seed(resolved.experiment.seed, run, "arena")
+
+
+def refusal(opponent: str, because: str) -> BadInput:
+    """`opponent 'results/x:1' cannot play: …`."""
+    return BadInput(f"opponent {shown(opponent)} cannot play: {because}")
+
+
+def agent_at(opponent: str, game: str) -> SearchPolicy:
+    """What the training of an `DIRECTORY[:run]` ended with; game: the id of what is to be played.
+    Raises `BadInput`.
+    """
+    run, record = agent_directory(opponent, game)
+    try:
+        policy: Any = load_policy_of(run, record.resolved)[0]
+    except (BadInput, WrongDirectory) as error:
+        raise refusal(opponent, str(error)) from None
+    return policy  # type: ignore[no-any-return]
+
+
+def agent_directory(opponent: str, game: str = "") -> tuple[RunDirectory, ExperimentRecord]:
+    """Of an `DIRECTORY[:run]`; raises `BadInput` for a directory without a self-play experiment, of
+    another game, or without such a run.
+    """
+    outdir, index = agent_of(opponent)
+    root: Path = check_outdir(outdir, os.environ.get("STORAGE") or None, "opponents")
+    directory = ExperimentDirectory(root)
+    try:
+        record = read_experiment(directory)
+    except (BadInput, WrongDirectory) as error:
+        raise refusal(opponent, f"{root} holds no experiment: {error}") from None
+    theirs = record.resolved
+    if not theirs.descriptor.has_workers:
+        raise refusal(opponent, f"its algorithm, {theirs.algorithm}, is not trained by self-play")
+    if game and theirs.game.id != game:
+        raise refusal(opponent, f"it plays {shown(theirs.game.id)}, not {shown(game)}")
+    if index >= theirs.experiment.runs:
+        raise refusal(opponent, f"it has the runs 0 to {theirs.experiment.runs - 1}")
+    return directory.run(index), record
+
+
+def _generation(name: str, run: RunDirectory, resolved: Resolved, generation: int) -> MakePlayer:
+    from agents.arena.searching import trained
+    from agents.load import load_policy
+
+    def make() -> Player:
+        policy: Any = load_policy(resolved, read_generation(run, generation))
+        return trained(name, policy)
+
+    return make
+
+
+def _opponent(name: str, resolved: Resolved, game: Game) -> MakePlayer:
+    from agents.arena.load import load_player
+    from agents.arena.searching import trained
+
+    if not is_directory(name):
+        return lambda: load_player(name, game)
+    policy = agent_at(name, resolved.game.id)
+    return lambda: trained(name, policy)

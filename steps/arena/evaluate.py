@@ -1,0 +1,135 @@
+"""The evaluation of a self-play run: every match of its arena, one after the other.
+
+A match that was played stays: killed or stopped, the step goes on with the next one. The final
+network plays, the average of the weights, with `evaluation_simulations` for each move and no noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+
+from agents.arena.matches import play_games
+from agents.arena.openings import after
+from agents.arena.value_kept import ValueKept, value_kept
+from agents.games.interfaces import Game
+from agents.games.load import load_game
+from config.errors import BadInput
+from config.ladder import AGENT
+from config.measures import ELO, WIN_RATE
+from config.resolve import Resolved
+from steps.arena.entrants import (
+    arena_inputs,
+    arena_seed,
+    entrants,
+    openings_of,
+    who_meets_whom,
+)
+from steps.arena.games import (
+    COLOURS,
+    POINTS,
+    Played,
+    played,
+    read_games,
+    write_arena,
+    write_evaluation,
+)
+from steps.arena.standing import rating_of
+from steps.command.context import StepContext
+from steps.directory.files import remove_temporaries
+from steps.directory.layout import RunDirectory
+
+UNFINISHED = ".arena-"
+"""How the table of the matches so far is called, of an evaluation that has not ended."""
+
+
+def evaluate_arena(context: StepContext) -> dict[str, Any]:
+    """Play the matches that are missing and write both tables of games."""
+    resolved, run = context.resolved, context.run
+    game, players = load_game(resolved.game.id), entrants(context.run, context.resolved)
+    seed, lines = arena_seed(resolved, run.index), openings_of(resolved, game, run.index)
+    pairings, path = who_meets_whom(list(players)), run.root / _unfinished(context)
+    for name in ("evaluation", "arena", UNFINISHED):
+        remove_temporaries(run.root, of=name)
+    games = _continued(run, path.name)
+    for number, (first, second) in enumerate(pairings, 1):
+        match = [one for one in games if (one.player, one.opponent) == (first, second)]
+        if not match:
+            context.check_stop()
+            result = play_games(
+                game, players[first](), players[second](), after(game, lines), seed,
+                each_turn=context.check_stop,
+            )  # fmt: skip
+            match = played(first, second, result, lines.tolist(), seed)
+            games += match
+            write_arena(path, games)
+        share = WIN_RATE.shown(WIN_RATE.of_run([one.points for one in match]))
+        print(f"match {number} of {len(pairings)}: {first} against {second}: {share}")
+    judged = [one for one in games if one.is_judged]
+    write_arena(run.arena_csv, [one for one in games if not one.is_judged])
+    write_evaluation(run.evaluated(WIN_RATE), judged)
+    _remove_unfinished(run)
+    return _details(resolved, games, judged, _value_kept(game, judged, lines.shape[1]))
+
+
+def arena_is_written(context: StepContext) -> bool:
+    """Whether both tables are there and are tables of games."""
+    try:
+        evaluated = read_games(context.run.evaluated(WIN_RATE))
+        return bool(evaluated and read_games(context.run.arena_csv))
+    except (OSError, BadInput):
+        return False
+
+
+def _details(
+    resolved: Resolved, games: list[Played], judged: list[Played], known: ValueKept
+) -> dict[str, Any]:
+    share = None if known.share is None else POINTS * known.share
+    return {
+        f"{WIN_RATE.column}_mean": WIN_RATE.of_run([one.points for one in judged]),
+        ELO.column: rating_of(games, AGENT),
+        "value_kept_percent": share,
+        "value_known_positions": known.positions,
+        "episodes": len(judged),
+        "games": len(games),
+        "simulations": resolved.hyperparameters.evaluation_simulations,
+    }
+
+
+def _value_kept(game: Game, judged: list[Played], opening_plies: int) -> ValueKept:
+    """Of the agent's own moves, after the openings."""
+    states, actions = [game.start(0)], list[int]()
+    for one in judged:
+        state, colour = game.start(1), COLOURS.index(one.colour)
+        for ply, action in enumerate(one.actions):
+            if ply >= opening_plies and int(game.mover(state)[0]) == colour:
+                states.append(state)
+                actions.append(action)
+            state = game.play(state, np.array([action]))
+    return value_kept(game, np.concatenate(states), np.array(actions, np.int64))
+
+
+def _unfinished(context: StepContext) -> str:
+    inputs = json.dumps(arena_inputs(context), sort_keys=True)
+    return f"{UNFINISHED}{hashlib.sha256(inputs.encode()).hexdigest()[:16]}.csv"
+
+
+def _continued(run: RunDirectory, name: str) -> list[Played]:
+    """The matches that an attempt before this one has played of the same arena; those of another one
+    are removed.
+    """
+    path = run.root / name
+    _remove_unfinished(run, but=name)
+    try:
+        return read_games(path)
+    except (FileNotFoundError, BadInput):
+        return []
+
+
+def _remove_unfinished(run: RunDirectory, but: str = "") -> None:
+    for path in run.root.glob(f"{UNFINISHED}*.csv"):
+        if path.name != but:
+            path.unlink()
