@@ -22,6 +22,12 @@ from config.imports import imported
 
 if TYPE_CHECKING:
     from agents.distributed.interfaces import Link
+    from agents.selfplay.interfaces import (
+        MakeSelfPlayTrainer,
+        MakeWorker,
+        SelfPlayTrainer,
+        Worker,
+    )
     from config.resolve import Resolved
 
 
@@ -45,6 +51,22 @@ def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Acto
     """One of a run's actors, by its number from 0; not joined yet."""
     make: MakeActor = imported(resolved.descriptor.actor, f"the actor of {resolved.algorithm!r}")
     return make(resolved, run=run, member=member, link=link)
+
+
+def make_self_play_trainer(
+    resolved: Resolved, *, run: int, device: str, precision: str
+) -> SelfPlayTrainer:
+    """As `make_trainer`, of an algorithm with workers."""
+    make: MakeSelfPlayTrainer = imported(
+        resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}"
+    )
+    return make(resolved, run=run, device=device, precision=precision)
+
+
+def make_worker(resolved: Resolved, *, run: int, member: int, attempt: int) -> Worker:
+    """One of a run's workers, by its number from 0; attempt: no two of its starts are alike."""
+    make: MakeWorker = imported(resolved.descriptor.worker, f"the worker of {resolved.algorithm!r}")
+    return make(resolved, run=run, member=member, attempt=attempt)
 
 
 def load_policy(resolved: Resolved, state: State) -> AnyPolicy:

@@ -62,8 +62,12 @@ class Adam(Optimiser):
     `nn.utils.clip_grad_norm_` and `torch.optim.Adam(fused=True)`, 0.10 with this.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], *, epsilon: float) -> None:
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], *, epsilon: float, decay: float = 0.0
+    ) -> None:
+        """decay: c of c ‖θ‖² in the loss, which adds 2 c θ to the gradients."""
         super().__init__(parameters, epsilon=epsilon)
+        self._decay = decay
         self._moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._updates = torch.zeros((), device=self.parameters[0].device)
@@ -75,7 +79,7 @@ class Adam(Optimiser):
         torch._fused_adam_(
             self.parameters, self._gradients(), self._moments_1, self._moments_2, [],
             [self._updates] * len(self.parameters), amsgrad=False, maximize=False,
-            beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, weight_decay=0.0, eps=self._epsilon,
+            beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, weight_decay=2 * self._decay, eps=self._epsilon,
         )  # fmt: skip
 
     def state_dict(self) -> State:

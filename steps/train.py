@@ -5,8 +5,9 @@ the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `reso
 
 Algorithms with actors have two roles: `--role learner`, which is the default, and, as often as one
 likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, … Where
-several learn as one (`learners`), the further ones are `--role learner --member 1`, 2, … In an
-actor's pod `ACTOR_COMMAND` may hold the command that takes the place of this one, with its options.
+several learn as one (`learners`), the further ones are `--role learner --member 1`, 2, …
+Self-play has `--role trainer` and `--role worker --member 0`, 1, … in their places. In an actor's pod
+`ACTOR_COMMAND` may hold the command that takes the place of this one, with its options.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from config.actors import COMMAND_VARIABLE
+from config.actors import COMMAND_VARIABLE, ActorSettings
+from config.algorithms.descriptor import MEMBERS, Algorithm
 from config.errors import BadInput
+from config.workers import WorkerSettings
 from steps.command.become import become
 from steps.command.context import StepContext
 from steps.command.main import guarded, run_step
 from steps.command.members import add_roles
 from steps.directory.status import Status
 
-ROLES = ("learner", "actor")
-LEARNER, ACTOR = ROLES
+LEARNER, ACTOR = ActorSettings.roles
+TRAINER, WORKER = WorkerSettings.roles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -45,22 +48,33 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(context: StepContext) -> dict[str, Any]:
-    """Train one run from its newest checkpoint, or from the start; as an actor, help with it."""
+    """Train one run from its newest checkpoint, or from the start; as an actor or a worker, help with
+    it.
+    """
     from steps.training.attempt import attempt
 
     if context.member and context.arguments.role == ACTOR:
         from steps.training import actor
 
         return actor.act(context)
+    if context.member and context.arguments.role == WORKER:
+        from steps.training import worker
+
+        return worker.play(context)
     if context.member:
         from steps.training import further_learner
 
         return further_learner.learn(context)
+    if context.resolved.members is not None:
+        context.note(workflow=context.owner_uid)  # whose members this attempt's end concerns
     if context.resolved.descriptor.has_actors:
         from steps.training import learner
 
-        context.note(workflow=context.owner_uid)  # whose actors this attempt's end concerns
         return attempt(context, learner.train)
+    if context.resolved.descriptor.has_workers:
+        from steps.training import trainer
+
+        return attempt(context, trainer.train)
     from steps.training import single
 
     return attempt(context, single.train)
@@ -69,9 +83,11 @@ def train(context: StepContext) -> dict[str, Any]:
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """What the result depends on; raises `BadInput` for a role that nobody has in this training."""
     descriptor = context.resolved.descriptor
-    if context.member and not descriptor.has_actors:
+    if context.member:
+        _check_role(context.arguments.role, descriptor)
+    if context.member and context.arguments.role == TRAINER:
         raise BadInput(
-            f"--role cannot be {context.arguments.role}: {descriptor.name} trains in one process"
+            f"--member cannot be {context.arguments.member} for the role {TRAINER}; allowed: 0"
         )
     if context.member and context.arguments.role == LEARNER:
         most = context.resolved.actors.learners - 1
@@ -81,6 +97,16 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
                 f"experiment has learners={most + 1}; allowed: at most {most}"
             )
     return {"identity": context.record.identity_hash}
+
+
+def _check_role(role: str, descriptor: Algorithm) -> None:
+    if descriptor.topology not in MEMBERS:
+        raise BadInput(f"--role cannot be {role}: {descriptor.name} trains in one process")
+    roles = MEMBERS[descriptor.topology][1].roles
+    if role not in roles:
+        raise BadInput(
+            f"--role cannot be {role}: {descriptor.name} has {' and '.join(roles)}; allowed: those"
+        )
 
 
 def is_complete(context: StepContext) -> bool:
@@ -100,7 +126,8 @@ def evaluate_output(status: Status) -> dict[str, str]:
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    add_roles(parser, ROLES)
+    roles = (LEARNER, ACTOR, TRAINER, WORKER)
+    add_roles(parser, roles, answering=(LEARNER, TRAINER))
     parser.add_argument(
         "--learner",
         metavar="HOST:PORT",

@@ -64,6 +64,8 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
     they can be made in processes.
     """
     game, asked = resolved.game, resolved.environment.vectorisation
+    if game.is_board:
+        return Vectorisation("native", "a board game takes many positions at once")
     if game.is_atari or _is_native(resolved):
         return Vectorisation("native", "the game brings it")
     if count == 1:

@@ -4,6 +4,7 @@ each game its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from config.algorithms.descriptor import BOARD, SELF_PLAY, Algorithm
@@ -118,10 +119,10 @@ class AlphaZero:
             slack=self.max_ahead * self.batch_size,
         )  # fmt: skip
 
-    @property
-    def epoch_updates(self) -> int:
-        """Of a generation; what is due is never less."""
-        return int(self.replay_ratio * self.generation_positions / self.batch_size)
+    def updates_after(self, generations: int) -> int:
+        """That so many generations end with, all together: no fewer than their positions ask for."""
+        learnt = self.replay_ratio * self.generation_positions * generations
+        return math.ceil(learnt / self.batch_size)
 
     def window_of(self, positions: int) -> int:
         """The last so many of all positions are learnt from: KataGo's window (arXiv:1902.10565,
@@ -149,7 +150,7 @@ class AlphaZero:
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
-        if self.epoch_updates < 1:
+        if self.replay_ratio * self.generation_positions < self.batch_size:
             raise BadInput(
                 f"parameter 'generation_positions' cannot be {self.generation_positions}; allowed: at "
                 f"least batch_size / replay_ratio, {-(-self.batch_size // self.replay_ratio):g}"

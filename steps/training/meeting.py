@@ -53,11 +53,11 @@ def there(context: StepContext, path: Path, line: str) -> Iterator[None]:
                 path.unlink()
 
 
-class Finding(Generic[Found]):
-    """A member's, of what a learner wrote to `path` while it is there."""
+class Ending:
+    """A member's, of the end of its training."""
 
-    def __init__(self, context: StepContext, path: Path, read: Callable[[str], Found]) -> None:
-        self._context, self._path, self._read = context, path, read
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
         self._before = read_status(context.run.status / f"{TRAIN}.json")
 
     def check_stop(self) -> None:
@@ -69,6 +69,14 @@ class Finding(Generic[Found]):
         self.check_stop()
         if why := outcome(self._context, self._before):
             raise Ended(why)
+
+
+class Finding(Ending, Generic[Found]):
+    """A member's, of what a learner wrote to `path` while it is there."""
+
+    def __init__(self, context: StepContext, path: Path, read: Callable[[str], Found]) -> None:
+        super().__init__(context)
+        self._path, self._read = path, read
 
     def find(self) -> Found | None:
         """What was written, None while there is none. Raises what `check` does, and `BadInput` for a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import shutil
@@ -138,16 +139,16 @@ def _content_hash() -> str:
 @pytest.fixture(scope="session")
 def manifest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project's manifest with requests that fit a small node."""
-    rendered = k.python(
-        "-m",
-        "workflows.submit",
-        "ppo",
-        "--manifest",
-        "--cluster",
-        str(Path(__file__).parent / "small.yaml"),
-    ).stdout
-    file = tmp_path_factory.mktemp("manifest") / "ppo.yaml"
-    file.write_text(rendered)
+    return small_manifest("ppo", tmp_path_factory.mktemp("manifest"))
+
+
+def small_manifest(algorithm: str, folder: Path) -> Path:
+    """With requests that fit a small node."""
+    small = str(Path(__file__).parent / "small.yaml")
+    file = folder / f"{algorithm}.yaml"
+    file.write_text(
+        k.python("-m", "workflows.submit", algorithm, "--manifest", "--cluster", small).stdout
+    )
     return file
 
 
@@ -182,3 +183,12 @@ def parameters(folder: Path, images: Images, **given: str) -> list[str]:
 def in_pods(outdir: Path) -> str:
     """What pods call a directory of the shared storage."""
     return f"/storage/{outdir.relative_to(os.environ['RL_CLUSTER_STORAGE'])}"
+
+
+def epochs(run: Path) -> list[str]:
+    """Those of a training's table so far, of which the last may still be written."""
+    table = run / "train.csv"
+    if not table.exists():
+        return []
+    with table.open() as file:
+        return [row["epoch"] for row in csv.DictReader(file)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -228,3 +229,12 @@ def _take(pod: Mapping[str, Any], seen: dict[str, PodTimes]) -> None:
 
 def _seconds(text: str | None) -> float | None:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else None
+
+
+def delete_one(name: str, template: str) -> None:
+    """A running pod of a workflow's template."""
+    of_workflow = ["-l", f"workflows.argoproj.io/workflow={name}"]
+    running = ["--field-selector=status.phase=Running", "-o", "name"]
+    pods = kubectl("get", "pods", *of_workflow, *running).split()
+    pod = next(pod for pod in pods if re.fullmatch(rf"pod/{name}-{template}-\d+", pod))
+    kubectl("delete", pod, "--wait=false")

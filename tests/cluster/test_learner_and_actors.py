@@ -5,7 +5,6 @@ is deleted; with an actor that finds no room; with GPUs for the actors."""
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
 import os
 import re
@@ -21,7 +20,7 @@ import yaml
 
 from steps.directory.status import read_status
 from tests.cluster import kubernetes as k
-from tests.cluster.conftest import Images, submit
+from tests.cluster.conftest import Images, epochs, small_manifest, submit
 
 ACTORS = 3
 RESYNC_S = 1200
@@ -34,16 +33,6 @@ EXPERIMENTS = {
     "r2d2": ("r2d2", {"game": "cartpole-no-velocity", "epochs": "3"}),
     "async-sac": ("async-sac", {"game": "pendulum", "epochs": "3"}),
 }
-
-
-def small_manifest(algorithm: str, folder: Path) -> Path:
-    """With requests that fit a small node."""
-    small = str(Path(__file__).parent / "small.yaml")
-    file = folder / f"{algorithm}.yaml"
-    file.write_text(
-        k.python("-m", "workflows.submit", algorithm, "--manifest", "--cluster", small).stdout
-    )
-    return file
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -73,20 +62,17 @@ def test_a_deleted_actor_and_a_deleted_learner(
     images: Images, restricted: str, outdir: Path, tmp_path: Path
 ) -> None:
     """The run finishes; no epoch is lost or told twice."""
-    name, epochs = "t-deleted", 200
+    name, goal, run = "t-deleted", 200, outdir / "runs/0"
     manifest = small_manifest("impala", tmp_path)
-    submit(manifest, name, outdir, images, runs="1", epochs=str(epochs), **GIVEN)
-    train = outdir / "runs/0/train.csv"
-    for template, rows in (("train-actor", 20), ("train", 60)):
-        k.wait_for(f"{rows} epochs", lambda rows=rows: _rows(train) > rows, timeout_s=600)  # type: ignore[misc]
-        _delete_one(name, template)
+    submit(manifest, name, outdir, images, runs="1", epochs=str(goal), **GIVEN)
+    for template, after in (("train-actor", 20), ("train", 60)):
+        k.wait_for("its epochs", lambda after=after: len(epochs(run)) > after, timeout_s=600)  # type: ignore[misc]
+        k.delete_one(name, template)
         time.sleep(2)
     status = k.ended(name, timeout_s=1500)
     assert status["phase"] == "Succeeded", status.get("message")
-    with train.open() as file:
-        told = [int(row["epoch"]) for row in csv.DictReader(file)]
-    assert told == list(range(1, epochs + 1))
-    left = read_status(outdir / "runs/0/status/train.json")
+    assert epochs(run) == [str(epoch) for epoch in range(1, goal + 1)]
+    left = read_status(run / "status/train.json")
     assert left is not None and left.attempt > 1, "the learner was not started again"
 
 
@@ -94,18 +80,16 @@ def test_two_learners_of_which_one_is_deleted(
     images: Images, restricted: str, outdir: Path, tmp_path: Path
 ) -> None:
     """Both begin again with what the first has saved, and the run finishes."""
-    name, epochs = "t-learners", 60
+    name, goal = "t-learners", 60
     manifest = small_manifest("impala", tmp_path)
-    given = GIVEN | {"learners": "2", "actors": "2", "runs": "1", "epochs": str(epochs)}
+    given = GIVEN | {"learners": "2", "actors": "2", "runs": "1", "epochs": str(goal)}
     submit(manifest, name, outdir, images, **given)
     run = outdir / "runs/0"
-    k.wait_for("20 epochs", lambda: _rows(run / "train.csv") > 20, timeout_s=600)
-    _delete_one(name, "train-learner")
+    k.wait_for("20 epochs", lambda: len(epochs(run)) > 20, timeout_s=600)
+    k.delete_one(name, "train-learner")
     status = k.ended(name, timeout_s=1500)
     assert status["phase"] == "Succeeded", status.get("message")
-    with (run / "train.csv").open() as file:
-        told = [int(row["epoch"]) for row in csv.DictReader(file)]
-    assert told == list(range(1, epochs + 1))
+    assert epochs(run) == [str(epoch) for epoch in range(1, goal + 1)]
     first, second = (
         read_status(run / f"status/{one}.json") for one in ("train", "train-learner-1")
     )
@@ -206,16 +190,3 @@ def following(name: str, said: TextIO) -> Iterator[None]:
     finally:
         follower.terminate()
         follower.wait(30)
-
-
-def _rows(file: Path) -> int:
-    return len(file.read_text().splitlines()) - 1 if file.exists() else 0
-
-
-def _delete_one(name: str, template: str) -> None:
-    """A running pod of a template."""
-    of_workflow = ["-l", f"workflows.argoproj.io/workflow={name}"]
-    running = ["--field-selector=status.phase=Running", "-o", "name"]
-    pods = k.kubectl("get", "pods", *of_workflow, *running).split()
-    pod = next(pod for pod in pods if re.fullmatch(rf"pod/{name}-{template}-\d+", pod))
-    k.kubectl("delete", pod, "--wait=false")

@@ -1,0 +1,285 @@
+"""AlphaZero, Silver et al. 2018 (Science 362, arXiv:1712.01815): the trainer. Its workers are in
+`agents.selfplay`, their search in `agents.search`.
+
+    workers: play games with themselves, each move a ~ π of a search by the network f_θ̄
+             keep (s, π, z), z the end of the game with the eyes of who is to move at s
+    trainer: (p, v) = f_θ(s), learns from positions of the window
+                 l = (z − v)² − π · log p + c ‖θ‖²
+             θ̄ ← d θ̄ + (1 − d) θ, and after every generation θ̄ plays
+
+Other than there: a window that grows with the positions, and searches of two sizes, both KataGo's (Wu
+2019, arXiv:1902.10565): where a search was cheap the policy is not learnt; the average of the weights
+plays (KataGo, appendix C), and there is no gate. Each position is shown in one of its symmetries, drawn
+anew every time.
+
+What others got wrong and this does not: value, planes and outcome are the mover's, whoever moves next;
+log p is over legal actions alone; a symmetry turns π with the board; draws are 0; the optimiser is the
+same from the first generation to the last; positions are learnt from so many times on average, however
+fast either side is (`config.algorithms.replay_ratio`); a non-finite number never reaches the optimiser.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.interfaces import Growth, Progress, State
+from agents.optimiser import Adam
+from agents.selfplay.interfaces import Games, Rows, Take
+from agents.selfplay.network import check_board_game, make_network
+from agents.selfplay.policy import AVERAGE
+from agents.selfplay.positions import Window, refusal, unpacked_states
+from agents.selfplay.symmetries import Symmetries
+from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
+from config.errors import Diverged
+from config.resolve import Resolved
+from config.seeds import integer_seed, seed_sequence
+
+WINDOW = "window"
+"""The stream of what is learnt from."""
+METRICS = ("policy_loss", "value_loss", "gradient_norm")
+"""Of one update, in the order in which `_learn` measures them; an epoch's are their means."""
+EPSILON, LARGEST_NORM = 1e-8, 10.0
+WAIT_S, YIELD_S = 0.2, 1.0
+
+
+class Batch(NamedTuple):
+    """B positions: planes [B, C, H, W]; legal, full bool [B, A], [B]; policies [B, A]; values [B]."""
+
+    planes: Tensor
+    legal: Tensor
+    policies: Tensor
+    values: Tensor
+    full: Tensor
+
+
+def losses(logits: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """−π · log p, the mean over the positions that were searched in full, and (z − v)², over all."""
+    log_p = torch.log_softmax(logits.masked_fill(~batch.legal, -math.inf), dim=1)
+    crossed = -(batch.policies * log_p.masked_fill(~batch.legal, 0)).sum(dim=1)
+    policy = (crossed * batch.full).sum() / batch.full.sum().clamp(min=1)
+    return policy, (batch.values - values).square().mean()
+
+
+class AlphaZeroTrainer:
+    """The training of one run; `agents.selfplay.interfaces.SelfPlayTrainer` and `HasStreams`."""
+
+    learnt = ("network", AVERAGE)
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.device, self.epoch, self.step = torch.device(device), 0, 0
+        self.halved = precision == "bf16"
+        seed = resolved.experiment.seed
+        self.game = check_board_game(resolved)
+        self.symmetries, self.window = Symmetries(self.game), Window(self.game)
+        weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
+        self.network = make_network(self.hyper, self.game, weights).to(self.device)
+        self.average = copy.deepcopy(self.network).requires_grad_(False)
+        self.optimiser = Adam(
+            self.network.parameters(), epsilon=EPSILON, decay=self.hyper.weight_decay
+        )
+        self.sampling = np.random.default_rng(seed_sequence(seed, run, "replay"))
+        self.updates = 0
+        self.counted = dict.fromkeys(
+            ("refused", "trainer_waited_s", "workers_waited_s", "workers_played_s"), 0.0
+        )
+        self.scores, self.lengths, self.lags = list[float](), list[int](), list[np.ndarray]()
+        self.measured = list[tuple[float, ...]]()
+
+    def train(self, take: Take) -> Iterator[Progress | None]:
+        """One `Progress` a generation, and None about once a second in between; raises `Diverged`
+        before a non-finite update.
+        """
+        while self.epoch < self.resolved.epochs:
+            epoch = self.epoch + 1
+            step = self.resolved.warm_up_steps + epoch * self.resolved.steps_per_epoch
+            yield from self._generation(take, step, self.hyper.updates_after(epoch))
+            self.epoch, self.step = epoch, step
+            yield self._progress()
+
+    def _generation(self, take: Take, positions: int, updates: int) -> Iterator[None]:
+        """Take and learn until there were so many of both, of all times. Whoever is ahead of the
+        replay ratio waits: games are not taken, or nothing is learnt.
+        """
+        ratio, since_s = self.hyper.ratio, time.monotonic()
+        while self.window.added < positions or self.updates < updates:
+            balance = ratio.balance(self.updates, self.window.added)
+            due = self.updates < updates and balance + ratio.batch <= ratio.slack
+            learns = due and self.window.added >= ratio.starts
+            if balance >= -ratio.slack:
+                self._add(take, 0 if learns else WAIT_S)
+            if learns:
+                self._learn()
+            if time.monotonic() - since_s >= YIELD_S:
+                yield None
+                since_s = time.monotonic()
+
+    def _add(self, take: Take, wait_s: float) -> None:
+        """The next games, if there are some; nothing of those that cannot be learnt from."""
+        started_s = time.monotonic()
+        games = take(wait_s)
+        if wait_s:
+            self.counted["trainer_waited_s"] += time.monotonic() - started_s
+        if games is None:
+            return
+        if refusal(self.game, games.rows):
+            self.counted["refused"] += 1
+            return
+        count = len(games.rows["value"])
+        self.window.add(games.rows, self.hyper.window_of(self.window.added + count))
+        self._count(games)
+
+    def _count(self, games: Games) -> None:
+        self.scores += games.scores
+        self.lengths += games.lengths
+        self.lags.append(np.maximum(0, self.epoch - games.rows["generation"]))
+        self.counted["workers_waited_s"] += games.waited_s
+        self.counted["workers_played_s"] += games.played_s
+
+    def _learn(self) -> None:
+        """One update, and what is measured of it."""
+        batch = self._batch(self.window.sample(self.hyper.batch_size, self.sampling))
+        self.network.train()
+        self.network.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
+            logits, values = self.network(batch.planes)
+        policy, value = losses(logits.float(), values.float(), batch)
+        torch.autograd.backward([policy + value])
+        norm = self.optimiser.clip_gradients(LARGEST_NORM)
+        measured = (float(policy.detach()), float(value.detach()), norm)
+        if not math.isfinite(sum(measured)):
+            raise self._diverged(measured, logits, values)
+        self.optimiser.step(self.learning_rate)
+        self.updates += 1
+        self.measured.append(measured)
+        self._follow()
+
+    def _batch(self, rows: Rows) -> Batch:
+        """Positions in one of their symmetries each, on the device."""
+        planes = self.game.encode(unpacked_states(self.game, rows["state"]))
+        which = self.sampling.integers(0, len(self.symmetries), len(planes))
+        columns = (
+            self.symmetries.of_planes(planes, which),
+            self.symmetries.of_actions(rows["legal"], which),
+            self.symmetries.of_actions(rows["policy"], which),
+            rows["value"],
+            rows["full"],
+        )
+        return Batch(*(torch.from_numpy(column).to(self.device) for column in columns))
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """θ̄ ← d θ̄ + (1 − d) θ, of weights and of statistics alike."""
+        of_average, newest = (
+            list(one.state_dict().values()) for one in (self.average, self.network)
+        )
+        pairs = [
+            pair for pair in zip(of_average, newest, strict=True) if pair[0].is_floating_point()
+        ]
+        averages, weights = zip(*pairs, strict=True)
+        torch._foreach_lerp_(list(averages), list(weights), 1 - self.hyper.average_decay)
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the next update."""
+        first: float = self.hyper.learning_rate
+        if not self.hyper.anneal_learning_rate:
+            return first
+        updates: int = self.hyper.updates_after(self.resolved.epochs)
+        return first * (1 - self.updates / updates)
+
+    def _diverged(self, measured: tuple[float, ...], logits: Tensor, values: Tensor) -> Diverged:
+        policy, value, norm = measured
+        return Diverged(
+            f"loss or gradient is not finite in epoch {self.epoch + 1}, after {self.updates} updates: "
+            f"policy loss {policy:.4g}; value loss {value:.4g}; gradient norm {norm:.4g}; batch of "
+            f"{len(values)} positions: {ranges({'logits': logits, 'values': values})}"
+        )
+
+    def _progress(self) -> Progress:
+        """Of the epoch that has ended; its games are those that were taken in it."""
+        metrics: dict[str, float | None] = dict.fromkeys(METRICS)
+        if self.measured:
+            metrics |= zip(METRICS, np.mean(self.measured, axis=0).tolist(), strict=True)
+        after_start = self.window.added - self.hyper.learning_starts
+        lags = np.concatenate(self.lags) if self.lags else np.zeros(0)
+        metrics |= {
+            "learning_rate": self.learning_rate,
+            "positions": self.window.added,
+            "window": len(self.window),
+            "unique_percent": 100 * self.window.unique_share(),
+            "replayed": self.updates * self.hyper.batch_size / max(1, after_start),
+            "generations_behind": float(lags.mean()) if len(lags) else None,
+            "generations_behind_max": float(lags.max()) if len(lags) else None,
+        }
+        progress = Progress(
+            epoch=self.epoch, step=self.step, frame=self.step, returns=self.scores,
+            lengths=self.lengths, metrics=metrics,
+        )  # fmt: skip
+        self.scores, self.lengths, self.lags, self.measured = [], [], [], []
+        return progress
+
+    def playing(self) -> State:
+        """The average."""
+        return {"format": FORMAT, AVERAGE: to_arrays(self.average.state_dict())}
+
+    def counters(self) -> Mapping[str, float]:
+        """See `agents.selfplay.interfaces.SelfPlayTrainer`; learnt: positions, one as often as it
+        was.
+        """
+        learnt = self.updates * self.hyper.batch_size
+        return {**self.counted, "positions": self.window.added, "learnt": learnt}
+
+    def grown(self) -> dict[str, Growth]:
+        """The window, as `agents.interfaces.HasStreams` has it."""
+        return {WINDOW: Growth(rows=self.window.grown(), keep=len(self.window))}
+
+    def load_streams(self, streams: Mapping[str, Iterator[Rows]]) -> None:
+        """Take back the window."""
+        self.window.load(streams.get(WINDOW, iter(())), self.window.added)
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, but the window's positions and the workers; after any
+        epoch.
+        """
+        return {
+            **self.playing(),
+            "epoch": self.epoch, "step": self.step, "interface": self._interface(),
+            "network": to_arrays(self.network.state_dict()),
+            "optimiser": self.optimiser.state_dict(),
+            "generator": self.sampling.bit_generator.state,
+            "updates": self.updates, "added": self.window.added, "counted": dict(self.counted),
+        }  # fmt: skip
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Go on where `state_dict` was taken, with whatever workers come; `load_streams` follows.
+        Raises `NoUsableState` for a state of another format.
+        """
+        check_format(state)
+        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.network.load_state_dict(to_tensors(state["network"]))
+        self.average.load_state_dict(to_tensors(state[AVERAGE]))
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.sampling.bit_generator.state = state["generator"]
+        self.updates, self.window.added = int(state["updates"]), int(state["added"])
+        self.counted = dict(state["counted"])
+
+    def _interface(self) -> State:
+        """What another training must have alike whose weights this one begins with."""
+        return {
+            "game": self.game.name,
+            "planes": list(self.game.planes),
+            "actions": self.game.actions,
+        }
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,136 @@
+"""Positions of self-play as rows, and the window of the last ones that a trainer learns from.
+
+state      uint8 [S]     the game's own record
+policy     float32 [A]   what the search says of the actions, 0 after a cheap one
+legal      bool [A]
+value      float32 []    how the game ended, for the mover: 1 won, 0 drawn, -1 lost
+full       bool []       whether the search was a full one, whose policy is learnt
+generation int64 []      of the network that the search began with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from agents.games.interfaces import Game, States
+from agents.selfplay.interfaces import Rows
+
+TOLERANCE = 1e-3
+"""Of a policy's sum."""
+COMPARED = 20_000
+"""Positions among which equal ones are counted."""
+
+
+def columns_of(game: Game) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Column -> type and shape of one row."""
+    actions = (game.actions,)
+    return {
+        "state": (np.dtype(np.uint8), (game.state_dtype.itemsize,)),
+        "policy": (np.dtype(np.float32), actions),
+        "legal": (np.dtype(np.bool_), actions),
+        "value": (np.dtype(np.float32), ()),
+        "full": (np.dtype(np.bool_), ()),
+        "generation": (np.dtype(np.int64), ()),
+    }
+
+
+def packed_states(states: States) -> np.ndarray:
+    """Records [n] -> uint8 [n, S]."""
+    return np.ascontiguousarray(states).view(np.uint8).reshape(len(states), -1)
+
+
+def unpacked_states(game: Game, packed: np.ndarray) -> States:
+    """What `packed_states` was given."""
+    states: States = np.ascontiguousarray(packed).view(game.state_dtype).reshape(len(packed))
+    return states
+
+
+def joined(parts: Iterable[Rows]) -> Rows:
+    """Rows one after the other; of at least one part."""
+    listed = list(parts)
+    return {name: np.concatenate([part[name] for part in listed]) for name in listed[0]}
+
+
+def refusal(game: Game, rows: Mapping[str, np.ndarray]) -> str:
+    """Why nothing can be learnt from these rows, in a few words; empty if it can."""
+    expected = columns_of(game)
+    if set(rows) != set(expected):
+        return f"columns {sorted(rows)}"
+    count = len(rows["value"])
+    for name, (dtype, shape) in expected.items():
+        if rows[name].dtype != dtype or rows[name].shape != (count, *shape):
+            return f"{name} of {rows[name].dtype} {list(rows[name].shape)}"
+    policy, legal, full = rows["policy"], rows["legal"], rows["full"]
+    if not count or not legal.any(axis=1).all():
+        return "a position without a legal action" if count else "no position"
+    if not (np.abs(rows["value"]) <= 1).all():  # false for NaN, too
+        return "a value beyond -1 … 1"
+    if not (policy >= 0).all() or policy[~legal].any():
+        return "a policy that is negative, not finite, or likes an illegal action"
+    if (np.abs(policy[full].sum(axis=1) - 1) > TOLERANCE).any():
+        return "a policy that does not sum to 1"
+    return ""
+
+
+class Window:
+    """The last positions, in memory. added: of all times; len: those that are learnt from."""
+
+    def __init__(self, game: Game) -> None:
+        self._columns = {
+            name: np.empty((0, *shape), dtype) for name, (dtype, shape) in columns_of(game).items()
+        }
+        self._first = self._end = self._new = 0
+        self.added = 0
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    def add(self, rows: Rows, size: int) -> None:
+        """Rows behind the others; then only the last `size` stay."""
+        count = len(rows["value"])
+        if self._end + count > len(self._columns["value"]):
+            self._make_room(count)
+        for name, column in self._columns.items():
+            column[self._end : self._end + count] = rows[name]
+        self._end += count
+        self._new += count
+        self.added += count
+        self._first = max(self._first, self._end - size)
+
+    def sample(self, count: int, generator: np.random.Generator) -> Rows:
+        """Independent draws, all positions alike."""
+        return self._rows(generator.integers(self._first, self._end, count))
+
+    def unique_share(self) -> float:
+        """Of the newest positions, how many are left without those that are there several times."""
+        states = self._columns["state"][max(self._first, self._end - COMPARED) : self._end]
+        keys = states.view(f"V{states.shape[1]}").ravel()
+        return len(np.unique(keys)) / max(1, len(keys))
+
+    def grown(self) -> Rows:
+        """What was added since this was last called, in order; of more than a whole window its last
+        part.
+        """
+        new, self._new = min(self._new, len(self)), 0
+        return self._rows(slice(self._end - new, self._end))
+
+    def load(self, parts: Iterator[Rows], added: int) -> None:
+        """Begin with these rows, of so many of all times."""
+        for rows in parts:
+            self.add(rows, len(self) + len(rows["value"]))
+        self.added, self._new = added, 0
+
+    def _rows(self, which: Any) -> Rows:
+        return {name: column[which] for name, column in self._columns.items()}
+
+    def _make_room(self, count: int) -> None:
+        """For these, and as many again as there are."""
+        kept = self._rows(slice(self._first, self._end))
+        room = 2 * (len(self) + count)
+        self._first, self._end = 0, len(self)
+        for name, rows in kept.items():
+            self._columns[name] = np.empty((room, *rows.shape[1:]), rows.dtype)
+            self._columns[name][: len(rows)] = rows

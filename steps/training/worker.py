@@ -1,0 +1,108 @@
+"""One worker of a self-play: plays by the newest network of the run's directory, until the run is
+trained. Nothing of it is kept but the games that it has sent: one that is started again begins new ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from config.errors import BadInput, Preempted
+from steps.command.context import StepContext
+from steps.directory import networks
+from steps.training.meeting import Ended, Ending
+from steps.training.shards import Outlet
+
+if TYPE_CHECKING:
+    from agents.selfplay.interfaces import Published
+
+POLL_S = 0.5
+
+
+def play(context: StepContext) -> dict[str, Any]:
+    """Play until the training has ended, well or for good; returns why there was nothing left to do.
+
+    Raises `Preempted` after a SIGTERM, or where there was no trainer for `reconnect_timeout`.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
+    context.stop.describe = lambda: "preempted, begins new games when it is started again"
+    context.check_stop()
+    before = context.previous.details if context.previous else {}
+    context.note(joined=bool(before.get("joined")))  # once is often enough for the report
+    newest = NewestNetwork(context)
+    said: dict[str, Any] = {}
+    try:
+        newest.wait(context.resolved.workers.reconnect_timeout)
+        _play(context, newest, said)
+    except Ended as ended:
+        said["ended"] = str(ended)
+    return said
+
+
+def _play(context: StepContext, newest: NewestNetwork, said: dict[str, Any]) -> None:
+    """said: what the status is to tell, also where this is left by an exception."""
+    from agents.load import make_worker
+    from steps.training.resources import of_member
+
+    worker = make_worker(
+        context.resolved, run=context.run_index or 0, member=int(context.arguments.member),
+        attempt=context.attempt,
+    )  # fmt: skip
+    outlet, ending = Outlet(context, newest.ending.check), newest.ending
+    path = context.run.member_resources_csv(context.member)
+    with contextlib.ExitStack() as opened:
+        playing = opened.enter_context(contextlib.closing(worker.play(newest)))
+        sampler, done = of_member(path, permitted=context.require_ours)
+        opened.enter_context(contextlib.closing(sampler))
+        looked_s = time.monotonic()
+        for ended in playing:
+            outlet.add(ended)
+            said.update(step=done + outlet.positions, waited_s=round(outlet.waited_s, 3))
+            if outlet.positions and not said.get("joined"):
+                said["joined"] = True
+                context.note(joined=True)
+            sampler.at(done + outlet.positions)
+            ending.check_stop()
+            if time.monotonic() - looked_s >= POLL_S:
+                ending.check()
+                looked_s = time.monotonic()
+
+
+class NewestNetwork:
+    """`agents.selfplay.interfaces.Newest`, of the run's directory."""
+
+    def __init__(self, context: StepContext) -> None:
+        self.ending = Ending(context)
+        self._run = context.run
+        self._name: tuple[int, bytes] | None = None
+
+    def __call__(self) -> Published | None:
+        """A damaged one, or one that is just being replaced, counts as none."""
+        from agents.selfplay.interfaces import Published
+
+        listed = self._run.generations()
+        if not listed:
+            return None
+        name = networks.name_of(self._run, listed[-1])
+        if name is None or self._name == (listed[-1], name):
+            return None
+        try:
+            state = networks.read_generation(self._run, listed[-1])
+        except BadInput:
+            return None
+        self._name = (listed[-1], name)
+        return Published(listed[-1], state)
+
+    def wait(self, longest_s: float) -> None:
+        """Until there is one; raises `Ended`, and `Preempted` after a SIGTERM or a time."""
+        end = time.monotonic() + longest_s
+        while not self._run.generations():
+            self.ending.check()
+            if time.monotonic() >= end:
+                raise Preempted(
+                    f"no network for {longest_s:g} s: there is none in {self._run.networks}"
+                )
+            time.sleep(POLL_S)
+        self.ending.check()
