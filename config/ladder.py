@@ -17,6 +17,10 @@ EXACT = "minimax"
 """Joins where it plays perfectly from the first move on, for small games."""
 GENERATION = "generation "
 """With a number behind it, an earlier network of the same training."""
+VALUE_KEPT = "value_kept_percent"
+"""In the status of an evaluation and in summary.json: how often the agent's moves keep the value of
+positions that minimax knows.
+"""
 
 
 def read_opponents(text: str) -> list[str]:

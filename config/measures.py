@@ -53,6 +53,11 @@ class Measure:
         """The same as a training measures it: what its rows, curves and lines are about."""
         return replace(self, name=self.training_name or self.name)
 
+    @property
+    def training_axis(self) -> str:
+        """Along the axis of a training's curve."""
+        return self.in_training.axis("" if self.training_name else "training episodes")
+
     def axis(self, of: str = "") -> str:
         """Above a column, and along an axis: `win rate, %`, `return of an episode`."""
         text = f"{self.name} of {of}" if of else self.name

@@ -1,8 +1,9 @@
 """The averages over all usable runs: `python -m steps.average --outdir results/cartpole`.
 
 Writes average/train.csv (one row per step of a common grid), average/evaluation.csv (one row per
-planned run, excluded ones with their reason) and average/summary.json. Runs that are unfinished or
-failed enter no average, and are named everywhere. The rules and formulas are those of
+planned run, excluded ones with their reason) and average/summary.json; after self-play also
+average/arena.csv, one row per player of the arena. Runs that are unfinished or failed enter no average,
+and are named everywhere. The rules and formulas are those of
 `steps/statistics`; the same files give the same bytes.
 """
 
@@ -13,13 +14,14 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from config import pipeline
-from config.measures import Measure
+from config.ladder import AGENT, ANCHOR, VALUE_KEPT
+from config.measures import ELO, Measure
 from config.resolve import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
@@ -42,7 +44,11 @@ from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
 from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, aggregate
 from steps.statistics.scores import mean, standard_deviation
 
+if TYPE_CHECKING:
+    from steps.arena.average import Standing
+
 FILES = ("train.csv", "evaluation.csv", "summary.json")
+ARENA = "arena.csv"
 TRAIN = (
     "step",
     "frame",
@@ -69,6 +75,8 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     runs = [context.directory.run(index) for index in range(context.resolved.experiment.runs)]
     evaluation = context.resolved.measure.table
     tables = [path for run in runs for path in (run.train_csv, run.root / evaluation)]
+    if context.resolved.descriptor.has_workers:
+        tables += [run.arena_csv for run in runs]
     states = [
         run.status / f"{task}.json" for run in runs for task in (pipeline.TRAIN, pipeline.EVALUATE)
     ]
@@ -89,14 +97,23 @@ def average(context: StepContext) -> dict[str, Any]:
     ]
     training = average_training(runs, resolved)
     evaluation = [evaluation_row(run, training, resolved) for run in runs]
+    arena = _standings(runs, context)
     content = {
         "train.csv": format_table(TRAIN, training_rows(training, resolved)),
         "evaluation.csv": format_table(list(evaluation[0]), evaluation),
         "summary.json": json.dumps(
-            summary(runs, training, context), sort_keys=True, indent=1, allow_nan=False
+            summary(runs, training, context) | _of_arena(arena, runs, context),
+            sort_keys=True,
+            indent=1,
+            allow_nan=False,
         )
         + "\n",
     }
+    if resolved.descriptor.has_workers:
+        from steps.arena.average import COLUMNS, standing_rows
+
+        rows = standing_rows(arena, bootstrap_seed(resolved))
+        write_atomically(context.directory.average / ARENA, format_table(COLUMNS, rows))
     for name in FILES:
         write_atomically(context.directory.average / name, content[name])
     used = [run.index for run in runs if run.usable]
@@ -284,6 +301,41 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
     }
 
 
+def _standings(runs: Sequence[RunResult], context: StepContext) -> list[Standing]:
+    """Of the evaluated runs' arenas, none without self-play or such a run."""
+    if not context.resolved.descriptor.has_workers:
+        return []
+    from steps.arena.average import standings
+
+    return standings(context.directory.run(run.index) for run in runs if run.is_evaluated)
+
+
+def _of_arena(
+    arena: Sequence[Standing], runs: Sequence[RunResult], context: StepContext
+) -> dict[str, Any]:
+    """What summary.json says of self-play besides; nothing of other trainings."""
+    if not context.resolved.descriptor.has_workers:
+        return {}
+    seed = bootstrap_seed(context.resolved)
+    ratings = next((list(one.ratings.values()) for one in arena if one.player == AGENT), [])
+    noted = [
+        read_status(context.directory.run(run.index).status / f"{pipeline.EVALUATE}.json")
+        for run in runs
+        if run.is_evaluated
+    ]
+    kept = [share for one in noted if one and (share := one.number(VALUE_KEPT)) is not None]
+    return {
+        ELO.column: {
+            "score": f"Bradley–Terry rating of a run's final policy in its own arena; {ANCHOR} has 0",
+            **described(ratings, seed),
+        },
+        VALUE_KEPT: {
+            "score": "share of a run's moves that keep the value, where minimax knows it and not every move does, in %",
+            **described(kept, seed),
+        },
+    }
+
+
 def described(values: Sequence[float], seed: int) -> dict[str, Any]:
     """One score per run -> the numbers that their count allows; null for the others."""
     names = (
@@ -331,7 +383,8 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
 
 
 def _are_written(context: StepContext) -> bool:
-    return all((context.directory.average / name).is_file() for name in FILES)
+    files = (*FILES, ARENA) if context.resolved.descriptor.has_workers else FILES
+    return all((context.directory.average / name).is_file() for name in files)
 
 
 if __name__ == "__main__":

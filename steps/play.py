@@ -4,17 +4,19 @@ Films the first `video_episodes` episodes of the evaluation (same seeds, same ac
 videos/episode-0.mp4 …: H.264 in yuv420p with the index first, which every browser plays. A film is
 cut after two minutes, and its status says so; it says, too, if a whole film does not have the
 return and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors
-without blurring.
+without blurring. After self-play the films show games of the arena, against the strongest player of the
+ladder first, and on the board what the agent's search thinks.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from config.errors import BadInput, ExperimentError
 from steps.command.context import Skipped, StepContext
@@ -56,9 +58,40 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
     if context.record.renders is not None:
         return Skipped(context.record.renders)
     _check_codec()
-    episodes = evaluated_episodes(context)
+    films = _of_games(context) if context.resolved.descriptor.has_workers else _of_episodes(context)
     remove_temporaries(context.run.videos)
-    return {"videos": [_film(context, episode, actions) for episode, actions in episodes]}
+    return {"videos": [_write(context, film) for film in films]}
+
+
+class Film(NamedTuple):
+    """One that is to be made. frames: uint8 [H, W, 3] of one size; difference: when all frames were
+    taken, in which way it is not the evaluated episode, None if it is.
+    """
+
+    episode: int
+    frames: Iterator[np.ndarray]
+    frames_per_second: float
+    difference: Callable[[], str | None]
+
+
+def _of_episodes(context: StepContext) -> list[Film]:
+    from agents.evaluation.rendering import Replay, frames_per_second
+
+    rate, films = frames_per_second(context.resolved.game, context.resolved.environment), []
+    for row, actions in evaluated_episodes(context):
+        replay = Replay(context.resolved, row.seed, actions)
+        difference = functools.partial(replay.difference, row.value, row.length)
+        films.append(Film(row.episode, replay.frames(), rate, difference))
+    return films
+
+
+def _of_games(context: StepContext) -> list[Film]:
+    from steps.arena.film import FRAMES_PER_SECOND, filmed_games
+
+    return [
+        Film(number, one.frames(), FRAMES_PER_SECOND, one.difference)
+        for number, one in enumerate(filmed_games(context))
+    ]
 
 
 def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]:
@@ -95,14 +128,10 @@ def _are_written(context: StepContext) -> bool:
     )
 
 
-def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[str, Any]:
+def _write(context: StepContext, film: Film) -> dict[str, Any]:
     """One mp4, complete and checked before it gets its name."""
-    from agents.evaluation.rendering import Replay, frames_per_second
-
-    rate = frames_per_second(context.resolved.game, context.resolved.environment)
-    replay = Replay(context.resolved, episode.seed, actions)
-    frames = replay.frames()
-    path = video_path(context, episode.episode)
+    rate, frames = film.frames_per_second, film.frames
+    path = video_path(context, film.episode)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)
     try:
@@ -117,7 +146,7 @@ def _film(context: StepContext, episode: Episode, actions: np.ndarray) -> dict[s
         sync_directory(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
-    difference = None if is_cut else replay.difference(episode.value, episode.length)
+    difference = None if is_cut else film.difference()
     print(
         f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}"
     )

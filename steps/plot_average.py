@@ -1,8 +1,8 @@
 """The plots over all runs: `python -m steps.plot_average --outdir results/cartpole`.
 
-Writes average/plots/training, evaluation, losses and resources, as PNG and as SVG. Unfinished and
-failed runs are drawn as curves of their own; without a usable run nothing is drawn, and the status
-says so.
+Writes average/plots/training, evaluation, losses and resources, as PNG and as SVG; after self-play also
+elo, opponents, ratings and strength. Unfinished and failed runs are drawn as curves of their own;
+without a usable run nothing is drawn, and the status says so.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
         for run in _runs(context)
         for path in (run.train_csv, run.evaluated(context.resolved.measure), run.resources_csv)
     ]
+    if context.resolved.descriptor.has_workers:
+        tables += [run.arena_csv for run in _runs(context)]
     return {
         "identity": context.record.identity_hash,
         "files": fingerprint(context.directory.root, [*averages, *tables]),
@@ -108,7 +110,22 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
         "resources": draw.resources(
             _heading(context, "Speed and resources", len(resources)), resources
         ),
+        **_arena(context),
     }
+
+
+def _arena(context: StepContext) -> dict[str, Figure | None]:
+    """What an arena is drawn as besides; nothing after other trainings than self-play."""
+    complete = [
+        run for run in _runs(context) if usability(run, context.resolved).state == "complete"
+    ]
+    if not context.resolved.descriptor.has_workers or not complete:
+        return {}
+    from steps.arena.plots import average_figures
+
+    summary = json.loads(read_bytes(context.directory.average / "summary.json"))
+    heading = _heading(context, "", len(complete))
+    return average_figures(context.resolved, complete, heading, seed=summary["bootstrap"]["seed"])
 
 
 def _training(
@@ -174,10 +191,7 @@ def _evaluation(context: StepContext) -> Figure | None:
     }
     states = {run.index: usability(run, context.resolved).state for run in _runs(context)}
     measure = context.resolved.measure
-    values_of = {
-        index: [one.value for one in evaluation_episodes(context.directory.run(index), measure)]
-        for index in states
-    }
+    values_of, dots = _values(context)
     return evaluation(
         _heading(
             context,
@@ -193,9 +207,25 @@ def _evaluation(context: StepContext) -> Figure | None:
             if state != "complete"
         },
         _aggregate(scores["n"], numbers),
-        policy=context.resolved.evaluation_policy,
+        dots=dots,
+        of="" if context.resolved.descriptor.has_workers else "an episode",
         solved=context.resolved.solved,
     )
+
+
+def _values(context: StepContext) -> tuple[dict[int, list[float]], str]:
+    """What is drawn of each run, with its mean, and what that is in words."""
+    measure = context.resolved.measure
+    if context.resolved.descriptor.has_workers:
+        from steps.arena.plots import rates_of_ladder
+
+        dots = "each player of the ladder, all with equally many games"
+        return {run.index: rates_of_ladder(run) for run in _runs(context)}, dots
+    values = {
+        run.index: [one.value for one in evaluation_episodes(run, measure)]
+        for run in _runs(context)
+    }
+    return values, f"fresh episodes of the final policy ({context.resolved.evaluation_policy})"
 
 
 def _heading(context: StepContext, title: str, used: int, kind: str = "runs") -> Heading:

@@ -1,19 +1,23 @@
 """The plot of one evaluation: `python -m steps.plot_evaluation --outdir results/cartpole --run 0`.
 
-Writes plots/evaluation of the run, as PNG and as SVG.
+Writes plots/evaluation of the run, as PNG and as SVG; after self-play that is who beats whom, and
+plots/ratings and plots/strength stand beside it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput
 from config.pipeline import EVALUATE
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory.usable import evaluation_episodes, faulty_value, fingerprint
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,39 +33,59 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """The numbers that are drawn."""
+    tables = [context.run.evaluated(context.resolved.measure)]
+    if context.resolved.descriptor.has_workers:
+        tables.append(context.run.arena_csv)
     return {
         "identity": context.record.identity_hash,
-        "files": fingerprint(
-            context.directory.root, [context.run.evaluated(context.resolved.measure)]
-        ),
+        "files": fingerprint(context.directory.root, tables),
     }
 
 
 def plot_evaluation(context: StepContext) -> dict[str, Any]:
-    """Draw how one run's evaluation episodes are spread."""
+    """Draw how one run's evaluation episodes are spread, or the standing of its arena."""
+    from steps.figures.style import look, write
+
+    with look():
+        figures = _figures(context)
+        for name, figure in figures.items():
+            write(figure, context.run.plots / name)
+    return {"plots": list(figures)}
+
+
+def _figures(context: StepContext) -> dict[str, Figure]:
+    """File name -> figure."""
     resolved, measure = context.resolved, context.resolved.measure
     path = context.require(context.run.evaluated(measure), EVALUATE)
     episodes = evaluation_episodes(context.run, measure)
     if fault := faulty_value(episodes, measure) if episodes else "there is no episode":
         raise BadInput(f"{path}: {fault}: {EVALUATE} makes it")
-    from steps.figures.run import evaluation
-    from steps.figures.style import experiment_line, look, write
+    if resolved.descriptor.has_workers:
+        from steps.arena.plots import run_figures
 
-    with look():
-        figure = evaluation(
-            [one.value for one in episodes],
-            measure,
-            title=f"Run {context.run.index}: evaluation",
-            subtitle=experiment_line(resolved),
-            policy=resolved.evaluation_policy,
-            solved=resolved.solved,
-        )
-        write(figure, context.run.plots / "evaluation")
-    return {"plots": ["evaluation"]}
+        context.require(context.run.arena_csv, EVALUATE)
+        return run_figures(context)
+    from steps.figures.run import evaluation
+    from steps.figures.style import experiment_line
+
+    figure = evaluation(
+        [one.value for one in episodes],
+        measure,
+        title=f"Run {context.run.index}: evaluation",
+        subtitle=experiment_line(resolved),
+        policy=resolved.evaluation_policy,
+        solved=resolved.solved,
+    )
+    return {"evaluation": figure}
 
 
 def _is_written(context: StepContext) -> bool:
-    return all((context.run.plots / f"evaluation.{kind}").is_file() for kind in ("png", "svg"))
+    names = context.previous.names("plots") if context.previous is not None else []
+    return all(
+        (context.run.plots / f"{name}.{kind}").is_file()
+        for name in names or ["evaluation"]
+        for kind in ("png", "svg")
+    )
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from agents.arena.value_kept import ValueKept, value_kept
 from agents.games.interfaces import Game
 from agents.games.load import load_game
 from config.errors import BadInput
-from config.ladder import AGENT
+from config.ladder import AGENT, VALUE_KEPT
 from config.measures import ELO, WIN_RATE
 from config.resolve import Resolved
 from steps.arena.entrants import (
@@ -91,7 +91,7 @@ def _details(
     return {
         f"{WIN_RATE.column}_mean": WIN_RATE.of_run([one.points for one in judged]),
         ELO.column: rating_of(games, AGENT),
-        "value_kept_percent": share,
+        VALUE_KEPT: share,
         "value_known_positions": known.positions,
         "episodes": len(judged),
         "games": len(games),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from config.numbers import number
-from steps.figures.style import BLUE, GREY, INK, VERMILION, arrange, panels
+from steps.figures.style import ABSENT, BLUE, GREY, INK, VERMILION, arrange, panels
 from steps.statistics.scores import Floats
 
 LONGEST_NAME = 28
@@ -28,10 +29,10 @@ def rating_plot(
     *,
     title: str,
     subtitle: str,
-    openings: int,
+    caption: str,
 ) -> Figure:
-    """The strongest above; ratings and both ends of their intervals, [n] each. The player whose
-    interval has no width is the anchor.
+    """The strongest above; ratings and both ends of their intervals, [n] each. The anchor's interval has
+    no width. caption: what the intervals are.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     order = np.argsort(ratings, kind="stable")
@@ -53,21 +54,31 @@ def rating_plot(
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
     axes.set_xlabel("Elo rating")
-    arrange(
-        figure,
-        f"Bradley–Terry ratings; a point is a player, a line its 95 % bootstrap interval over {openings} openings, "
-        "each played with both colours by each two players. It says how sure the games are about these players, "
-        "not how other trainings would end.",
-    )
+    arrange(figure, caption)
     _name_rows(figure, axes, [names[player] for player in order])
     return figure
 
 
+def openings_caption(openings: int) -> str:
+    """What the intervals of one run's ratings are."""
+    return (
+        f"Bradley–Terry ratings; a point is a player, a line its 95 % bootstrap interval over {openings} openings, "
+        "each played with both colours by each two players who met. It says how sure the games are about these "
+        "players, not how other trainings would end."
+    )
+
+
 def cross_table_plot(
-    names: Sequence[str], shares: Floats, *, title: str, subtitle: str, games: int
+    names: Sequence[str],
+    against: Sequence[str],
+    shares: Floats,
+    *,
+    title: str,
+    subtitle: str,
+    games: int,
 ) -> Figure:
-    """Shares [n, n] that each player (row) scored against each other one, in the order of `names`;
-    NaN where two did not meet. games: of each two.
+    """Shares [n, m] that each of n players scored against each of m others; NaN where two did not
+    meet. games: of each two.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
@@ -84,7 +95,7 @@ def cross_table_plot(
                 color="white" if is_dark else INK,
             )
     axes.grid(visible=False)
-    axes.set_xticks(np.arange(len(names)), [_short(name, LONGEST_NAME // 2) for name in names])
+    axes.set_xticks(np.arange(len(against)), [_short(name, LONGEST_NAME // 2) for name in against])
     axes.tick_params(length=0, labelcolor=INK)
     for side in axes.spines.values():
         side.set_visible(False)
@@ -95,6 +106,68 @@ def cross_table_plot(
         "colour; a draw is half a point. Blue: more than half.",
     )
     _name_rows(figure, axes, names)
+    return figure
+
+
+def strength_plot(
+    generations: Sequence[int],
+    ratings: Floats,
+    low: Floats,
+    high: Floats,
+    ladder: Mapping[str, float],
+    *,
+    title: str,
+    subtitle: str,
+    caption: str,
+) -> Figure:
+    """Ratings of one training's networks [n] over the generation, with both ends of their intervals, and
+    the ladder's as lines across.
+    """
+    figure, (axes,) = panels(1, title=title, subtitle=subtitle)
+    for name, rating in ladder.items():
+        axes.axhline(rating, color=ABSENT, linewidth=0.9, linestyle=(0, (5, 3)), zorder=1)
+        axes.annotate(
+            name, (1, rating), (-3, 2), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", size=8, color=GREY,
+        )  # fmt: skip
+    axes.vlines(generations, low, high, color=BLUE, linewidth=2.5, alpha=0.45)
+    axes.plot(generations, ratings, "o-", color=BLUE, markersize=6)
+    axes.set_xlabel("generation")
+    axes.set_ylabel("Elo rating")
+    axes.margins(x=0.04, y=0.12)
+    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
+    arrange(figure, caption)
+    return figure
+
+
+def against_plot(
+    names: Sequence[str],
+    rates: Sequence[Sequence[float]],
+    centres: Floats,
+    low: Floats,
+    high: Floats,
+    *,
+    title: str,
+    subtitle: str,
+    caption: str,
+) -> Figure:
+    """What the agents of several trainings won against each opponent, in %, the first name above: every
+    run's rate pale [n, runs], what they amount to strong, with both ends of its interval [n].
+    """
+    figure, (axes,) = panels(1, title=title, subtitle=subtitle)
+    rows = np.arange(len(names))[::-1]
+    axes.axvline(50, color=ABSENT, linewidth=0.9, linestyle=(0, (5, 3)))
+    for row, of_runs in zip(rows, rates, strict=True):
+        axes.plot(of_runs, np.full(len(of_runs), row), "o", color=BLUE, alpha=0.3, markersize=5)
+    axes.hlines(rows, low, high, color=INK, linewidth=1.6)
+    axes.plot(centres, rows, "D", color=INK, markersize=6)
+    axes.set_xlim(-3, 103)
+    axes.set_ylim(-0.6, len(names) - 0.4)
+    axes.grid(axis="y", visible=False)
+    axes.grid(axis="x", visible=True)
+    axes.set_xlabel("win rate of the agent, %")
+    arrange(figure, caption)
+    _name_rows(figure, axes, list(names)[::-1])
     return figure
 
 

@@ -100,7 +100,7 @@ def training_curve(
         axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high
     )
     mark_solved(axes, solved)
-    axes.set_ylabel(measure.in_training.axis("training episodes"))
+    axes.set_ylabel(measure.training_axis)
     steps_axis(axes, frames_per_step)
     legend(axes, centre)
     grid_caption = (
@@ -208,13 +208,15 @@ def evaluation(
     missing: Mapping[int, str],
     scores: Aggregate,
     *,
-    policy: str,
+    dots: str,
     solved: float | None,
+    of: str = "an episode",
 ) -> Figure:
     """Each run's episodes pale, its mean strong, and to the right what they amount to, with its
     interval.
 
-    missing: why a run has no evaluation; its place stays empty and says so.
+    missing: why a run has no evaluation; its place stays empty and says so. dots: what they are; of:
+    what the y axis measures the measure of.
     """
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
     places = sorted([*episodes, *missing])
@@ -272,13 +274,13 @@ def evaluation(
         [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"],
     )
     axes.set_xlim(-0.6, at + 0.55)
-    axes.set_ylabel(measure.axis("an episode"))
+    axes.set_ylabel(measure.axis(of))
     if solved is not None:
         mark_solved(axes, solved)
         axes.text(-0.55, solved, f"solved: {number(solved)}", color=GREEN, fontsize=8, va="bottom")
     arrange(
         figure,
-        f"{heading.sample}; unit: the run. Dots: fresh episodes of the final policy ({policy}); diamonds: means. "
+        f"{heading.sample}; unit: the run. Dots: {dots}; diamonds: means. "
         f"{interval_caption(scores, 'bar')}",
     )
     return figure

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from config.measures import Measure
+from config.measures import RETURN, Measure
 from config.numbers import number, short
 from steps.figures.style import (
     BLUE,
@@ -107,13 +107,14 @@ def training_curve(
         label=f"trailing mean of {window} rows" if window > 1 else each_row,
     )
     mark_solved(axes, solved)
-    axes.set_ylabel(measure.in_training.axis("training episodes"))
+    axes.set_ylabel(measure.training_axis)
     steps_axis(axes, frames_per_step)
     legend(axes, values)
     episodes = int(np.nansum(columns["episodes"]))
+    unclipped = " with unclipped rewards" if measure.column == RETURN.column else ""
     arrange(
         figure,
-        f"One run, no interval: {short(episodes)} episodes with unclipped rewards. {smoothing_caption(window)}",
+        f"One run, no interval: {short(episodes)} episodes{unclipped}. {smoothing_caption(window)}",
     )
     return figure
 

@@ -178,7 +178,9 @@ def read_facts(
         ),
         tasks={name: _task(name, None, directory) for name in pipeline.names("experiment")},
         summary=_summary(directory),
-        files=_files(directory.root, (*pipeline.left_by("experiment"), "compute.json")),
+        files=_files(
+            directory.root, (*pipeline.left_by("experiment"), "average/arena.csv", "compute.json")
+        ),
         workflow_status=workflow_status,
         damaged=tuple(damaged_files(directory, resolved.experiment.runs, resolved.measure)),
     )
@@ -257,7 +259,9 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         training_score=training_score(train, measure),
         machine="" if train is None else _machine(train),
         films=_films(run.videos),
-        files=_files(run.root, dict.fromkeys((*pipeline.left_by("run"), measure.table))),
+        files=_files(
+            run.root, dict.fromkeys((*pipeline.left_by("run"), measure.table, run.arena_csv.name))
+        ),
     )
 
 

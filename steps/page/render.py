@@ -15,13 +15,21 @@ import jinja2
 from config import pipeline
 from config.numbers import duration, number
 from steps.page.actors import said_of_actors
+from steps.page.arena import said_of_strength, standing
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
 from steps.page.verdict import headline
 
 FOLDER = Path(__file__).parent
-AVERAGE_PLOTS = ("training", "evaluation", "losses", "resources")
-RUN_PLOTS = ("training", "evaluation", "losses", "resources")
+ARENA_PLOTS = {
+    "elo": "Elo ratings of the agents of every run",
+    "opponents": "What the agents won against each opponent",
+    "ratings": "Elo ratings of all players",
+    "strength": "Elo ratings over the training",
+}
+"""After self-play, besides the others: what a reader who does not see them is told."""
+AVERAGE_PLOTS = ("training", "evaluation", *ARENA_PLOTS, "losses", "resources")
+RUN_PLOTS = ("training", "evaluation", "ratings", "strength", "losses", "resources")
 OPEN_RUNS = 4
 """So many runs are shown unfolded; of more, a reader picks."""
 
@@ -56,6 +64,9 @@ def render(facts: Facts, missing: list[str]) -> str:
         derived=derived(facts.resolved)
         | computed(facts.directory, facts.resolved.environment.vectorisation),
         actors=said_of_actors(facts),
+        arena=standing(facts),
+        strength=said_of_strength(facts.summary or {}),
+        arena_plots=ARENA_PLOTS,
         run_tasks=pipeline.names("run"),
         shared_tasks=pipeline.names("experiment"),
         style=_trusted(style),

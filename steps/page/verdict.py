@@ -8,6 +8,7 @@ from typing import Any
 from config import pipeline
 from config.measures import Measure
 from config.numbers import number
+from steps.page.arena import sample
 from steps.page.facts import Facts, Run, Task
 
 MOST_REASONS, MOST_RANGES = 5, 12
@@ -125,6 +126,8 @@ def headline(facts: Facts) -> Headline:
         )
     kind = "runs above the threshold" if skipped else "runs"
     episodes = f"{experiment.evaluation_episodes} fresh episodes each, {facts.resolved.evaluation_policy} policy"
+    if facts.resolved.descriptor.has_workers:
+        episodes = sample(facts.resolved)
     note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
     if count == 1:
         return Headline(

@@ -27,7 +27,13 @@ def test_ratings_are_drawn_from_the_strongest_to_the_weakest() -> None:
     ratings = np.array([0.0, 250.4, 900.6])
     with look():
         figure = rating_plot(
-            NAMES, ratings, ratings - 30, ratings + 40, title="t", subtitle="s", openings=50
+            NAMES,
+            ratings,
+            ratings - 30,
+            ratings + 40,
+            title="t",
+            subtitle="s",
+            caption="over 50 openings",
         )
     axes = figure.axes[0]
     labels = [label.get_text() for label in axes.get_yticklabels()]
@@ -45,7 +51,7 @@ def test_ratings_are_drawn_from_the_strongest_to_the_weakest() -> None:
 
 def test_the_cross_table_has_a_number_where_two_met() -> None:
     with look():
-        figure = cross_table_plot(NAMES, SHARES, title="t", subtitle="s", games=100)
+        figure = cross_table_plot(NAMES, NAMES, SHARES, title="t", subtitle="s", games=100)
     placed = {text.get_position(): text.get_text() for text in figure.axes[0].texts}
     assert placed == {(1, 0): "50.0 %", (2, 0): "5.0 %", (0, 1): "50.0 %", (0, 2): "95.0 %"}
 

@@ -174,7 +174,7 @@ def test_evaluation_over_runs_names_those_without(tmp_path):
     scores = aggregate(np.array([[1.0], [2.0]]), seed=1, resamples=100)
     episodes = {0: [0.5, 1.5], 2: [2.0, 2.0]}
     figure = average.evaluation(
-        HEADING, RETURN, episodes, {1: "failed"}, scores, policy="greedy", solved=None
+        HEADING, RETURN, episodes, {1: "failed"}, scores, dots="episodes", solved=None
     )
     assert [text.get_text() for text in figure.axes[0].texts] == ["failed"]
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == [

@@ -1,0 +1,89 @@
+"""The evaluated games that are filmed: played again move by move, and at each of the agent's moves its
+search is asked once more what it thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.arena.interfaces import Player
+from agents.arena.matches import Turn
+from agents.arena.searching import SearchPolicy, trained
+from agents.arena.simple import results
+from agents.games.interfaces import Game
+from config.errors import BadInput
+from config.ladder import AGENT
+from config.measures import WIN_RATE
+from steps.arena.games import COLOURS, POINTS, Played, read_games
+from steps.command.context import StepContext
+from steps.figures.board import film
+from steps.policy import final_policy
+
+FRAMES_PER_SECOND = 1.0
+END_S = 3
+"""So long the last position stands."""
+
+
+class GameFilm:
+    """One evaluated game as frames [H, W, 3]."""
+
+    def __init__(self, player: Player, game: Game, played: Played) -> None:
+        self.player, self.game, self.played = player, game, played
+
+    def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """A frame for each turn. Raises `BadInput` for actions that are no game."""
+        names = [AGENT, self.played.opponent]
+        if self.played.colour != COLOURS[0]:
+            names.reverse()
+        frame = None
+        for frame in film(self.game, self._turns(), names):
+            yield frame
+        for _ in range(END_S - 1):
+            if frame is not None:
+                yield frame
+
+    def difference(self) -> str | None:
+        """Why this is not the game of the row; None if it is."""
+        state = self.game.start(1)
+        for action in self.played.actions:
+            state = self.game.play(state, np.array([action]))
+        colour = np.array([COLOURS.index(self.played.colour)])
+        over, won = results(self.game, state, colour)
+        points = POINTS * (1 + int(won[0])) / 2
+        if not over[0]:
+            return "the game goes on after its last move"
+        same = points == self.played.points
+        return None if same else f"it ends with {points:g} points, not {self.played.points:g}"
+
+    def _turns(self) -> Iterator[Turn]:
+        state, chance = self.game.start(1), [np.random.default_rng(0)]
+        for action in self.played.actions:
+            if self.game.outcome(state)[0][0] or not self.game.legal(state)[0, action]:
+                raise BadInput(f"evaluation.csv: {action} is not legal in one of its games")
+            mover = COLOURS[int(self.game.mover(state)[0])]
+            policy = value = None
+            if mover == self.played.colour:
+                thought = self.player.choose(state, chance)
+                policy = None if thought.policy is None else thought.policy[0]
+                value = None if thought.value is None else float(thought.value[0])
+            yield Turn(state[0], action, policy, value)
+            state = self.game.play(state, np.array([action]))
+        yield Turn(state[0], -1, None, None)
+
+
+def filmed_games(context: StepContext) -> list[GameFilm]:
+    """The first games of evaluation.csv; raises `BadInput` unless evaluate has left so many."""
+    path = context.require(context.run.evaluated(WIN_RATE), "evaluate")
+    wanted, games = context.resolved.experiment.video_episodes, read_games(path)
+    if len(games) < wanted:
+        raise BadInput(f"{path} has {len(games)} of {wanted} games: evaluate makes it")
+    policy: Any = final_policy(context)[0]
+    return _films(policy, games[:wanted])
+
+
+def _films(policy: SearchPolicy, games: Sequence[Played]) -> list[GameFilm]:
+    return [GameFilm(trained(AGENT, policy), policy.game, one) for one in games]
