@@ -17,7 +17,7 @@ WORKERS ?= 2
 LONG ?= slow
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long learning learning-long clean
+.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long strength learning learning-long clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -95,8 +95,13 @@ test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this m
 learning: $(INSTALLED) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
 	$(BIN)/python -m tests.benchmarks.learning $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))
 
-learning-long: $(INSTALLED) ## SAC's LunarLanderContinuous for the 500k steps of its preset: hours of one core
+strength: $(INSTALLED) ## AlphaZero's Connect Four after 10 minutes, three runs, and after an hour, one, against players of known strength
+	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength
+	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength-hour --runs 1 --minutes 10 --minutes 30 --minutes 60
+
+learning-long: $(INSTALLED) ## what takes hours of one core: SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
 	$(BIN)/python -m tests.benchmarks.learning --long
+	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --minutes 10 --minutes 30 --minutes 60
 
 clean: ## remove the environments and caches (results stay)
 	rm -rf $(VENV) .venv-3.* .venv-benchmark .venv-rllib .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -14,18 +14,20 @@ from config.actors import ActorSettings
 from config.cluster import Cluster, Pool
 from config.errors import BadInput
 from config.resolve import Resolved
+from config.workers import WorkerSettings
 from workflows.local.language.quantities import quantity
 
+Members = ActorSettings | WorkerSettings
 SMALLEST = 1
 """Thousandths of a processor."""
 
 
-def fitted(cluster: Cluster, actors: int, processors: float, learners: int = 1) -> Cluster:
-    """The settings with which learners and their actors fit on a machine with so many processors: as
-    many runs at once as there is room for, or one that shares what there is in the proportions of
-    what it asks for.
+def fitted(cluster: Cluster, members: Members, processors: float) -> Cluster:
+    """The settings with which the members of a run fit on a machine with so many processors: as many
+    runs at once as there is room for, or one that shares what there is in the proportions of what it
+    asks for.
     """
-    needed = needs(cluster, actors, learners)
+    needed = needs(cluster, members)
     runs = int(processors / needed) if needed else cluster.parallelism_with_actors
     if runs >= 1:
         most = min(cluster.parallelism_with_actors, runs)
@@ -59,29 +61,23 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     return replace(cluster, parallelism_with_actors=most)
 
 
-def how_shared(
-    cluster: Cluster,
-    actors: int,
-    processors: float,
-    learners: int = 1,
-    roles: tuple[str, str] = ActorSettings.roles,
-) -> str:
+def how_shared(cluster: Cluster, members: Members, processors: float) -> str:
     """One line; empty where there is room for them all."""
-    needed = needs(cluster, actors, learners)
+    needed = needs(cluster, members)
     if needed <= processors:
         return ""
-    learner, helper = roles
-    who = f"a {learner}" if learners == 1 else f"{learners} {learner}s"
+    learner, helper = members.roles
+    who = f"a {learner}" if members.learners == 1 else f"{members.learners} {learner}s"
     return (
-        f"{who} and {actors} {helper}s ask for {needed:.4g} processors, this machine has "
+        f"{who} and {members.helpers} {helper}s ask for {needed:.4g} processors, this machine has "
         f"{processors:.4g}: they share them"
     )
 
 
-def needs(cluster: Cluster, actors: int, learners: int = 1) -> float:
-    """Processors that so many learners and actors ask for."""
-    learner, actor = (quantity(pool.requests.cpu) for pool in (cluster.gpu, cluster.actor))
-    return learners * learner + actors * actor
+def needs(cluster: Cluster, members: Members) -> float:
+    """Processors that a run's learners and helpers ask for."""
+    learner, helper = (quantity(pool.requests.cpu) for pool in (cluster.gpu, cluster.actor))
+    return members.learners * learner + members.helpers * helper
 
 
 def _with_less(pool: Pool, share: float) -> Pool:

@@ -166,9 +166,8 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     sharing = ""
     if where is not None and (members := resolved.members) is not None:
         machine = detect()
-        counted = (cluster, members.helpers, machine.cpus, members.learners)
-        sharing, shared = how_shared(*counted, members.roles), fitted(*counted)
-        cluster = with_gpus(shared, resolved, len(machine.gpus))
+        sharing = how_shared(cluster, members, machine.cpus)
+        cluster = with_gpus(fitted(cluster, members, machine.cpus), resolved, len(machine.gpus))
     manifest = with_values(
         rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
     )

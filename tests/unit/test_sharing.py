@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from config.actors import ActorSettings
 from config.cluster import load_cluster
 from config.errors import BadInput
 from config.resolve import resolve
+from config.workers import WorkerSettings
 from workflows import submit
 from workflows.local.language.quantities import quantity
 from workflows.sharing import fitted, how_shared, with_gpus
@@ -21,7 +23,7 @@ CLUSTER = load_cluster()
     [(2, 2, 1), (2, 4, 1), (3, 2, 2), (16, 2, 2), (16, 64, 1), (1, 2, 1), (0.5, 8, 1), (2, 64, 1)],
 )
 def test_all_that_is_active_at_once_has_room(processors: float, actors: int, runs: int) -> None:
-    changed = fitted(CLUSTER, actors, processors)
+    changed = fitted(CLUSTER, ActorSettings(actors=actors), processors)
     assert changed.parallelism_with_actors == runs
     learner, actor = (quantity(pool.requests.cpu) for pool in (changed.gpu, changed.actor))
     assert runs * (learner + actors * actor) <= processors
@@ -29,19 +31,24 @@ def test_all_that_is_active_at_once_has_room(processors: float, actors: int, run
 
 
 def test_a_machine_that_is_large_enough_changes_nothing() -> None:
-    assert fitted(CLUSTER, 4, 64) == CLUSTER
-    assert how_shared(CLUSTER, 4, 2) == ""
-    assert how_shared(CLUSTER, 4, 1) == (
+    four = ActorSettings(actors=4)
+    assert fitted(CLUSTER, four, 64) == CLUSTER
+    assert how_shared(CLUSTER, four, 2) == ""
+    assert how_shared(CLUSTER, four, 1) == (
         "a learner and 4 actors ask for 2 processors, this machine has 1: they share them"
     )
+    assert how_shared(CLUSTER, WorkerSettings(workers=4), 1).startswith("a trainer and 4 workers")
 
 
 def test_further_learners_need_as_much_as_the_first() -> None:
-    changed = fitted(CLUSTER, 4, 2, learners=3)
+    several = ActorSettings(actors=4, learners=3)
+    changed = fitted(CLUSTER, several, 2)
     learner, actor = (quantity(pool.requests.cpu) for pool in (changed.gpu, changed.actor))
     assert 3 * learner + 4 * actor <= 2 < 3 * quantity(CLUSTER.gpu.requests.cpu)
-    assert fitted(CLUSTER, 4, 4, learners=3) == fitted(CLUSTER, 12, 4)
-    assert how_shared(CLUSTER, 4, 2, 3).startswith("3 learners and 4 actors ask for 4 processors")
+    assert fitted(CLUSTER, several, 4) == fitted(CLUSTER, ActorSettings(actors=12), 4)
+    assert how_shared(CLUSTER, several, 2).startswith(
+        "3 learners and 4 actors ask for 4 processors"
+    )
 
 
 @pytest.mark.parametrize(
