@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -100,9 +101,7 @@ def test_a_position_comes_back_from_its_row() -> None:
 def test_rows_that_cannot_be_learnt_from_are_refused(column, change, why) -> None:  # type: ignore[no-untyped-def]
     good = rows(4)
     assert refusal(GAME, good) == ""
-    with np.errstate(invalid="ignore"):
-        found = refusal(GAME, good | {column: change(good[column])})
-    assert pytest.approx(0) == 0 and __import__("re").search(why, found), found
+    assert re.search(why, refusal(GAME, good | {column: change(good[column])}))
 
 
 def test_rows_of_other_columns_or_none_are_refused() -> None:
