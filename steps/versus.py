@@ -1,4 +1,5 @@
-"""Play against a player as a command: `python -m steps.versus --game connect-four --opponent mcts-100`.
+"""Play against a player as a command: `python -m steps.versus --game connect-four --opponent mcts-100`,
+or against an agent of self-play: `python -m steps.versus --opponent results/connect-four:2`.
 
 No step of the DAG: it writes nothing.
 """
@@ -10,9 +11,14 @@ import secrets
 import sys
 from collections.abc import Sequence
 
+from agents.arena.interfaces import Player
 from agents.arena.load import NAMES, load_player
+from agents.arena.searching import trained
+from agents.games.interfaces import Game
 from agents.games.load import OPENSPIEL, OURS, load_game
 from config.errors import BadInput, shown
+from config.ladder import is_directory
+from steps.arena.entrants import agent_at
 from steps.command.main import guarded
 from steps.playing import terminal
 from steps.playing.server import GameServer
@@ -30,8 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def versus(parsed: argparse.Namespace) -> int:
     """Play the game that is asked for. Raises `BadInput` for an unknown game or opponent."""
     try:
-        game = load_game(parsed.game)
-        opponent = load_player(parsed.opponent, game)
+        game, opponent = _opponent(parsed.opponent, parsed.game)
         seed = secrets.randbits(32) if parsed.seed is None else parsed.seed
         if seed < 0:
             raise BadInput(f"--seed {shown(seed)}; allowed: 0 and more")
@@ -44,6 +49,19 @@ def versus(parsed: argparse.Namespace) -> int:
         print("\nversus: interrupted", file=sys.stderr)
         return INTERRUPTED
     return 0
+
+
+def _opponent(name: str, game_name: str) -> tuple[Game, Player]:
+    """The player, and the game that it plays: that of its experiment if it is an agent."""
+    if is_directory(name):
+        policy = agent_at(name, game_name)
+        return policy.game, trained(name, policy)
+    if not game_name:
+        raise BadInput(
+            f"--game is missing: only a trained agent, a directory, says by itself what {shown(name)} plays"
+        )
+    game = load_game(game_name)
+    return game, load_player(name, game)
 
 
 def serve(session: Session) -> None:
@@ -62,14 +80,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--game",
-        required=True,
-        help=f"{', '.join(OURS)}, {OPENSPIEL}NAME, or your own as package.module:Name",
+        default="",
+        help=f"{', '.join(OURS)}, {OPENSPIEL}NAME, or your own as package.module:Name; by default a trained "
+        "agent's own",
     )
     parser.add_argument(
         "--opponent",
         default="mcts-100",
         help=f"{', '.join(NAMES)}; the numbers are rollouts for each move (mcts) and plies ahead "
-        "(minimax); by default %(default)s",
+        "(minimax). A trained agent as DIRECTORY[:RUN] of its experiment, with a slash in it, as in "
+        "results/x or ./x:2. By default %(default)s",
     )
     parser.add_argument("--second", action="store_true", help="the opponent begins")
     parser.add_argument(

@@ -24,6 +24,11 @@ Breakouts each, whole groups take 0.7 of the processor time of halves for a step
 """
 
 
+def is_crowd(actors: int) -> bool:
+    """Whether none of this machine's processors stands still while one of so many actors waits."""
+    return actors >= CROWD * len(os.sched_getaffinity(0))
+
+
 class ObservingActor(Joining):
     """One of a run's actors, without a policy; `agents.interfaces.Actor`."""
 
@@ -50,7 +55,10 @@ class ObservingActor(Joining):
 
     def _begin(self, joined: Joined) -> Stepping:
         environments = self._environments = TrainingEnvironments(
-            self._resolved, self._run, joined.number, in_halves=not self._is_crowded(joined)
+            self._resolved,
+            self._run,
+            joined.number,
+            in_halves=not (joined.near and is_crowd(self._resolved.actors.actors)),
         )
         length = self._resolved.hyperparameters.unroll_length
         rows = unroll_specs(
@@ -59,10 +67,3 @@ class ObservingActor(Joining):
         if not joined.answers or not rows.items() <= dict(joined.specs).items():
             raise Refused("what this actor sees and does is not what the learner learns from", 2)
         return Stepping(environments, self._ticks)
-
-    def _is_crowded(self, joined: Joined) -> bool:
-        """Whether the learner and so many actors share this machine's processors that none of these
-        stands still while one actor waits.
-        """
-        processors = len(os.sched_getaffinity(0))
-        return joined.near and self._resolved.actors.actors >= CROWD * processors

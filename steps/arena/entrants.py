@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from config.errors import BadInput, WrongDirectory, shown
-from config.ladder import AGENT, EXACT, GENERATION, LADDER, agent_of, is_directory, read_opponents
+from config.ladder import (
+    AGENT,
+    EXACT,
+    GENERATION,
+    LADDER,
+    directory_of,
+    is_directory,
+    read_opponents,
+)
 from config.outdir import check_outdir
 from config.resolve import Resolved
 from config.seeds import integer_seed
@@ -175,7 +183,7 @@ def agent_directory(opponent: str, game: str = "") -> tuple[RunDirectory, Experi
     """Of an `DIRECTORY[:run]`; raises `BadInput` for a directory without a self-play experiment, of
     another game, or without such a run.
     """
-    outdir, index = agent_of(opponent)
+    outdir, index = directory_of(opponent)
     root: Path = check_outdir(outdir, os.environ.get("STORAGE") or None, "opponents")
     directory = ExperimentDirectory(root)
     try:

@@ -41,16 +41,11 @@ def rating_plot(
     axes.plot(ratings[order], rows, "o", color=BLUE, markersize=6)
     for row, player in enumerate(order):
         axes.annotate(
-            number(round(float(ratings[player]))),
-            (ratings[player], row),
-            (0, 7),
-            textcoords="offset points",
-            ha="center",
-            size=8.5,
-            color=INK,
-        )
-    axes.set_ylim(-0.6, len(order) - 0.3)
-    axes.margins(x=0.06)
+            number(round(float(ratings[player]))), (max(high[player], ratings[player]), row), (6, 0),
+            textcoords="offset points", va="center", size=8.5, color=INK,
+        )  # fmt: skip
+    axes.set_ylim(-0.6, len(order) - 0.4)
+    axes.margins(x=0.08)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
     axes.set_xlabel("Elo rating")
@@ -124,11 +119,11 @@ def strength_plot(
     the ladder's as lines across.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
-    for name, rating in ladder.items():
+    for place, (name, rating) in enumerate(ladder.items()):
         axes.axhline(rating, color=ABSENT, linewidth=0.9, linestyle=(0, (5, 3)), zorder=1)
         axes.annotate(
-            name, (1, rating), (-3, 2), xycoords=("axes fraction", "data"),
-            textcoords="offset points", ha="right", size=8, color=GREY,
+            name, (1 - place / len(ladder), rating), (-3, 2),
+            xycoords=("axes fraction", "data"), textcoords="offset points", ha="right", size=8, color=GREY,
         )  # fmt: skip
     axes.vlines(generations, low, high, color=BLUE, linewidth=2.5, alpha=0.45)
     axes.plot(generations, ratings, "o-", color=BLUE, markersize=6)

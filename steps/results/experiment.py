@@ -137,8 +137,15 @@ class Run:
         """The policy that the training ended with; torch is imported, and computes on the CPU.
 
         With as many threads as the experiment (`torch.set_num_threads`), for the same numbers.
-        Raises `BadInput` before the training has ended, `NoUsableState` if no checkpoint verifies.
+        Raises `BadInput` before the training has ended, and after self-play, whose agents search;
+        `NoUsableState` if no checkpoint verifies.
         """
+        if self._record.resolved.descriptor.has_workers:
+            opponent = f"--opponent {self.directory.root.parent.parent}:{self.index}"
+            raise BadInput(
+                f"run {self.index} has an agent of self-play, which searches before each move; "
+                f"python -m steps.versus {opponent} plays against it"
+            )
         return TrainedAgent(*load_policy_of(self.directory, self._record.resolved))
 
     def export(self, path: str | Path) -> Path:

@@ -16,7 +16,7 @@ from config.measures import Measure
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
-from steps.directory.tables import last_row, read_columns
+from steps.directory.tables import last_row, read_columns, read_rows
 from steps.directory.usable import (
     NO_TABLE,
     Usable,
@@ -29,6 +29,8 @@ from steps.statistics.scores import mean, standard_deviation
 COUNTED = ("epoch", "step", "frame", "episodes")
 NOT_MEASURED = ("run", "state", "usable", "reason", *COUNTED)
 """Of the columns of a summary."""
+OF_A_GAME = ("opponent", "colour", "actions")
+"""Further columns of an evaluation after self-play, which are text."""
 Columns = dict[str, np.ndarray]
 
 
@@ -106,12 +108,14 @@ def _training_columns(path: Path) -> Columns:
 
 def _evaluation_columns(path: Path, measure: Measure) -> Columns:
     """Not by `read_columns`: a seed may have more digits than a float keeps."""
-    episodes = read_episodes(path, measure)
+    episodes, rows = read_episodes(path, measure), read_rows(path)
+    games = [name for name in OF_A_GAME if rows and name in rows[0]]
     return {
         "episode": np.array([one.episode for one in episodes], np.int64),
         "seed": np.array([one.seed for one in episodes], np.int64),
         measure.column: np.array([one.value for one in episodes], np.float64),
         "length": np.array([one.length for one in episodes], np.int64),
+        **{name: np.array([row[name] for row in rows], object) for name in games},
     }
 
 

@@ -2,8 +2,11 @@
 environment steps.
 
     emulators    E: as many actors as there are, in processes of their own, that only step
-    inference    I: batched, of half of the environments at once, without transport
-    echo         T: a gRPC server that answers messages of the same bytes, with as many streams
+    inference    I: batched, of the first groups of all actors at once, without transport
+    echo         T: a gRPC server that answers messages of the same bytes, with as many streams over a
+                 local socket
+
+Groups are those that so many actors have on the learner's machine.
 """
 
 from __future__ import annotations
@@ -23,11 +26,12 @@ import torch
 from agents.algorithms.impala_acting import ActorCriticPolicy
 from agents.distributed.central import Turn
 from agents.distributed.observations import Actions, Observations
+from agents.distributed.observing import is_crowd
 from agents.distributed.stepping import Stepping
 from agents.environments.training import TrainingEnvironments
-from agents.transport.credentials import NAME, Certificate, make_certificate
 from agents.transport.observation_messages import pack_actions, pack_observations
 from config.resolve import Resolved
+from steps.training.serving import local_socket
 from tests.benchmarks.together import Rate
 
 SETTLES_S = 1.0
@@ -80,12 +84,14 @@ def _serve(pipe: Pipe, target: Callable[..., Callable[[], int]], given: tuple[An
 
 def emulators(resolved: Resolved, actors: int, seconds: float) -> Rate:
     """E."""
-    return side_by_side(emulator, [(resolved, actor) for actor in range(actors)], seconds)
+    in_halves = not is_crowd(actors)
+    given = [(resolved, actor, in_halves) for actor in range(actors)]
+    return side_by_side(emulator, given, seconds)
 
 
-def emulator(resolved: Resolved, actor: int) -> Callable[[], int]:
-    """One actor's environments, in two groups."""
-    environments = TrainingEnvironments(resolved, 0, actor, in_halves=True)
+def emulator(resolved: Resolved, actor: int, in_halves: bool) -> Callable[[], int]:
+    """One actor's environments."""
+    environments = TrainingEnvironments(resolved, 0, actor, in_halves=in_halves)
     drawn = np.random.default_rng(actor)
     sizes = [rows.stop - rows.start for rows in environments.groups]
 
@@ -100,9 +106,11 @@ def emulator(resolved: Resolved, actor: int) -> Callable[[], int]:
     return step
 
 
-def first_seen(resolved: Resolved) -> tuple[ActorCriticPolicy, list[Turn], Observations]:
+def first_seen(
+    resolved: Resolved, actors: int
+) -> tuple[ActorCriticPolicy, list[Turn], Observations]:
     """A policy, what each group of one actor shows it, and the first group's message."""
-    environments = TrainingEnvironments(resolved, 0, in_halves=True)
+    environments = TrainingEnvironments(resolved, 0, in_halves=not is_crowd(actors))
     policy = ActorCriticPolicy(resolved, environments, run=0)
     memory, stepping = policy.begin(environments.count, 0), Stepping(environments)
     shown = [stepping.show(group) for group in range(len(environments.groups))]
@@ -116,7 +124,7 @@ def first_seen(resolved: Resolved) -> tuple[ActorCriticPolicy, list[Turn], Obser
 
 def inference(resolved: Resolved, actors: int, seconds: float) -> Rate:
     """I: the first groups of all actors at once."""
-    policy, turns, _ = first_seen(resolved)
+    policy, turns, _ = first_seen(resolved, actors)
     waiting = [turns[0]] * actors
     rows = actors * len(turns[0].begins)
 
@@ -128,21 +136,19 @@ def inference(resolved: Resolved, actors: int, seconds: float) -> Rate:
 
 
 def echo(resolved: Resolved, actors: int, seconds: float) -> Rate:
-    """T: two messages of each actor on their way, as with two groups."""
-    policy, turns, shown = first_seen(resolved)
+    """T: as many messages of each actor on their way as it has groups."""
+    policy, turns, shown = first_seen(resolved, actors)
     count, sent = len(turns[0].begins), pack_observations(shown)
     acted = policy.act(turns[:1])[0].actions
     answer = pack_actions(Actions(tick=1, group=0, actions=acted))
-    certificate = make_certificate()
     server = grpc.server(ThreadPoolExecutor(actors), handlers=[_echo_handlers(answer)])
-    pair = (certificate.key.encode(), certificate.certificate.encode())
-    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
-    server.start()
-    busy_s = time.process_time()
-    given = [(port, certificate, sent, count)] * actors
-    rate = side_by_side(echoing, given, seconds)
-    own_s = (time.process_time() - busy_s) * seconds / (seconds + SETTLES_S)
-    server.stop(0).wait()
+    with local_socket() as path:
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        busy_s = time.process_time()
+        rate = side_by_side(echoing, [(path, sent, count, len(turns))] * actors, seconds)
+        own_s = (time.process_time() - busy_s) * seconds / (seconds + SETTLES_S)
+        server.stop(0).wait()
     return Rate(rate.steps, rate.seconds, rate.busy_s + own_s)
 
 
@@ -155,14 +161,13 @@ def _echo_handlers(answer: bytes) -> grpc.GenericRpcHandler:
     return grpc.method_handlers_generic_handler("echo", handlers)
 
 
-def echoing(port: int, certificate: Certificate, sent: bytes, count: int) -> Callable[[], int]:
-    """A message, and an answer to one of the two."""
-    trusted = grpc.ssl_channel_credentials(certificate.certificate.encode())
-    options = [("grpc.ssl_target_name_override", NAME)]
-    channel = grpc.secure_channel(f"127.0.0.1:{port}", trusted, options)
+def echoing(path: str, sent: bytes, count: int, groups: int) -> Callable[[], int]:
+    """A message, and an answer to one of those that are on their way."""
+    channel = grpc.insecure_channel(f"unix:{path}")
     outgoing = queue.SimpleQueue[bytes]()
     answers = channel.stream_stream(ECHO)(iter(outgoing.get, None))
-    outgoing.put(sent)
+    for _ in range(groups - 1):
+        outgoing.put(sent)
 
     def turn() -> int:
         outgoing.put(sent)

@@ -22,9 +22,9 @@ from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.transport.client import Client
-from agents.transport.credentials import make_certificate
 from agents.transport.server import Server
 from config.resolve import Resolved
+from steps.training.serving import local_socket
 from tests.benchmarks.alone import counted
 from tests.benchmarks.together import Rate
 from tests.plain_receiver import PlainReceiver, join_request, unpack_bytes
@@ -84,21 +84,20 @@ def _transport(trainer: IMPALATrainer, unrolls: Unrolls, seconds: float) -> Rate
     """Nothing is kept of what arrives."""
     receiver = PlainReceiver(specs=trainer.specs)
     receiver.learnt = Nothing()
-    server = Server(
-        receiver, token="t", generation=1, environments=trainer.resolved.environment.count,
-        host="127.0.0.1", certificate=make_certificate(),
-    )  # fmt: skip
-    client = Client(lambda: server.address, unpack=unpack_bytes, reconnect_timeout_s=10)
-    client.join(join_request(1, environments=trainer.resolved.environment.count))
-    steps = len(unrolls.columns["reward"]) * trainer.hyper.unroll_length
+    environments = trainer.resolved.environment.count
+    with local_socket() as socket, Server(
+        receiver, token="t", generation=1, environments=environments, socket=socket
+    ) as server:  # fmt: skip
+        client = Client(lambda: server.address, unpack=unpack_bytes, reconnect_timeout_s=10)
+        client.join(join_request(1, environments=environments))
+        steps = len(unrolls.columns["reward"]) * trainer.hyper.unroll_length
 
-    def send() -> int:
-        client.send(unrolls)
-        return steps
+        def send() -> int:
+            client.send(unrolls)
+            return steps
 
-    rate = counted(send, seconds)
-    client.close()
-    server.close()
+        rate = counted(send, seconds)
+        client.close()
     return rate
 
 

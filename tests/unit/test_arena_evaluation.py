@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 import steps.arena.evaluate
 from agents.arena.load import load_player
@@ -21,8 +22,9 @@ from agents.games.connect_four import ConnectFour
 from agents.games.interfaces import Booleans, Floats, Game
 from agents.games.tic_tac_toe import TicTacToe
 from agents.search.interfaces import Evaluate, SearchSettings
+from config.cluster import load_cluster
 from config.errors import BadInput, Preempted
-from config.ladder import LADDER, agent_of, read_opponents
+from config.ladder import LADDER, agent_of, read_opponents, with_directories
 from config.resolve import resolve
 from steps import evaluate
 from steps.arena.entrants import earlier_generations, who_meets_whom
@@ -32,8 +34,10 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.networks import write_generation
 from steps.directory.status import read_status
 from steps.directory.usable import usability
+from steps.policy import load_policy_of
 from steps.prepare import main as prepare
 from tests import arena_runs, synthetic
+from workflows import submit
 
 TABLES = ("evaluation.csv", "arena.csv")
 
@@ -288,7 +292,34 @@ def test_opponents_that_are_none(text: str, wrong: str) -> None:
         read_opponents(text)
     with pytest.raises(BadInput, match="parameter 'opponents' cannot be"):
         resolve("alphazero", {"game": "tic-tac-toe", "opponents": text})
+
+
+def test_agents_and_their_directories() -> None:
     assert agent_of("results/x:12") == ("results/x", 12) and agent_of("/a/x") == ("/a/x", 0)
+    assert agent_of("a:b/x") == ("a:b/x", 0)
+    changed = with_directories("minimax-4,x/y:2,my_lab.players:Middle,./z", "/storage/{}".format)
+    assert changed == "minimax-4,/storage/x/y:2,my_lab.players:Middle,/storage/./z:0"
+
+
+def test_directories_of_opponents_are_those_that_pods_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On this machine below the same folder as the results; for a cluster below its mount."""
+    monkeypatch.chdir(tmp_path)
+    given = ["alphazero", "-p", "game=tic-tac-toe", "-p", "outdir=results/b", "--local"]
+    options = submit._parser().parse_args([*given, "-p", "opponents=results/a:1,minimax-2"])
+    made = submit._checked(options, load_cluster(), local=True)
+    assert made.given["opponents"] == "/storage/a:1,minimax-2"
+    refused = [*given, "-p", "opponents=elsewhere/a"]
+    assert submit.main(refused) == 2
+    assert "parameter 'opponents' cannot be 'elsewhere/a'; allowed: a directory below" in (
+        capsys.readouterr().err
+    )
+    on_cluster = ["alphazero", "-p", "game=tic-tac-toe", "--manifest", "-p", "opponents=results/a"]
+    assert submit.main(on_cluster) == 2
+    assert "'opponents' cannot be 'results/a'; allowed: a directory below /storage" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -317,3 +348,13 @@ def test_the_door_refuses_what_no_arena_can_do(
     parameters = ["game=tic-tac-toe", f"outdir={root}/new", given.format(root=root)]
     assert prepare(["--algorithm=alphazero", *(f"-p{one}" for one in parameters)]) == 2
     assert wrong.format(root=root) in capsys.readouterr().err and not (root / "new").exists()
+
+
+def test_a_network_computes_with_the_threads_of_its_experiment(tmp_path: Path) -> None:
+    """Never with those of the machine: sums in another order are other numbers."""
+    directory, before = arena_runs.experiment(tmp_path, threads=3), torch.get_num_threads()
+    try:
+        load_policy_of(directory.run(0), synthetic.resolved_of(directory))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

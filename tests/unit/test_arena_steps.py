@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from agents.arena.searching import trained
+from config.errors import BadInput
 from config.ladder import LADDER
 from steps import average, evaluate, play, plot_average, plot_evaluation, plot_training, report
 from steps.arena.average import standings
@@ -20,7 +21,10 @@ from steps.arena.games import read_all, read_games, write_evaluation
 from steps.arena.standing import rating_of
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
+from steps.figures.arena import strength_plot
+from steps.figures.style import look
 from steps.policy import load_policy_of
+from steps.results import Results
 from steps.statistics.intervals import t_interval
 from tests import arena_runs, synthetic
 
@@ -181,3 +185,27 @@ def test_a_repeat_changes_nothing(
     assert before == {
         path: path.stat().st_mtime_ns for path in finished.root.rglob("*") if path.is_file()
     }
+
+
+def test_the_frames_carry_the_games(finished: ExperimentDirectory, tmp_path: Path) -> None:
+    results = Results(finished.root)
+    of_opponents = results.evaluation.groupby("opponent")["win_rate"].mean()
+    assert set(of_opponents.index) == set(LADDER)
+    assert results.evaluation["actions"].str.split().str.len().tolist() == (
+        results.evaluation["length"].tolist()
+    )
+    for refused in (results.runs[1].policy, lambda: results.runs[1].export(tmp_path / "x.onnx")):
+        with pytest.raises(BadInput, match=rf"steps.versus --opponent {finished.root}:1 plays"):
+            refused()
+
+
+def test_names_of_the_ladder_do_not_cover_each_other() -> None:
+    """Two of one rating stand beside each other."""
+    with look():
+        figure = strength_plot(
+            [0, 4], np.array([1.0, 9.0]), np.array([0.0, 8.0]), np.array([2.0, 10.0]),
+            {"mcts-100": 5.0, "lookahead": 5.0}, title="t", subtitle="s", caption="c",
+        )  # fmt: skip
+        figure.canvas.draw()
+        one, other = (text.get_window_extent() for text in figure.axes[0].texts)
+    assert not one.overlaps(other)
