@@ -73,7 +73,11 @@ class Experiment:
         "auto", choices=("auto", "fp32", "bf16"), help="auto: bf16 where a probe shows it is faster"
     )
     evaluation_episodes: int = parameter(
-        20, low=1, high=10_000, unit="episodes", help="fresh and seeded, for each trained agent"
+        20,
+        low=1,
+        high=10_000,
+        unit="episodes",
+        help="fresh and seeded, for each trained agent; after self-play games against each player of the ladder",
     )
     evaluation_policy: str | None = parameter(
         None, choices=("greedy", "sample"), optional=True,

@@ -30,10 +30,11 @@ class SelfPlayPolicy:
 
 
 def load(resolved: Resolved, state: State) -> SelfPlayPolicy:
-    """The player of a state, on the CPU. Raises `NoUsableState` for a state of another format, and
-    `BadInput` for a game that cannot be loaded.
+    """The player of a state, on the CPU with the experiment's threads. Raises `NoUsableState` for a
+    state of another format, and `BadInput` for a game that cannot be loaded.
     """
     check_format(state)
+    torch.set_num_threads(resolved.experiment.threads)
     game, hyper = load_game(resolved.game.id), resolved.hyperparameters
     network = make_network(hyper, game, torch.Generator())
     network.load_state_dict(to_tensors(state[AVERAGE]))

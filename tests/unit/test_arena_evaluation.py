@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 
 import steps.arena.evaluate
 from agents.arena.load import load_player
@@ -32,6 +33,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.networks import write_generation
 from steps.directory.status import read_status
 from steps.directory.usable import usability
+from steps.policy import load_policy_of
 from steps.prepare import main as prepare
 from tests import arena_runs, synthetic
 
@@ -317,3 +319,13 @@ def test_the_door_refuses_what_no_arena_can_do(
     parameters = ["game=tic-tac-toe", f"outdir={root}/new", given.format(root=root)]
     assert prepare(["--algorithm=alphazero", *(f"-p{one}" for one in parameters)]) == 2
     assert wrong.format(root=root) in capsys.readouterr().err and not (root / "new").exists()
+
+
+def test_a_network_computes_with_the_threads_of_its_experiment(tmp_path: Path) -> None:
+    """Never with those of the machine: sums in another order are other numbers."""
+    directory, before = arena_runs.experiment(tmp_path, threads=3), torch.get_num_threads()
+    try:
+        load_policy_of(directory.run(0), synthetic.resolved_of(directory))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
