@@ -5,6 +5,8 @@ The ladder is the same for every game and every experiment: win rates against it
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from config.errors import BadInput, shown
 
 LADDER = ("mcts-1000", "mcts-100", "lookahead", "random")
@@ -47,6 +49,19 @@ def canonical_opponents(text: str) -> str:
     return ",".join(read_opponents(text))
 
 
+def with_directories(opponents: str, place: Callable[[str], str]) -> str:
+    """The same opponents with other directories, as `place` changes each one; of a text that
+    `read_opponents` reads.
+    """
+    changed = list[str]()
+    for name in read_opponents(opponents):
+        if is_directory(name):
+            outdir, run = agent_of(name)
+            name = f"{place(outdir)}:{run}"
+        changed.append(name)
+    return ",".join(changed)
+
+
 def is_directory(opponent: str) -> bool:
     """Whether it is another experiment's agent: of names and import paths none has a slash."""
     return "/" in opponent
@@ -55,7 +70,7 @@ def is_directory(opponent: str) -> bool:
 def agent_of(opponent: str) -> tuple[str, int]:
     """`results/x:2` -> directory and run, by default the first. Raises `ValueError`."""
     outdir, colon, run = opponent.rpartition(":")
-    if not colon:
+    if not colon or "/" in run:
         return opponent, 0
     if not outdir or not run.isdecimal() or len(run) > 3:
         raise ValueError(f"{opponent!r} is no DIRECTORY[:run]")

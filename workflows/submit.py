@@ -25,6 +25,7 @@ from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
 from config.cluster import Cluster, defaults, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import from_assignments, over_presets
+from config.ladder import with_directories
 from config.outdir import default_outdir
 from config.presets import presets_of_file
 from config.resolve import resolve
@@ -35,7 +36,7 @@ from workflows.dag.render import rendered, to_yaml, with_values
 from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
-from workflows.request.preflight import MOUNT, check_this_machine, cluster_outdir, place
+from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission
 from workflows.sharing import fitted, how_shared, with_gpus
 
@@ -150,10 +151,10 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
     where = place(outdir, options.storage) if local and not options.manifest else None
     values = {**given, "outdir": where.outdir if where else cluster_outdir(outdir)}
     if start_from := given.get("start_from"):
-        values["start_from"] = (
-            place(start_from, where.storage, "start_from").outdir
-            if where
-            else cluster_outdir(start_from, "start_from")
+        values["start_from"] = _read_from(start_from, where, "start_from")
+    if opponents := given.get("opponents"):
+        values["opponents"] = with_directories(
+            opponents, lambda outdir: _read_from(outdir, where, "opponents")
         )
     resolved = resolve(options.algorithm, of_cluster | values)
     if where is not None:
@@ -180,6 +181,13 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         presets=f"{options.presets}: {', '.join(from_file)}" if from_file else "",
         sharing=sharing,
     )
+
+
+def _read_from(outdir: str, where: Place | None, name: str) -> str:
+    """Another experiment's directory as pods see it; where: this one's, None on a cluster; name: the
+    parameter's. Raises `BadInput`.
+    """
+    return place(outdir, where.storage, name).outdir if where else cluster_outdir(outdir, name)
 
 
 def _name(text: str) -> str:

@@ -83,6 +83,7 @@ class AlphaZeroTrainer:
         self.symmetries, self.window = Symmetries(self.game), Window(self.game)
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
         self.network = make_network(self.hyper, self.game, weights).to(self.device)
+        self.network.to(memory_format=torch.channels_last)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
         self.optimiser = Adam(
             self.network.parameters(), epsilon=EPSILON, decay=self.hyper.weight_decay
@@ -174,7 +175,8 @@ class AlphaZeroTrainer:
             rows["value"],
             rows["full"],
         )
-        return Batch(*(torch.from_numpy(column).to(self.device) for column in columns))
+        first, *rest = (torch.from_numpy(column).to(self.device) for column in columns)
+        return Batch(first.contiguous(memory_format=torch.channels_last), *rest)
 
     @torch.no_grad()
     def _follow(self) -> None:

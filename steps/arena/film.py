@@ -1,10 +1,10 @@
-"""The evaluated games that are filmed: played again move by move, and at each of the agent's moves its
-search is asked once more what it thinks.
+"""The evaluated games that are filmed: played again move by move, and at each of the agent's own moves,
+after the opening, its search is asked once more what it thinks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from agents.arena.interfaces import Player
 from agents.arena.matches import Turn
-from agents.arena.searching import SearchPolicy, trained
+from agents.arena.searching import trained
 from agents.arena.simple import results
 from agents.games.interfaces import Game
 from config.errors import BadInput
 from config.ladder import AGENT
 from config.measures import WIN_RATE
+from steps.arena.entrants import openings_of
 from steps.arena.games import COLOURS, POINTS, Played, read_games
 from steps.command.context import StepContext
 from steps.figures.board import film
@@ -29,10 +30,10 @@ END_S = 3
 
 
 class GameFilm:
-    """One evaluated game as frames [H, W, 3]."""
+    """One evaluated game as frames [H, W, 3]; opening: so many of its plies nobody chose."""
 
-    def __init__(self, player: Player, game: Game, played: Played) -> None:
-        self.player, self.game, self.played = player, game, played
+    def __init__(self, player: Player, game: Game, played: Played, opening: int) -> None:
+        self.player, self.game, self.played, self.opening = player, game, played, opening
 
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
         """A frame for each turn. Raises `BadInput` for actions that are no game."""
@@ -61,12 +62,12 @@ class GameFilm:
 
     def _turns(self) -> Iterator[Turn]:
         state, chance = self.game.start(1), [np.random.default_rng(0)]
-        for action in self.played.actions:
+        for ply, action in enumerate(self.played.actions):
             if self.game.outcome(state)[0][0] or not self.game.legal(state)[0, action]:
                 raise BadInput(f"evaluation.csv: {action} is not legal in one of its games")
             mover = COLOURS[int(self.game.mover(state)[0])]
             policy = value = None
-            if mover == self.played.colour:
+            if ply >= self.opening and mover == self.played.colour:
                 thought = self.player.choose(state, chance)
                 policy = None if thought.policy is None else thought.policy[0]
                 value = None if thought.value is None else float(thought.value[0])
@@ -82,8 +83,5 @@ def filmed_games(context: StepContext) -> list[GameFilm]:
     if len(games) < wanted:
         raise BadInput(f"{path} has {len(games)} of {wanted} games: evaluate makes it")
     policy: Any = final_policy(context)[0]
-    return _films(policy, games[:wanted])
-
-
-def _films(policy: SearchPolicy, games: Sequence[Played]) -> list[GameFilm]:
-    return [GameFilm(trained(AGENT, policy), policy.game, one) for one in games]
+    opening = openings_of(context.resolved, policy.game, context.run.index).shape[1]
+    return [GameFilm(trained(AGENT, policy), policy.game, one, opening) for one in games[:wanted]]

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agents.arena.matches import Games
 from config.errors import BadInput, shown
 from config.ladder import AGENT, LADDER
 from config.measures import WIN_RATE
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, format_table, read_rows
+
+if TYPE_CHECKING:
+    from agents.arena.matches import Games
 
 COLOURS = ("X", "O")
 """X begins."""

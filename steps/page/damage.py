@@ -11,6 +11,7 @@ from pathlib import Path
 from config import pipeline
 from config.errors import BadInput, on_one_line
 from config.measures import Measure
+from steps.arena.games import read_games
 from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import damage as status_damage
@@ -38,6 +39,7 @@ def damaged_files(directory: ExperimentDirectory, runs: int, measure: Measure) -
         tables += [
             (run.train_csv, _ends_in_numbers),
             (run.evaluated(measure), partial(read_episodes, measure=measure)),
+            (run.arena_csv, read_games),
             (run.resources_csv, _ends_in_numbers),
         ]
     runs_there = [directory.run(index) for index in range(runs)]

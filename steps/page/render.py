@@ -14,10 +14,10 @@ import jinja2
 
 from config import pipeline
 from config.numbers import duration, number
-from steps.page.actors import said_of_actors
 from steps.page.arena import said_of_strength, standing
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
+from steps.page.members import said_of_members
 from steps.page.verdict import headline
 
 FOLDER = Path(__file__).parent
@@ -63,7 +63,7 @@ def render(facts: Facts, missing: list[str]) -> str:
         sections=settings(facts.resolved),
         derived=derived(facts.resolved)
         | computed(facts.directory, facts.resolved.environment.vectorisation),
-        actors=said_of_actors(facts),
+        members=said_of_members(facts),
         arena=standing(facts),
         strength=said_of_strength(facts.summary or {}),
         arena_plots=ARENA_PLOTS,

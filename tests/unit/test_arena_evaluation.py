@@ -22,11 +22,12 @@ from agents.games.connect_four import ConnectFour
 from agents.games.interfaces import Booleans, Floats, Game
 from agents.games.tic_tac_toe import TicTacToe
 from agents.search.interfaces import Evaluate, SearchSettings
+from config.cluster import load_cluster
 from config.errors import BadInput, Preempted
-from config.ladder import LADDER, agent_of, read_opponents
+from config.ladder import LADDER, agent_of, read_opponents, with_directories
 from config.resolve import resolve
 from steps import evaluate
-from steps.arena.entrants import earlier_generations, who_meets_whom
+from steps.arena.entrants import arena_seed, earlier_generations, who_meets_whom
 from steps.arena.games import Played, read_all, read_games, write_arena
 from steps.arena.standing import rating_of, tournament, won_against
 from steps.directory.layout import ExperimentDirectory
@@ -36,6 +37,7 @@ from steps.directory.usable import usability
 from steps.policy import load_policy_of
 from steps.prepare import main as prepare
 from tests import arena_runs, synthetic
+from workflows import submit
 
 TABLES = ("evaluation.csv", "arena.csv")
 
@@ -205,6 +207,22 @@ def test_a_game_that_is_missing_makes_the_run_unusable(tmp_path: Path) -> None:
     assert reason == "evaluation.csv has 15 of 16 episodes: evaluate makes it"
 
 
+def test_runs_have_arenas_of_their_own(arena: ExperimentDirectory) -> None:
+    """Else the ladder's luck would be the same in all of them, and no interval would know."""
+    resolved = synthetic.resolved_of(arena)
+    assert len({arena_seed(resolved, run) for run in range(20)}) == 20
+    assert {one.seed for one in read_all(arena.run(0))} == {arena_seed(resolved, 0)}
+
+
+def test_matches_of_another_arena_are_not_continued(tmp_path: Path) -> None:
+    directory = arena_runs.experiment(tmp_path, evaluation_episodes=2)
+    run = directory.run(0)
+    stale = run.root / ".arena-0123456789abcdef.csv"
+    write_arena(stale, [Played("agent", "mcts-1000", 0, one, 5, 100, (0,)) for one in "XO"])
+    assert evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    assert not stale.exists() and read_games(run.root / "evaluation.csv")[0].seed != 5
+
+
 def test_a_stopped_arena_goes_on_and_is_the_same(
     arena: ExperimentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +308,34 @@ def test_opponents_that_are_none(text: str, wrong: str) -> None:
         read_opponents(text)
     with pytest.raises(BadInput, match="parameter 'opponents' cannot be"):
         resolve("alphazero", {"game": "tic-tac-toe", "opponents": text})
+
+
+def test_agents_and_their_directories() -> None:
     assert agent_of("results/x:12") == ("results/x", 12) and agent_of("/a/x") == ("/a/x", 0)
+    assert agent_of("a:b/x") == ("a:b/x", 0)
+    changed = with_directories("minimax-4,x/y:2,my_lab.players:Middle,./z", "/storage/{}".format)
+    assert changed == "minimax-4,/storage/x/y:2,my_lab.players:Middle,/storage/./z:0"
+
+
+def test_directories_of_opponents_are_those_that_pods_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On this machine below the same folder as the results; for a cluster below its mount."""
+    monkeypatch.chdir(tmp_path)
+    given = ["alphazero", "-p", "game=tic-tac-toe", "-p", "outdir=results/b", "--local"]
+    options = submit._parser().parse_args([*given, "-p", "opponents=results/a:1,minimax-2"])
+    made = submit._checked(options, load_cluster(), local=True)
+    assert made.given["opponents"] == "/storage/a:1,minimax-2"
+    refused = [*given, "-p", "opponents=elsewhere/a"]
+    assert submit.main(refused) == 2
+    assert "parameter 'opponents' cannot be 'elsewhere/a'; allowed: a directory below" in (
+        capsys.readouterr().err
+    )
+    on_cluster = ["alphazero", "-p", "game=tic-tac-toe", "--manifest", "-p", "opponents=results/a"]
+    assert submit.main(on_cluster) == 2
+    assert "'opponents' cannot be 'results/a'; allowed: a directory below /storage" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

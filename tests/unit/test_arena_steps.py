@@ -100,15 +100,16 @@ def test_what_the_search_thinks_is_on_the_board_and_only_at_its_own_moves(
 ) -> None:
     policy = load_policy_of(finished.run(0), synthetic.resolved_of(finished))[0]
     one = read_games(finished.run(0).root / "evaluation.csv")[1]
-    film = GameFilm(trained("agent", policy), policy.game, one)  # type: ignore[arg-type, union-attr]
+    film = GameFilm(trained("agent", policy), policy.game, one, 2)  # type: ignore[arg-type, union-attr]
     turns = list(film._turns())
     assert one.colour == "O" and [turn.policy is not None for turn in turns[:-1]] == [
-        ply % 2 == 1 for ply in range(len(one.actions))
+        ply > 1 and ply % 2 == 1 for ply in range(len(one.actions))
     ]
     frames = list(film.frames())
     assert len(frames) == len(turns) + 2 and (frames[-1] == frames[-3]).all()
     assert film.difference() is None
-    other = GameFilm(film.player, film.game, type(one)(**{**vars(one), "points": 50 - one.points}))
+    wrong = type(one)(**{**vars(one), "points": 50 - one.points})
+    other = GameFilm(film.player, film.game, wrong, 2)
     assert "it ends with" in (other.difference() or "")
 
 
@@ -209,3 +210,17 @@ def test_names_of_the_ladder_do_not_cover_each_other() -> None:
         figure.canvas.draw()
         one, other = (text.get_window_extent() for text in figure.axes[0].texts)
     assert not one.overlaps(other)
+
+
+def test_a_damaged_table_is_told_by_average_and_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arena_runs.hasty_ladder(monkeypatch)
+    directory = arena_runs.experiment(tmp_path, evaluation_episodes=2)
+    assert evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    path = directory.run(0).arena_csv
+    path.write_text(path.read_text().replace(",X,", ",Z,", 1))
+    assert average.main([f"--outdir={tmp_path}"]) == 2
+    assert f"{path} is no table of games" in capsys.readouterr().err
+    assert report.main([f"--outdir={tmp_path}", "--workflow-status=Failed"]) == 5
+    assert "runs/0/arena.csv: " in directory.report_html.read_text()

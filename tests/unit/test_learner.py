@@ -9,9 +9,10 @@ import pytest
 
 from agents.transport.traffic import Traffic
 from config.actors import ActorSettings
+from config.workers import WorkerSettings
 from steps.directory.status import Status
-from steps.page.actors import said_of_actors
 from steps.page.facts import Task
+from steps.page.members import said_of_members
 from steps.training.coupling import Coupling
 from steps.training.learner import _generation
 
@@ -51,9 +52,9 @@ def said(
     status: Any = None if details is None else SimpleNamespace(details=details)
     train = Task(name="train", run=0, status=status, log="", tail="", members=members)
     run = SimpleNamespace(index=0, tasks={"train": train})
-    resolved = SimpleNamespace(actor_settings=ActorSettings(actors=expected, learners=learners))
+    resolved = SimpleNamespace(members=ActorSettings(actors=expected, learners=learners))
     facts: Any = SimpleNamespace(resolved=resolved, runs=[run])
-    return said_of_actors(facts)[0]
+    return said_of_members(facts)[0]
 
 
 def test_one_sentence_says_what_became_of_the_actors() -> None:
@@ -97,8 +98,27 @@ def test_the_sentence_says_who_waited_for_whom() -> None:
 
 
 def test_runs_without_actors_say_nothing_of_them() -> None:
-    facts: Any = SimpleNamespace(resolved=SimpleNamespace(actor_settings=None), runs=[1])
-    assert said_of_actors(facts) == {}
+    facts: Any = SimpleNamespace(resolved=SimpleNamespace(members=None), runs=[1])
+    assert said_of_members(facts) == {}
+
+
+def test_the_sentence_of_self_play_says_what_ratio_would_balance_both_sides() -> None:
+    details = {
+        "wall_s": 200.0, "trainer_waited_s": 50.0, "workers_waited_s": 30.0,
+        "workers_played_s": 270.0, "balancing_ratio": 5.333, "refused_shards": {"cut": 2},
+        "old_positions_of_workers": {"3": 120},
+    }  # fmt: skip
+    status: Any = SimpleNamespace(details=details)
+    workers = (member(0, "succeeded", role="worker"), member(1, "failed", role="worker"))
+    train = Task(name="train", run=0, status=status, log="", tail="", members=workers)
+    run = SimpleNamespace(index=0, tasks={"train": train})
+    resolved = SimpleNamespace(members=WorkerSettings(workers=2))
+    facts: Any = SimpleNamespace(resolved=resolved, runs=[run])
+    assert said_of_members(facts)[0] == (
+        "2 of 2 workers joined; 1 did not end well (1); the trainer waited for games 25 % of the "
+        "time, a worker for the trainer 10 %; neither would at replay_ratio=5.3; positions by "
+        "networks that had been replaced: 120 of worker 3; files of games that were refused: 2 (cut)"
+    )
 
 
 def traffic(**changed: Any) -> Traffic:

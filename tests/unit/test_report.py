@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import os
@@ -19,6 +20,7 @@ import pytest
 from config import pipeline
 from steps import report
 from steps.directory import owner, processes
+from steps.directory.experiment import read_experiment, write_experiment
 from steps.directory.status import read_status
 from steps.figures import style
 from steps.page.media import DARK, Plots, on_dark_pages
@@ -424,3 +426,16 @@ def test_a_log_is_shown_by_its_end(tmp_path: Path):
     page = run_report(directory)[1]
     assert "line 99999" in page
     assert "line 99000\n" not in page
+
+
+@pytest.mark.parametrize("left_out", [None, 7])
+def test_what_changed_between_submissions_is_listed(tmp_path, left_out):
+    directory = synthetic.experiment(tmp_path, ("complete",) * 2)
+    synthetic.finish(directory, draw=False)
+    entry = {"time": "2026-11-22T08:00:00+00:00", "workflow": "w", "changed": {"runs": [1, 2]}}
+    entry |= {} if left_out is None else {"left_out": left_out}
+    record = dataclasses.replace(read_experiment(directory), history=(entry,))
+    write_experiment(directory, record)
+    _, page = run_report(directory)
+    assert "Changed between submissions" in page and "<code>1</code> → <code>2</code>" in page
+    assert ("older submissions are not listed" in page) == (left_out is not None)
