@@ -27,7 +27,7 @@ from config.errors import BadInput, Preempted
 from config.ladder import LADDER, agent_of, read_opponents, with_directories
 from config.resolve import resolve
 from steps import evaluate
-from steps.arena.entrants import earlier_generations, who_meets_whom
+from steps.arena.entrants import arena_seed, earlier_generations, who_meets_whom
 from steps.arena.games import Played, read_all, read_games, write_arena
 from steps.arena.standing import rating_of, tournament, won_against
 from steps.directory.layout import ExperimentDirectory
@@ -205,6 +205,22 @@ def test_a_game_that_is_missing_makes_the_run_unusable(tmp_path: Path) -> None:
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     reason = usability(directory.run(0), synthetic.resolved_of(directory)).reason
     assert reason == "evaluation.csv has 15 of 16 episodes: evaluate makes it"
+
+
+def test_runs_have_arenas_of_their_own(arena: ExperimentDirectory) -> None:
+    """Else the ladder's luck would be the same in all of them, and no interval would know."""
+    resolved = synthetic.resolved_of(arena)
+    assert len({arena_seed(resolved, run) for run in range(20)}) == 20
+    assert {one.seed for one in read_all(arena.run(0))} == {arena_seed(resolved, 0)}
+
+
+def test_matches_of_another_arena_are_not_continued(tmp_path: Path) -> None:
+    directory = arena_runs.experiment(tmp_path, evaluation_episodes=2)
+    run = directory.run(0)
+    stale = run.root / ".arena-0123456789abcdef.csv"
+    write_arena(stale, [Played("agent", "mcts-1000", 0, one, 5, 100, (0,)) for one in "XO"])
+    assert evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    assert not stale.exists() and read_games(run.root / "evaluation.csv")[0].seed != 5
 
 
 def test_a_stopped_arena_goes_on_and_is_the_same(
