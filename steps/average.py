@@ -96,8 +96,10 @@ def average(context: StepContext) -> dict[str, Any]:
         for index in range(resolved.experiment.runs)
     ]
     training = average_training(runs, resolved)
-    evaluation = [evaluation_row(run, training, resolved) for run in runs]
     arena = _standings(runs, context)
+    evaluation = [
+        evaluation_row(run, training, resolved) | _rating(run, arena, context) for run in runs
+    ]
     content = {
         "train.csv": format_table(TRAIN, training_rows(training, resolved)),
         "evaluation.csv": format_table(list(evaluation[0]), evaluation),
@@ -310,6 +312,18 @@ def _standings(runs: Sequence[RunResult], context: StepContext) -> list[Standing
     return standings(context.directory.run(run.index) for run in runs if run.is_evaluated)
 
 
+def _rating(run: RunResult, arena: Sequence[Standing], context: StepContext) -> dict[str, Cell]:
+    """The further column of a run's row after self-play."""
+    if not context.resolved.descriptor.has_workers:
+        return {}
+    return {ELO.column: _ratings(arena).get(run.index)}
+
+
+def _ratings(arena: Sequence[Standing]) -> Mapping[int, float]:
+    """Run -> its agent's."""
+    return next((one.ratings for one in arena if one.player == AGENT), {})
+
+
 def _of_arena(
     arena: Sequence[Standing], runs: Sequence[RunResult], context: StepContext
 ) -> dict[str, Any]:
@@ -317,7 +331,7 @@ def _of_arena(
     if not context.resolved.descriptor.has_workers:
         return {}
     seed = bootstrap_seed(context.resolved)
-    ratings = next((list(one.ratings.values()) for one in arena if one.player == AGENT), [])
+    ratings = list(_ratings(arena).values())
     noted = [
         read_status(context.directory.run(run.index).status / f"{pipeline.EVALUATE}.json")
         for run in runs

@@ -37,7 +37,7 @@ def value_kept(game: Game, states: States, actions: npt.NDArray[np.int64]) -> Va
     from all over.
     """
     _, first = np.unique(np.ascontiguousarray(states).view(_raw(states)), return_index=True)
-    tried = np.sort(first)[:: -(-len(first) // MOST_TRIED)] if len(first) else first
+    tried = np.sort(first)[:: max(1, -(-len(first) // MOST_TRIED))]
     minimax, kept = Minimax(game), list[bool]()
     for row in tried:
         values = minimax.exact(states[row : row + 1])

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import agents.arena.value_kept
 import steps.arena.evaluate
 from agents.arena.load import load_player
 from agents.arena.matches import play_games
@@ -114,6 +115,22 @@ def test_who_knows_everything_loses_no_game_and_keeps_every_value() -> None:
     states, actions = (np.concatenate(one) for one in zip(*moves, strict=True))
     share = value_kept(game, states, actions).share
     assert share is not None and 0.3 < share < 0.8
+
+
+def test_of_very_many_positions_some_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third of nine, and equal ones once; without a position nothing is known."""
+    game, tried = TicTacToe(), list[int]()
+    states = after(game, np.array([[0, action] for action in range(1, 9)]))
+    states = np.concatenate([game.start(3), states])
+
+    def noting(self: Minimax, state: np.ndarray) -> None:
+        tried.append(int(np.flatnonzero((states == state).ravel())[0]))
+
+    monkeypatch.setattr(Minimax, "exact", noting)
+    monkeypatch.setattr(agents.arena.value_kept, "MOST_TRIED", 4)
+    assert value_kept(game, states, np.zeros(len(states), np.int64)) == (0, 0)
+    assert tried == [0, 5, 8]
+    assert value_kept(game, game.start(0), np.zeros(0, np.int64)).share is None
 
 
 def weak_again(game: Game) -> Any:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from agents.arena.searching import trained
 from config.errors import BadInput
 from config.ladder import LADDER
+from config.numbers import number
 from steps import average, evaluate, play, plot_average, plot_evaluation, plot_training, report
 from steps.arena.average import standings
 from steps.arena.film import GameFilm
@@ -135,6 +137,8 @@ def test_averages_are_over_runs(finished: ExperimentDirectory) -> None:
     assert summary["elo"]["n"] == RUNS and summary["elo"]["mean"] == pytest.approx(np.mean(ratings))
     assert summary["elo"]["t_interval"] == pytest.approx(t_interval(ratings))
     assert 0 <= summary["value_kept_percent"]["mean"] <= 100
+    with (finished.average / "evaluation.csv").open() as file:
+        assert [float(row["elo"]) for row in csv.DictReader(file)] == pytest.approx(ratings)
     rates = [
         np.mean([one.points for one in read_games(finished.run(index).root / "evaluation.csv")])
         for index in range(RUNS)
@@ -170,6 +174,8 @@ def test_the_page_has_the_ratings_beside_the_win_rate(finished: ExperimentDirect
     )
     arena = words[words.index("win rate of the agent against it") :]
     assert "minimax" in arena and "generation 2" in arena
+    rating = read_status(finished.run(1).status / "evaluate.json").details["elo"]  # type: ignore[union-attr]
+    assert number(rating) in words[words.index("win rate of who begins, last 100 in training") :]
     assert body.count("<video") == 1 + 2 * RUNS
     for what in ("Elo ratings of all players", "run 1: strength", "run 1: ratings"):
         assert f'alt="{what}"' in body
@@ -224,3 +230,24 @@ def test_a_damaged_table_is_told_by_average_and_page(
     assert f"{path} is no table of games" in capsys.readouterr().err
     assert report.main([f"--outdir={tmp_path}", "--workflow-status=Failed"]) == 5
     assert "runs/0/arena.csv: " in directory.report_html.read_text()
+
+
+@pytest.mark.parametrize(
+    ("step", "product"),
+    [
+        (evaluate, "runs/0/arena.csv"),
+        (plot_evaluation, "runs/0/plots/strength.svg"),
+        (average, "average/arena.csv"),
+        (plot_average, "average/plots/opponents.png"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_product_that_was_lost_is_made_again_with_the_same_bytes(
+    finished: ExperimentDirectory, step: Any, product: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arena_runs.hasty_ladder(monkeypatch)
+    path = finished.root / product
+    before = path.read_bytes()
+    path.unlink()
+    arguments = [f"--outdir={finished.root}", *(["--run=0"] if step in IN_RUNS else [])]
+    assert step.main(arguments) == 0 and path.read_bytes() == before
