@@ -28,7 +28,7 @@ from config.errors import BadInput, Preempted
 from config.ladder import LADDER, agent_of, read_opponents, with_directories
 from config.resolve import resolve
 from steps import evaluate
-from steps.arena.entrants import arena_seed, earlier_generations, who_meets_whom
+from steps.arena.entrants import agent_directory, arena_seed, earlier_generations, who_meets_whom
 from steps.arena.games import Played, read_all, read_games, write_arena
 from steps.arena.standing import rating_of, tournament, won_against
 from steps.directory.layout import ExperimentDirectory
@@ -327,6 +327,17 @@ def test_opponents_that_are_none(text: str, wrong: str) -> None:
         resolve("alphazero", {"game": "tic-tac-toe", "opponents": text})
 
 
+def test_an_opponent_lies_below_the_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pod; by hand it may lie anywhere."""
+    arena_runs.experiment(tmp_path / "x")
+    assert agent_directory(f"{tmp_path}/x:0")[0].index == 0
+    monkeypatch.setenv("STORAGE", str(tmp_path / "storage"))
+    with pytest.raises(BadInput, match=r"'opponents' cannot be .*; allowed: a directory below"):
+        agent_directory(f"{tmp_path}/x:0")
+
+
 def test_agents_and_their_directories() -> None:
     assert agent_of("results/x:12") == ("results/x", 12) and agent_of("/a/x") == ("/a/x", 0)
     assert agent_of("a:b/x") == ("a:b/x", 0)
@@ -361,7 +372,7 @@ def test_directories_of_opponents_are_those_that_pods_see(
         "opponents=mcst-50": "unknown player 'mcst-50'; did you mean",
         "opponents=my_lab.players:Nobody": "player 'my_lab.players:Nobody' cannot be imported",
         "opponents={root}/none": "opponent '{root}/none' cannot play: {root}/none holds no experiment",
-        "opponents={root}/other:3": "opponent '{root}/other:3' cannot play: it has the runs 0 to 0",
+        "opponents={root}/other:1": "opponent '{root}/other:1' cannot play: it has the runs 0 to 0",
         "opponents={root}/ppo": "cannot play: its algorithm, ppo, is not trained by self-play",
         "opponents={root}/four": "cannot play: it plays 'connect-four', not 'tic-tac-toe'",
         "evaluation_episodes=5": "'evaluation_episodes' cannot be 5: each opening is played with both",

@@ -175,7 +175,7 @@ def test_the_page_has_the_ratings_beside_the_win_rate(finished: ExperimentDirect
     arena = words[words.index("win rate of the agent against it") :]
     assert "minimax" in arena and "generation 2" in arena
     rating = read_status(finished.run(1).status / "evaluate.json").details["elo"]  # type: ignore[union-attr]
-    assert number(rating) in words[words.index("win rate of who begins, last 100 in training") :]
+    assert number(rating) in words[words.index("last 100 in training win rate of who begins") :]
     assert body.count("<video") == 1 + 2 * RUNS
     for what in ("Elo ratings of all players", "run 1: strength", "run 1: ratings"):
         assert f'alt="{what}"' in body
