@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from config.algorithms import ALGORITHMS
+from config.errors import BadInput, shown
 from config.given import from_argo, from_assignments, refuse_replaced, together
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
@@ -42,6 +43,7 @@ from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.origin import origin_directory, with_origin
 from steps.directory.outputs import write_outputs
+from steps.directory.recorded import recorded_games
 from steps.directory.status import now, read_status
 from steps.directory.storage import make_and_probe, refuse_links
 
@@ -76,6 +78,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
     resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))
+    _check_recorded_games(resolved)
     submitted = describe(resolved)
     _continued(directory, submitted)
     make_and_probe(directory.root)
@@ -98,6 +101,22 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     if code == 0:
         write_outputs({"runs": json.dumps(list(range(resolved.experiment.runs)))})
     return code
+
+
+def _check_recorded_games(resolved: Resolved) -> None:
+    """Play all games that the network is to imitate; raises `BadInput`."""
+    text = recorded_games(resolved)
+    if text is None:
+        return
+    from agents.games.load import load_game
+    from agents.selfplay.records import read_games
+
+    try:
+        read_games(text, load_game(resolved.game.id))
+    except BadInput as error:
+        raise BadInput(
+            f"parameter 'imitate' cannot be {shown(resolved.hyperparameters.imitate)}: {error}"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -156,6 +156,12 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
         values["opponents"] = with_directories(
             opponents, lambda outdir: _read_from(outdir, where, "opponents")
         )
+    if imitate := given.get("imitate"):
+        values["imitate"] = (
+            place(imitate, where.storage, "imitate").outdir
+            if where
+            else cluster_outdir(imitate, "imitate")
+        )
     resolved = resolve(options.algorithm, of_cluster | values)
     if where is not None:
         check_this_machine(where, resolved)

@@ -147,8 +147,14 @@ class AlphaZeroTrainer:
         self.counted["workers_played_s"] += games.played_s
 
     def _learn(self) -> None:
-        """One update, and what is measured of it."""
+        """One update by the window, and what is measured of it."""
         batch = self._batch(self.window.sample(self.hyper.batch_size, self.sampling))
+        self.measured.append(self._update(batch))
+        self.updates += 1
+        self._follow()
+
+    def _update(self, batch: Batch) -> tuple[float, ...]:
+        """One step of Adam; `METRICS` of it."""
         self.network.train()
         self.network.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
@@ -160,9 +166,7 @@ class AlphaZeroTrainer:
         if not math.isfinite(sum(measured)):
             raise self._diverged(measured, logits, values)
         self.optimiser.step(self.learning_rate)
-        self.updates += 1
-        self.measured.append(measured)
-        self._follow()
+        return measured
 
     def _batch(self, rows: Rows) -> Batch:
         """Positions in one of their symmetries each, on the device."""
@@ -229,6 +233,17 @@ class AlphaZeroTrainer:
         )  # fmt: skip
         self.scores, self.lengths, self.lags, self.measured = [], [], [], []
         return progress
+
+    def imitate(self, rows: Rows) -> Iterator[None]:
+        """Learn what the players of recorded games did, and how their games ended; then play by it. No
+        update of it counts as one of self-play.
+        """
+        drawn = np.random.default_rng(self.sampling.integers(2**63))
+        for _ in range(self.hyper.imitation_updates):
+            which = drawn.integers(0, len(rows["value"]), self.hyper.batch_size)
+            self._update(self._batch({name: column[which] for name, column in rows.items()}))
+            yield
+        self.average.load_state_dict(self.network.state_dict())
 
     def playing(self) -> State:
         """The average."""

@@ -5,7 +5,7 @@ carries it through the run's directory.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -73,6 +73,14 @@ class SelfPlayTrainer(Resumable, Protocol):
 
     def close(self) -> None:
         """Release what it holds."""
+
+
+@runtime_checkable
+class Imitates(Protocol):
+    """What a trainer has as well that can learn from recorded games before its own begin."""
+
+    def imitate(self, rows: Rows) -> Iterator[None]:
+        """Learn from these positions, as often as it has been told; yields between updates."""
 
 
 class MakeSelfPlayTrainer(Protocol):

@@ -13,6 +13,7 @@ from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
 from config.measures import WIN_RATE
+from config.outdir import check_outdir_text
 from config.parameters import parameter
 
 
@@ -104,6 +105,16 @@ class AlphaZero:
         form="package.module:Name",
         help="a torso of your own below the two heads; empty: the residual network",
     )
+    imitate: str | None = parameter(
+        None,
+        optional=True,
+        form="a path below the storage mount",
+        help="file of recorded games, a line of actions' numbers each, from which the network learns before the first game; "
+        "empty: it begins with random weights",
+    )
+    imitation_updates: int = parameter(
+        1000, low=1, high=10**7, unit="updates", help="by these games, where there are some"
+    )
     kept_generations: int = parameter(
         8,
         low=1,
@@ -155,6 +166,8 @@ class AlphaZero:
                 f"parameter 'generation_positions' cannot be {self.generation_positions}; allowed: at "
                 f"least batch_size / replay_ratio, {-(-self.batch_size // self.replay_ratio):g}"
             )
+        if self.imitate is not None:
+            check_outdir_text(self.imitate, "imitate")
         if self.cheap_simulations > self.simulations:
             raise BadInput(
                 f"parameter 'cheap_simulations' cannot be {self.cheap_simulations}; allowed: at most "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
 from steps.directory import networks
+from steps.directory.recorded import recorded_games
 from steps.training.attempt import TrainingAttempt
 from steps.training.shards import Inbox, Waiting, balancing_ratio
 
@@ -45,10 +46,27 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         attempt.kept[TAKEN] = dict(inbox.taken)
         files = opened.enter_context(TrainingFiles(attempt, Waiting(trainer.counters, inbox)))
         files.begun(trainer)
+        if attempt.checkpoint is None:
+            _imitate(attempt, trainer)
         _publish(attempt, trainer, inbox)
         print(f"the trainer waits for games of {attempt.resolved.workers.workers} workers")
         _train(attempt, trainer, inbox, files)
         return _said(files.end(), trainer, inbox)
+
+
+def _imitate(attempt: TrainingAttempt, trainer: SelfPlayTrainer) -> None:
+    """Let the network begin with recorded games, where there are some; raises `BadInput`."""
+    from agents.games.load import load_game
+    from agents.selfplay.interfaces import Imitates
+    from agents.selfplay.records import read_games
+
+    text = recorded_games(attempt.resolved)
+    if text is None or not isinstance(trainer, Imitates):
+        return
+    rows = read_games(text, load_game(attempt.resolved.game.id))
+    for _ in trainer.imitate(rows):
+        attempt.context.check_stop()
+    print(f"the network has learnt from {len(rows['value'])} recorded positions")
 
 
 def _train(
