@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from config.errors import BadInput, WrongDirectory, shown
+from config.imports import is_import_path
 from config.ladder import (
     AGENT,
     EXACT,
@@ -140,7 +141,9 @@ def check_arena(resolved: Resolved) -> None:
             if not run.checkpoint_steps():
                 raise refusal(name, f"no checkpoint in {run.checkpoints}: train makes it")
         else:
-            load_player(name, game)
+            player = load_player(name, game)
+            if is_import_path(name):  # a person's own: whether it can move is known here, too
+                player.choose(game.start(1), [np.random.default_rng(0)])
 
 
 def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:

@@ -371,6 +371,7 @@ def test_directories_of_opponents_are_those_that_pods_see(
     {
         "opponents=mcst-50": "unknown player 'mcst-50'; did you mean",
         "opponents=my_lab.players:Nobody": "player 'my_lab.players:Nobody' cannot be imported",
+        "opponents=my_lab.players:Cheat": "player 'my_lab.players:Cheat' plays -1; allowed: [0, 1,",
         "opponents={root}/none": "opponent '{root}/none' cannot play: {root}/none holds no experiment",
         "opponents={root}/other:1": "opponent '{root}/other:1' cannot play: it has the runs 0 to 0",
         "opponents={root}/ppo": "cannot play: its algorithm, ppo, is not trained by self-play",
