@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from config.errors import Preempted
 from steps.command.context import StepContext
 from steps.directory import positions
 from steps.directory.positions import ShardName
-from steps.directory.tables import Cell
 from steps.directory.tensors import DamagedError
 
 if TYPE_CHECKING:
@@ -189,49 +188,3 @@ class Outlet:
         self._number += 1
         self.positions += count
         self._games, self._waited_s, self._since_s = [], 0.0, time.monotonic()
-
-
-class Waiting:
-    """`steps.training.resources.Measure` of a trainer: how it and its workers hold each other up."""
-
-    def __init__(self, counters: Callable[[], Mapping[str, float]], inbox: Inbox) -> None:
-        self._counters, self._inbox = counters, inbox
-        self._before = counters()
-
-    def __call__(self, seconds: float) -> dict[str, Cell]:
-        """Of so many seconds; shares of time are in percent, refused shards a total."""
-        counted, before = self._counters(), self._before
-        self._before = counted
-        of_now = defaultdict(float, {name: counted[name] - before[name] for name in counted})
-        return {
-            "trainer_busy_percent": round(100 * busy_share(of_now, seconds), 1),
-            "workers_waiting_percent": _rounded(waiting_share(of_now), 100),
-            "positions_per_second": round(of_now["positions"] / seconds, 1),
-            "balancing_ratio": _rounded(balancing_ratio(of_now, seconds)),
-            "refused_shards": self._inbox.refused.total() + int(counted["refused"]),
-        }
-
-
-def busy_share(counted: Mapping[str, float], seconds: float) -> float:
-    """Of its time the trainer did not wait for games."""
-    return max(0.0, 1 - counted["trainer_waited_s"] / seconds)
-
-
-def waiting_share(counted: Mapping[str, float]) -> float | None:
-    """Of their time workers waited for the trainer; None where none has said anything."""
-    of_all_s = counted["workers_waited_s"] + counted["workers_played_s"]
-    return counted["workers_waited_s"] / of_all_s if of_all_s else None
-
-
-def balancing_ratio(counted: Mapping[str, float], seconds: float) -> float | None:
-    """The replay ratio at which nobody would wait: what the trainer learns while it does not wait, for
-    each position that the workers play while they do not. None where one of both is not known.
-    """
-    waiting, busy = waiting_share(counted), busy_share(counted, seconds)
-    if waiting is None or waiting >= 1 or not busy or not counted["positions"]:
-        return None
-    return (counted["learnt"] / busy) / (counted["positions"] / (1 - waiting))
-
-
-def _rounded(value: float | None, times: float = 1) -> float | None:
-    return None if value is None else round(times * value, 2)

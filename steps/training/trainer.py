@@ -11,7 +11,8 @@ from config.errors import Preempted
 from steps.directory import networks
 from steps.directory.recorded import recorded_games
 from steps.training.attempt import TrainingAttempt
-from steps.training.shards import Inbox, Waiting, balancing_ratio
+from steps.training.balance import Waiting, balancing_ratio
+from steps.training.shards import Inbox
 
 if TYPE_CHECKING:
     from agents.selfplay.interfaces import SelfPlayTrainer

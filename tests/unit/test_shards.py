@@ -19,7 +19,8 @@ from config.errors import ExperimentError, Preempted
 from steps.directory import positions
 from steps.directory.layout import RunDirectory
 from steps.training import shards
-from steps.training.shards import Inbox, Outlet, Waiting, balancing_ratio
+from steps.training.balance import Waiting, balancing_ratio
+from steps.training.shards import Inbox, Outlet
 
 GAME = load_game("tic-tac-toe")
 IDENTITY = "ab" * 32
