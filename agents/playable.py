@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from config.errors import BadInput
+from config.imports import is_import_path
 from config.resolve import Resolved
 
 
@@ -13,7 +15,23 @@ def check_playable(resolved: Resolved) -> None:
         from agents.selfplay.network import check_board_game
 
         check_board_game(resolved)
+        if is_import_path(resolved.game.id):
+            _check_rules(resolved.game.id)
         return
     from agents.environments.training import check_game
 
     check_game(resolved)
+
+
+def _check_rules(name: str) -> None:
+    """Refuse a person's own board game that breaks a promise: workers would find it hours later."""
+    from agents.checks.games import GameChecks
+    from agents.checks.promises import tried
+    from agents.games.load import load_game
+
+    for finding in tried(GameChecks(lambda: load_game(name)).all()):
+        if not finding.kept:
+            raise BadInput(
+                f"game {name!r} breaks a promise, {finding.promise}: {finding.seen}; "
+                f"python -m steps.check {name} tries them all"
+            )

@@ -46,8 +46,14 @@ METRICS = {
     "approximate_kl": "approximate KL, nats",
     "entropy": "entropy, nats",
     "epsilon": "exploration ε",
+    "generations_behind": "played by, generations behind",
+    "generations_behind_max": "the same, at most",
+    "positions": "positions played",
     "q_mean": "mean Q value",
+    "replayed": "learnt from, times",
     "td_error": "mean |TD error|",
+    "unique_percent": "different positions, %",
+    "window": "window, positions",
 }
 """Columns of train.csv whose panels are called otherwise than the column."""
 RESOURCES = {
@@ -56,6 +62,10 @@ RESOURCES = {
     "memory_bytes": ("memory, GiB", 2.0**30),
     "gpu_percent": ("GPU, %", 1.0),
     "gpu_memory_bytes": ("GPU memory, GiB", 2.0**30),
+    "trainer_busy_percent": ("trainer busy, % of time", 1.0),
+    "workers_waiting_percent": ("workers waiting, % of time", 1.0),
+    "positions_per_second": ("positions per second", 1.0),
+    "balancing_ratio": ("balancing replay ratio", 1.0),
     "actors": ("actors connected", 1.0),
     "learner_busy_percent": ("learner busy, % of time", 1.0),
     "actors_waiting_percent": ("actors waiting, % of time", 1.0),

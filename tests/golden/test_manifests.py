@@ -374,6 +374,30 @@ def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) ->
     assert "outputs" not in actor
 
 
+def test_the_workers_of_self_play_stand_beside_their_trainer_and_hold_nothing_back() -> None:
+    """Evaluation, film and plots need the trainer alone; how a worker ends is nobody's failure."""
+    manifest = manifest_yaml.load(committed("alphazero"))
+    tasks = next(dag for dag in dags(manifest) if dag["name"] == "run")["dag"]["tasks"]
+    (beside,) = [one for one in tasks if one["name"].startswith("train-")]
+    assert (beside["name"], beside.get("depends", "")) == ("train-workers", "")
+    assert not [one for one in tasks if "train-workers" in one.get("depends", "")]
+    loop = task(manifest, "worker")
+    assert loop["withSequence"] == {"count": "{{workflow.parameters.workers}}"}
+    assert loop["continueOn"] == {"failed": True, "error": True}
+    trainer, worker = (leaf(manifest, name) for name in ("train", "train-worker"))
+    assert trainer["container"]["args"][-1] == "--role=trainer"
+    given = trainer["container"]["args"][:-1]
+    member = "--member={{inputs.parameters.member}}"
+    assert worker["container"]["args"] == [*given, "--role=worker", member]
+    assert "nvidia.com/gpu" in trainer["podSpecPatch"]
+    assert "nvidia" not in str(worker.get("podSpecPatch", "")) + str(
+        worker["container"]["resources"]
+    )
+    assert worker["container"]["image"] == "{{workflow.parameters.cpu_image}}"
+    assert int(worker["retryStrategy"]["limit"]) >= 100
+    assert "outputs" not in worker
+
+
 def test_further_learners_stand_beside_the_first_where_there_can_be_some() -> None:
     several, alone = (manifest_yaml.load(committed(name)) for name in ("impala", "r2d2"))
     assert not [one for one in alone["spec"]["templates"] if "learner" in one["name"]]

@@ -15,6 +15,9 @@ from agents.games.boards import read_board
 from agents.games.interfaces import Booleans, Floats, Game, Integers, States, Symmetry
 from agents.games.load import OURS, load_game
 from agents.games.tic_tac_toe import TicTacToe
+from agents.playable import check_playable
+from config.errors import BadInput
+from config.resolve import resolve
 from steps import check
 
 COUNTER = itertools.count()
@@ -250,3 +253,14 @@ def test_the_command_prints_a_line_for_each_promise(capsys: pytest.CaptureFixtur
 def test_a_game_takes_no_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["connect-four", "--algorithm", "ppo"]) == 2
     assert "is a game for self-play; allowed: no further option" in capsys.readouterr().err
+
+
+def test_an_experiment_of_a_broken_game_is_refused_with_the_rule() -> None:
+    """Before anything is written, in one line."""
+    name = "tests.unit.test_game_checks:AcceptsIllegal"
+    resolved = resolve("alphazero", {"game": name})
+    with pytest.raises(BadInput) as refused:
+        check_playable(resolved)
+    assert str(refused.value).startswith(f"game {name!r} breaks a promise, an illegal action is ")
+    assert str(refused.value).endswith(f"python -m steps.check {name} tries them all")
+    check_playable(resolve("alphazero", {"game": "my_lab.games:Nim"}))

@@ -1,0 +1,89 @@
+"""Which network a worker plays by: the newest of the run's directory, whatever happens to it there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from config.errors import Preempted
+from steps.directory import networks
+from steps.directory.layout import RunDirectory
+from steps.training.meeting import Ended
+from steps.training.worker import NewestNetwork
+
+
+def write(run: RunDirectory, generation: int, weight: float) -> None:
+    state = {"average": {"weight": np.full(3, weight)}}
+    networks.write_generation(run, generation, state, {"algorithm": "alphazero"})
+
+
+def newest(run: RunDirectory, **more: Any) -> NewestNetwork:
+    context: Any = SimpleNamespace(run=run, check_stop=lambda: None, owner_uid=None, **more)
+    return NewestNetwork(context)
+
+
+def weight(found: Any) -> float | None:
+    return None if found is None else float(found.state["average"]["weight"][0])
+
+
+def test_each_network_is_given_once_and_the_newest_of_several(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, 0)
+    look = newest(run)
+    assert look() is None
+    write(run, 0, 1.0)
+    found = look()
+    assert (found and found.generation, weight(found)) == (0, 1.0)
+    assert look() is None
+    write(run, 1, 2.0)
+    write(run, 2, 3.0)
+    assert weight(look()) == 3.0
+    assert look() is None
+
+
+def test_a_trainer_that_went_back_is_followed(tmp_path: Path) -> None:
+    """What it publishes under a number that was there before is another network."""
+    run = RunDirectory(tmp_path, 0)
+    look = newest(run)
+    for generation in range(4):
+        write(run, generation, float(generation))
+    assert weight(look()) == 3.0
+    networks.discard_after(run, 1)
+    found = look()
+    assert (found and found.generation, weight(found)) == (1, 1.0)
+    write(run, 2, 20.0)
+    assert weight(look()) == 20.0
+    write(run, 2, 21.0)
+    assert weight(look()) == 21.0
+
+
+def test_a_damaged_one_is_not_played_by_and_the_next_one_is(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, 0)
+    look = newest(run)
+    write(run, 0, 1.0)
+    assert weight(look()) == 1.0
+    write(run, 1, 2.0)
+    tensors = run.network(1) / "tensors.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-3])
+    assert look() is None
+    write(run, 2, 3.0)
+    assert weight(look()) == 3.0
+
+
+def test_without_any_it_waits_for_a_time_or_until_the_training_has_ended(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, 0)
+    with pytest.raises(Preempted, match=r"no network for 0\.1 s: there is none in .*networks"):
+        newest(run).wait(0.1)
+    write(run, 0, 1.0)
+    look = newest(run)
+    look.wait(0.1)
+
+    def ended() -> None:
+        raise Ended("the run is trained")
+
+    look.ending.check = ended  # type: ignore[method-assign]
+    with pytest.raises(Ended):
+        look.wait(0.1)
