@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.games.interfaces import States
+from agents.games.interfaces import Game, States
 from agents.search.evaluations import Evaluations
 from agents.search.search import Search, search_all
 from agents.selfplay.policy import SelfPlayPolicy, load
@@ -21,6 +21,10 @@ from tests.outside import ROOT, outside
 
 GIVEN = {"game": "tic-tac-toe", "workers": "1"}
 NEEDED_S = 1200.0
+FEWEST = (50, 300)
+"""Lines as player 0 and as player 1: who plays better than these trainings did wins sooner, but meets
+no fewer replies. Seen: 76 to 124, and 457 to 569.
+"""
 
 
 def losses(policy: SelfPlayPolicy, colour: int) -> tuple[int, int]:
@@ -43,9 +47,8 @@ def losses(policy: SelfPlayPolicy, colour: int) -> tuple[int, int]:
             reached = answered(policy, evaluations, states) if mine else everything(game, states)
             states, which = reached
             lines = lines[which]
-            states, first, back = np.unique(states, return_index=True, return_inverse=True)
+            states, back = np.unique(states, return_inverse=True)
             lines = np.bincount(back.ravel(), weights=lines).astype(np.int64)
-            del first
     return lost, total
 
 
@@ -58,7 +61,7 @@ def answered(
     return policy.game.play(states, found.action), np.arange(len(states))
 
 
-def everything(game, states: States) -> tuple[States, np.ndarray]:  # type: ignore[no-untyped-def]
+def everything(game: Game, states: States) -> tuple[States, np.ndarray]:
     which, actions = np.nonzero(game.legal(states))
     return game.play(states[which], actions), which
 
@@ -87,9 +90,9 @@ def test_it_loses_in_none_of_all_lines(tmp_path: Path) -> None:
     state = read_generation(directory, max(directory.generations()))
     resolved = resolve("alphazero", GIVEN)
     policy = load(resolved, state)
-    for colour in (0, 1):
+    for colour, fewest in enumerate(FEWEST):
         lost, total = losses(policy, colour)
-        assert (lost, total > 100) == (0, True), f"as player {colour}"
+        assert lost == 0 and total >= fewest, f"{lost} of {total} as player {colour}"
 
 
 def test_an_untrained_network_without_search_does_lose() -> None:
