@@ -7,10 +7,13 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from config.algorithms.descriptor import Algorithm
 from config.errors import BadInput, shown
 from config.parameters import refuse_hostile
+
+if TYPE_CHECKING:  # algorithms look at directories, too
+    from config.algorithms.descriptor import Algorithm
 
 
 def default_outdir(algorithm: Algorithm) -> str:
