@@ -56,7 +56,7 @@ def expected(trained: Path, start: Start, undisturbed: dict[str, bytes]) -> dict
     [
         "after_rename:9:.arena-",
         *(
-            pytest.param(late, marks=pytest.mark.slow)
+            pytest.param(late, marks=[pytest.mark.slow, pytest.mark.soak])
             for late in (
                 "after_temporary:9:.arena-",
                 "after_rename:1:arena.csv",
