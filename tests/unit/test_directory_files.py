@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from hypothesis import strategies as st
 
 from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirectory
 from config.measures import RETURN
-from config.resolve import resolve
 from steps import play
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
@@ -45,7 +43,6 @@ from steps.directory.tables import (
     read_rows,
     whole_lines_bytes,
 )
-from steps.directory.usable import Episode
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -141,8 +138,8 @@ def _film(path: Path) -> None:
     context = StepContext(
         "play", ExperimentDirectory(path.parents[3]), 0, None, argparse.Namespace(), StopRequest()
     )
-    context.__dict__["record"] = SimpleNamespace(resolved=resolve("ppo", {"game": "cartpole"}))
-    play._film(context, Episode(0, 1, 3.0, 3), np.zeros(3, np.int64))
+    frames = iter(np.zeros((3, 32, 32, 3), np.uint8))
+    play._write(context, play.Film(0, frames, 10, lambda: None))
 
 
 @pytest.mark.parametrize(
