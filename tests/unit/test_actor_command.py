@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +17,12 @@ from tests.actors_alone import run_actors
 from tests.outside import ROOT, outside
 from workflows.dag import render
 
-WRAPPER = """#!{python}
-import os, sys
+WRAPPER = """#!/bin/sh
+exec {python} -c 'import os, sys
 print("wrapper", sys.argv[1:], flush=True)
-os.execvp(sys.argv[2], sys.argv[2:])
+os.execvp(sys.argv[2], sys.argv[2:])' "$@"
 """
+"""No script of Python's own: the path of an interpreter in a first line may have no blank."""
 TELL = "import json, os, sys; print(json.dumps([sys.executable, sys.argv[1:], 'ACTOR_COMMAND' in os.environ]))"
 
 
@@ -29,7 +31,7 @@ def on_path(tmp_path: Path) -> dict[str, str]:
     """The environment of a person who has `with-display` on the PATH, and no `python` before it."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    (folder / "with-display").write_text(WRAPPER.format(python=sys.executable))
+    (folder / "with-display").write_text(WRAPPER.format(python=shlex.quote(sys.executable)))
     (folder / "with-display").chmod(0o755)
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
