@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agents.devices import Decision, Trials, choose_device, choose_precision
 from agents.environments.vectors import choose_vectorisation
@@ -33,17 +33,13 @@ if TYPE_CHECKING:
 
 def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
     """The training of one run, at its start; device and precision as `decide` chose them."""
-    make: MakeTrainer = imported(
-        resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}"
-    )
+    make: MakeTrainer = _trainer(resolved)
     return make(resolved, run=run, device=device, precision=precision)
 
 
 def make_learner(resolved: Resolved, *, run: int, device: str, precision: str) -> Learner:
     """As `make_trainer`, of an algorithm with actors."""
-    make: MakeLearner = imported(
-        resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}"
-    )
+    make: MakeLearner = _trainer(resolved)
     return make(resolved, run=run, device=device, precision=precision)
 
 
@@ -57,10 +53,13 @@ def make_self_play_trainer(
     resolved: Resolved, *, run: int, device: str, precision: str
 ) -> SelfPlayTrainer:
     """As `make_trainer`, of an algorithm with workers."""
-    make: MakeSelfPlayTrainer = imported(
-        resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}"
-    )
+    make: MakeSelfPlayTrainer = _trainer(resolved)
     return make(resolved, run=run, device=device, precision=precision)
+
+
+def _trainer(resolved: Resolved) -> Any:
+    """What the descriptor names, whichever of the three kinds its topology asks for."""
+    return imported(resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}")
 
 
 def make_worker(resolved: Resolved, *, run: int, member: int, attempt: int) -> Worker:

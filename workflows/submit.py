@@ -157,11 +157,7 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
             opponents, lambda outdir: _read_from(outdir, where, "opponents")
         )
     if imitate := given.get("imitate"):
-        values["imitate"] = (
-            place(imitate, where.storage, "imitate").outdir
-            if where
-            else cluster_outdir(imitate, "imitate")
-        )
+        values["imitate"] = _read_from(imitate, where, "imitate")
     resolved = resolve(options.algorithm, of_cluster | values)
     if where is not None:
         check_this_machine(where, resolved)
@@ -190,8 +186,8 @@ def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> S
 
 
 def _read_from(outdir: str, where: Place | None, name: str) -> str:
-    """Another experiment's directory as pods see it; where: this one's, None on a cluster; name: the
-    parameter's. Raises `BadInput`.
+    """What an experiment reads, another one's directory or a file, as pods see it; where: this one's
+    place, None on a cluster; name: the parameter's. Raises `BadInput`.
     """
     return place(outdir, where.storage, name).outdir if where else cluster_outdir(outdir, name)
 

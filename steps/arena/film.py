@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from agents.arena.interfaces import Player
 from agents.arena.matches import Turn
+from agents.arena.openings import after
 from agents.arena.searching import trained
 from agents.arena.simple import results
 from agents.games.interfaces import Game
@@ -49,9 +50,7 @@ class GameFilm:
 
     def difference(self) -> str | None:
         """Why this is not the game of the row; None if it is."""
-        state = self.game.start(1)
-        for action in self.played.actions:
-            state = self.game.play(state, np.array([action]))
+        state = after(self.game, np.array([self.played.actions]))
         colour = np.array([COLOURS.index(self.played.colour)])
         over, won = results(self.game, state, colour)
         points = POINTS * (1 + int(won[0])) / 2
