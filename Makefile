@@ -95,9 +95,9 @@ test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this m
 learning: $(INSTALLED) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
 	$(BIN)/python -m tests.benchmarks.learning $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))
 
-strength: $(INSTALLED) ## AlphaZero's Connect Four after 10 minutes, three runs, and after an hour, one, against players of known strength
+strength: $(INSTALLED) ## AlphaZero's Connect Four after 10 minutes, three runs, one of which goes on to an hour, against players of known strength
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength
-	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength-hour --runs 1 --minutes 10 --minutes 30 --minutes 60
+	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --runs 1 --minutes 10 --minutes 30 --minutes 60
 
 learning-long: $(INSTALLED) ## what takes hours of one core: SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
 	$(BIN)/python -m tests.benchmarks.learning --long

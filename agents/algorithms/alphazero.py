@@ -46,6 +46,10 @@ WINDOW = "window"
 """The stream of what is learnt from."""
 METRICS = ("policy_loss", "value_loss", "gradient_norm")
 """Of one update, in the order in which `_learn` measures them; an epoch's are their means."""
+COUNTED = (
+    "refused", "trainer_waited_s", "trainer_learnt_s", "workers_waited_s", "workers_played_s",
+)  # fmt: skip
+"""Totals since the training began."""
 EPSILON, LARGEST_NORM = 1e-8, 10.0
 WAIT_S, YIELD_S = 0.2, 1.0
 
@@ -90,9 +94,7 @@ class AlphaZeroTrainer:
         )
         self.sampling = np.random.default_rng(seed_sequence(seed, run, "replay"))
         self.updates = 0
-        self.counted = dict.fromkeys(
-            ("refused", "trainer_waited_s", "workers_waited_s", "workers_played_s"), 0.0
-        )
+        self.counted = dict.fromkeys(COUNTED, 0.0)
         self.scores, self.lengths, self.lags = list[float](), list[int](), list[np.ndarray]()
         self.measured = list[tuple[float, ...]]()
 
@@ -148,10 +150,12 @@ class AlphaZeroTrainer:
 
     def _learn(self) -> None:
         """One update by the window, and what is measured of it."""
+        started_s = time.monotonic()
         batch = self._batch(self.window.sample(self.hyper.batch_size, self.sampling))
         self.measured.append(self._update(batch))
         self.updates += 1
         self._follow()
+        self.counted["trainer_learnt_s"] += time.monotonic() - started_s
 
     def _update(self, batch: Batch) -> tuple[float, ...]:
         """One step of Adam; `METRICS` of it."""
@@ -288,7 +292,7 @@ class AlphaZeroTrainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.sampling.bit_generator.state = state["generator"]
         self.updates, self.window.added = int(state["updates"]), int(state["added"])
-        self.counted = dict(state["counted"])
+        self.counted |= state["counted"]
 
     def _interface(self) -> State:
         """What another training must have alike whose weights this one begins with."""

@@ -69,7 +69,9 @@ class SelfPlayTrainer(Resumable, Protocol):
         """The network that plays from now on, as `Published` has it; a copy."""
 
     def counters(self) -> Mapping[str, float]:
-        """Totals since the training began: positions, refused, and seconds waited by either side."""
+        """Totals since the training began: positions, learnt, refused; seconds waited by either side,
+        played by workers, and, if it is known, `trainer_learnt_s` of updates.
+        """
 
     def close(self) -> None:
         """Release what it holds."""

@@ -44,13 +44,18 @@ def waiting_share(counted: Mapping[str, float]) -> float | None:
 
 
 def balancing_ratio(counted: Mapping[str, float], seconds: float) -> float | None:
-    """The replay ratio at which nobody would wait: what the trainer learns while it does not wait, for
-    each position that the workers play while they do not. None where one of both is not known.
+    """The replay ratio at which nobody would wait: how often the trainer could learn from a position in
+    the time in which workers that do not wait play another one, less what it does with each besides
+    (it takes them in, and saves). None where one of both is not known.
     """
-    waiting, busy = waiting_share(counted), busy_share(counted, seconds)
-    if waiting is None or waiting >= 1 or not busy or not counted["positions"]:
+    waiting, positions, learnt = waiting_share(counted), counted["positions"], counted["learnt"]
+    busy_s = busy_share(counted, seconds) * seconds
+    learning_s = min(counted.get("trainer_learnt_s") or busy_s, busy_s)
+    if waiting is None or waiting >= 1 or not learning_s or not positions or not learnt:
         return None
-    return (counted["learnt"] / busy) / (counted["positions"] / (1 - waiting))
+    played_s = (1 - waiting) * seconds / positions
+    besides_s = (busy_s - learning_s) / positions
+    return max(0.0, (played_s - besides_s) / (learning_s / learnt))
 
 
 def _rounded(value: float | None, times: float = 1) -> float | None:

@@ -238,6 +238,9 @@ def test_the_balancing_ratio_is_that_of_the_two_speeds() -> None:
         "positions": 1000.0, "learnt": 8000.0, "refused": 0.0,
     }  # fmt: skip
     assert balancing_ratio(counted, 100.0) == pytest.approx(12.8)
+    # Of its 50 s it learnt for 40: with 10 it takes positions in, whatever the ratio is.
+    less = 12.8 * (80 - 10) / 80 * 50 / 40
+    assert balancing_ratio({**counted, "trainer_learnt_s": 40.0}, 100.0) == pytest.approx(less)
     nothing = dict.fromkeys(counted, 0.0)
     assert balancing_ratio(nothing, 100.0) is None
     readings = iter([nothing, counted])
