@@ -2,7 +2,8 @@
 
 Argo sends SIGTERM to the whole process group, several times, 1–3 s apart: a handler that saves or
 raises would be interrupted by the next one. The step looks at the flag; `Attempt` ends a step that
-does not look for `GRACE_S`, which loses nothing, because every file survives a kill at any moment.
+does not look for `GRACE_S`, which loses nothing, because every file survives a kill at any moment. One
+that has looked takes as long as its last save takes, or the pod's own time to end.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class StopRequest:
     def __init__(self) -> None:
         self.requested_at: float | None = None
         self.cause: ExperimentError | None = None
+        self._is_seen = False
         self.describe: Callable[[], str] = lambda: (
             "preempted, the next attempt starts this step again"
         )
@@ -54,7 +56,14 @@ class StopRequest:
     @property
     def overdue(self) -> bool:
         """Whether the step has not looked for too long."""
-        return self.requested_at is not None and time.monotonic() - self.requested_at > GRACE_S
+        if self.requested_at is None or self._is_seen:
+            return False
+        return time.monotonic() - self.requested_at > GRACE_S
+
+    def seen(self) -> bool:
+        """Whether to stop; the step, which asks, then ends by itself as soon as it has saved."""
+        self._is_seen = self._is_seen or self.requested
+        return self._is_seen
 
     def check(self) -> None:
         """Raise `Preempted` (or what displaced us) if a stop was requested."""

@@ -41,8 +41,10 @@ class TrainingFiles:
             permitted=self._context.require_ours,
         )
         before, self._saver = attempt.checkpoint.streams if attempt.checkpoint else {}, Saver()
-        permitted = self._context.require_ours
-        self._streams = StreamFiles(self._run, before, permitted, self._saver.start)
+        self._streams = StreamFiles(
+            self._run, before, self._context.require_ours, self._saver.start,
+            scheduled=self._is_scheduled(int(attempt.record.get("epoch", 0))),
+        )  # fmt: skip
         self._sampler = self._make_sampler(measure)
         attempt.note(began=True)
 
@@ -70,20 +72,25 @@ class TrainingFiles:
 
     def epoch_ended(self, trainer: Resumable, progress: Progress) -> None:
         """Write what an epoch brought, also to the trainer's streams, and a checkpoint of it where one
-        is due. Raises `Preempted` after a SIGTERM, unless nothing is left to train, and what writing
-        raises.
+        is due, or a stop was asked for. Raises `Preempted` after that, unless nothing is left to
+        train; `WrongDirectory`, before it, where another attempt has taken the directory; and what
+        writing raises.
         """
         self._saver.wait()
         self._sampler.at(progress.step)
         self._attempt.step = progress.step
         last = progress.epoch >= self._resolved.epochs
-        if not last:
-            self._context.check_stop()
+        stops = not last and self._context.stop.seen()
+        if stops:
+            self._context.require_ours()
         self._recorder.add(progress)
         self._print(progress, last)
         self._add_to_streams(trainer)
-        if last or progress.epoch % self._resolved.checkpoint_interval == 0:
+        if stops or self._is_scheduled(progress.epoch):
             self._save(trainer)
+        if stops:
+            self._saver.wait()
+            self._context.check_stop()
 
     def save_now(self, trainer: Resumable) -> None:
         """Keep what was learnt since the last checkpoint, also inside an epoch, and wait until it is
@@ -95,6 +102,15 @@ class TrainingFiles:
             self._add_to_streams(trainer)
             self._save(trainer)
             self._saver.wait()
+
+    def check_stop(self, trainer: Resumable) -> None:
+        """Raise `Preempted` if a stop was asked for, after what was learnt is kept, also inside an
+        epoch.
+        """
+        if self._context.stop.seen():
+            self._context.require_ours()
+            self.save_now(trainer)
+            self._context.check_stop()
 
     def end(self) -> dict[str, Any]:
         """What a training that came to its end says; waits until its last checkpoint is written."""
@@ -114,6 +130,10 @@ class TrainingFiles:
             "steps_per_second": round(self._attempt.step / wall_s, 1),
             **self._attempt.machine,
         }
+
+    def _is_scheduled(self, epoch: int) -> bool:
+        """Whether every undisturbed training has a checkpoint after so many."""
+        return epoch >= self._resolved.epochs or epoch % self._resolved.checkpoint_interval == 0
 
     def _add_to_streams(self, trainer: Resumable) -> None:
         if isinstance(trainer, HasStreams):

@@ -65,7 +65,7 @@ def _train(
         if progress is not None:
             files.epoch_ended(learner, progress)
             continue
-        attempt.context.check_stop()
+        files.check_stop(learner)
         if roster.silent_s > longest_s:
             files.save_now(learner)
             raise no_data(roster, f"continues from step {learner.step}")

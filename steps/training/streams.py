@@ -4,8 +4,9 @@ that is full.
 So the memory that it takes is a few segments, and a checkpoint costs the rows after the last full
 one, however long the stream is. Those, as long as they are few, are written again as the beginning
 of a longer segment: frequent checkpoints would otherwise leave thousands of files, and a list of
-them that grows into every checkpoint. A segment that a checkpoint does not list yet counts for
-nothing: the next attempt removes it.
+them that grows into every checkpoint. So are all that a checkpoint found which no schedule asked for:
+where a training was stopped is not to be seen in its segments. A segment that a checkpoint does not
+list yet counts for nothing: the next attempt removes it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ LARGEST_BYTES = 16 * 2**20
 
 class StreamFiles:
     """The one writer of a run's streams. before: those of the checkpoint that the training goes on
-    from; permitted: raises `WrongDirectory` when a newer writer has started; start: lets one after
-    the other be written beside the training, see `Saver`.
+    from; scheduled: whether that was one of the schedule's; permitted: raises `WrongDirectory` when
+    a newer writer has started; start: lets one after the other be written beside the training, see
+    `Saver`.
     """
 
     def __init__(
@@ -48,8 +50,11 @@ class StreamFiles:
         before: Mapping[str, Stream],
         permitted: Callable[[], None],
         start: Callable[[Write], None],
+        *,
+        scheduled: bool = True,
     ) -> None:
         self._run, self._permitted, self._start = run, permitted, start
+        self._scheduled = scheduled
         self._writers: dict[str, StreamWriter] = {}
         for name, stream in before.items():
             self._open(name, stream)
@@ -86,15 +91,18 @@ class StreamFiles:
 
     def _open(self, name: str, before: Stream) -> None:
         self._permitted()  # what nobody lists yet may be a later attempt's
-        self._writers[name] = StreamWriter(self._run, name, before)
+        self._writers[name] = StreamWriter(self._run, name, before, scheduled=self._scheduled)
 
 
 class StreamWriter:
     """One stream: `add` and `ended` copy and count, in the training's loop; what they return writes
-    what was there then, in order, beside it. before: where the stream goes on.
+    what was there then, in order, beside it. before: where the stream goes on; scheduled: as in
+    `StreamFiles`.
     """
 
-    def __init__(self, run: RunDirectory, name: str, before: Stream) -> None:
+    def __init__(
+        self, run: RunDirectory, name: str, before: Stream, *, scheduled: bool = True
+    ) -> None:
         streams.check_name(name)
         self._name, self._folder = name, run.stream(name)
         refuse_link(self._folder, is_folder=True)
@@ -108,7 +116,8 @@ class StreamWriter:
         if before.segments:
             last = before.segments[-1]
             rows = streams.read_segment(run, name, last)
-            if self._checked(rows) * self._row_bytes < SEALED_BYTES:
+            count = self._checked(rows)
+            if count < self._full and (not scheduled or count * self._row_bytes < SEALED_BYTES):
                 self._begin, self._tail = last.first, [rows]
 
     def add(self, rows: Rows, keep: int | None) -> Iterator[Write]:
@@ -117,7 +126,7 @@ class StreamWriter:
         to this stream.
         """
         count, taken = self._checked(rows), 0
-        full = max(1, LARGEST_BYTES // max(1, self._row_bytes))
+        full = self._full
         while taken < count:
             part = min(count - taken, self._begin + full - self._end)
             self._tail.append(_copied(rows, taken, taken + part))
@@ -176,6 +185,11 @@ class StreamWriter:
         for one in gone:
             if one.name not in self._listed_names:
                 (self._folder / one.name).unlink(missing_ok=True)
+
+    @property
+    def _full(self) -> int:
+        """Rows of a full segment."""
+        return max(1, LARGEST_BYTES // max(1, self._row_bytes))
 
     def _checked(self, rows: Rows) -> int:
         columns = {name: (str(one.dtype), one.shape[1:]) for name, one in rows.items()}

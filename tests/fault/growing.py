@@ -1,10 +1,13 @@
 """`python -m tests.fault.growing`: `steps.train` with another loop than that of one process, and a
 learner with a replay, which it keeps in a stream: what it draws from that is in every row of
-train.csv."""
+train.csv. STOPPED_IN: of this epoch it is asked to stop, and then its state takes SAVING_S."""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +20,11 @@ FRAME = (64, 512)
 LARGEST_BYTES = 25 * 2**15
 """Of a segment; a row has 32 KiB: of the rows of three epochs, between two checkpoints, some fill one
 in an epoch without a checkpoint, the others are written by the checkpoint."""
+
+
+STOPPED_IN = int(os.environ.get("STOPPED_IN", "0"))
+SAVING_S = 6.0
+"""Longer than `steps.command.stop.GRACE_S`."""
 
 
 class Learner:
@@ -37,6 +45,8 @@ class Learner:
             self.moves = np.concatenate([self.moves, moves])
             self.epoch, self.step, self.added = self.epoch + 1, self.step + ROWS, self.added + ROWS
             seen = self.frames[self.generator.integers(len(self.frames), size=8)]
+            if self.epoch == STOPPED_IN:
+                os.kill(os.getpid(), signal.SIGTERM)
             yield Progress(
                 epoch=self.epoch,
                 step=self.step,
@@ -60,6 +70,8 @@ class Learner:
         self.moves = np.concatenate([part["move"] for part in streams["positions"]])
 
     def state_dict(self) -> State:
+        if self.epoch == STOPPED_IN:
+            time.sleep(SAVING_S)
         return {
             "epoch": self.epoch,
             "step": self.step,

@@ -110,7 +110,7 @@ def test_killed_at_forty_random_moments(start: Start, tmp_path: Path, oracle: Or
 
 
 @pytest.mark.parametrize("signals", [1, 3])
-def test_sigterm_saves_nothing_and_loses_nothing(
+def test_sigterm_saves_the_epoch_under_way_and_loses_nothing(
     start: Start, tmp_path: Path, oracle: Oracle, signals: int
 ) -> None:
     run = prepare(start, tmp_path / "x")
@@ -126,13 +126,8 @@ def test_sigterm_saves_nothing_and_loses_nothing(
     status = read_status(run.status / "train.json")
     assert status is not None and (status.state, status.exit_code) == ("preempted", 75)
     newest = run.checkpoint_steps()[-1]
-    assert status.reason is not None and status.reason.endswith(f", continues from {newest}")
-    epoch = json.loads((run.checkpoint(newest) / "state.json").read_bytes())["record"]["epoch"]
-    assert epoch % 3 == 0, "only scheduled checkpoints"
-    assert (
-        f"preempted at step {status.reason.split()[3].rstrip(',')}"
-        in (run.logs / "train.log").read_text()
-    )
+    assert status.reason == f"preempted at step {newest}, continues from {newest}"
+    assert status.reason in (run.logs / "train.log").read_text()
     again = start(*train(tmp_path / "x"))
     assert again.end() == 0, again.text
     assert f"from step {newest}" in again.text
@@ -324,10 +319,10 @@ def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
 
 
 def test_preemptions_in_a_row_are_no_lack_of_progress(start: Start, tmp_path: Path) -> None:
-    run = prepare(start, tmp_path / "x", epochs=1000, checkpoint_interval=1000)
+    run = prepare(start, tmp_path / "x", epochs=100_000, checkpoint_interval=100_000)
     for _ in range(3):
         step = start(*train(tmp_path / "x"))
-        step.wait_for_text("epoch 1 of 1000")
+        step.wait_for_text(" of 100000, step")
         step.kill(signal.SIGTERM)
         assert step.end() == 75, step.text
     step = start(*train(tmp_path / "x"), {"EXPERIMENT_FAULT": "mid_row:3:train.csv"})

@@ -151,3 +151,18 @@ def test_a_training_does_not_go_on_with_less_experience(start: Start, tmp_path: 
     assert again.end() == 4, again.text
     assert "positions/000000000000-" in again.text
     assert f"delete {run.root} to start this run again" in again.text
+
+
+def test_a_save_that_was_begun_after_a_stop_is_brought_to_its_end(
+    start: Start, tmp_path: Path, expected: Products
+) -> None:
+    """However long it takes: that the step has not looked is no reason to end it."""
+    outdir = tmp_path / "x"
+    run = prepare(start, outdir)
+    stopped = start(*train(outdir), {"STOPPED_IN": "7"})
+    assert stopped.end() == 75, stopped.text
+    assert "preempted at step 140, continues from 140" in stopped.text
+    assert "did not look" not in stopped.text
+    again = start(*train(outdir))
+    assert again.end() == 0, again.text
+    assert products(run) == expected
