@@ -109,14 +109,19 @@ class ActorSettings:
 
     def check(self) -> None:
         """Raise `BadInput` for values that do not go together."""
-        room = self.actor_gpus * self.actors_per_gpu
-        if self.actor_gpus and self.actors > room:
-            raise BadInput(
-                f"parameter 'actors' cannot be {self.actors}; allowed: at most actor_gpus * "
-                f"actors_per_gpu = {self.actor_gpus} * {self.actors_per_gpu} = {room}"
-            )
-        if self.actors_per_gpu > 1 and not self.actor_gpus:
-            raise BadInput(
-                f"parameter 'actors_per_gpu' cannot be {self.actors_per_gpu} with actor_gpus=0; "
-                "allowed: 1, or more with actor_gpus"
-            )
+        check_gpus("actor", self.actors, self.actor_gpus, self.actors_per_gpu)
+
+
+def check_gpus(role: str, count: int, gpus: int, per_gpu: int) -> None:
+    """Raise `BadInput` where so many of this role find no room on so many GPUs."""
+    of_role, each = f"{role}_gpus", f"{role}s_per_gpu"
+    if gpus and count > gpus * per_gpu:
+        raise BadInput(
+            f"parameter '{role}s' cannot be {count}; allowed: at most {of_role} * {each} = "
+            f"{gpus} * {per_gpu} = {gpus * per_gpu}"
+        )
+    if per_gpu > 1 and not gpus:
+        raise BadInput(
+            f"parameter '{each}' cannot be {per_gpu} with {of_role}=0; "
+            f"allowed: 1, or more with {of_role}"
+        )

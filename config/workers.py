@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from config.actors import check_gpus
 from config.ladder import canonical_opponents
 from config.parameters import parameter
 
@@ -26,6 +27,20 @@ class WorkerSettings:
         high=MOST_WORKERS,
         identity=False,
         help="processes that play games_per_worker games at once, for one trainer; may change when submitted again",
+    )
+    worker_gpus: int = parameter(
+        0,
+        low=0,
+        high=MOST_WORKERS,
+        identity=False,
+        help="GPUs for a run's workers, each of which sees one of them; 0: none, their networks compute on processors",
+    )
+    workers_per_gpu: int = parameter(
+        1,
+        low=1,
+        high=MOST_WORKERS,
+        identity=False,
+        help="workers that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
     )
     reconnect_timeout: int = parameter(
         300,
@@ -68,7 +83,8 @@ class WorkerSettings:
     @property
     def gpus(self) -> int:
         """Of all helpers."""
-        return 0
+        return self.worker_gpus
 
     def check(self) -> None:
-        """Everything goes together."""
+        """Raise `BadInput` for values that do not go together."""
+        check_gpus("worker", self.workers, self.worker_gpus, self.workers_per_gpu)

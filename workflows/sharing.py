@@ -48,14 +48,15 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     members, each = resolved.members, resolved.experiment.gpus
     if members is None:
         return cluster
-    of_learners, of_actors = members.learners * each, members.gpus
-    needed = of_learners + of_actors
+    of_learners, of_helpers = members.learners * each, members.gpus
+    needed = of_learners + of_helpers
     if not needed or not gpus:
         return cluster
     if needed > gpus:
+        learner, helper = members.roles
         raise BadInput(
-            f"the learners' {of_learners} GPUs and actor_gpus={of_actors} are more than the {gpus} of "
-            f"this machine; allowed: fewer of either{', or gpus=0' if of_learners else ''}"
+            f"the {learner}s' {of_learners} GPUs and {helper}_gpus={of_helpers} are more than the "
+            f"{gpus} of this machine; allowed: fewer of either{', or gpus=0' if of_learners else ''}"
         )
     most = min(cluster.parallelism_with_actors, gpus // needed)
     return replace(cluster, parallelism_with_actors=most)

@@ -29,8 +29,8 @@ class SelfPlayPolicy:
     simulations: int
 
 
-def load(resolved: Resolved, state: State) -> SelfPlayPolicy:
-    """The player of a state, on the CPU with the experiment's threads. Raises `NoUsableState` for a
+def load(resolved: Resolved, state: State, device: str = "cpu") -> SelfPlayPolicy:
+    """The player of a state, on a device and with the experiment's threads. Raises `NoUsableState` for a
     state of another format, and `BadInput` for a game that cannot be loaded.
     """
     check_format(state)
@@ -39,5 +39,5 @@ def load(resolved: Resolved, state: State) -> SelfPlayPolicy:
     network = make_network(hyper, game, torch.Generator())
     network.load_state_dict(to_tensors(state[AVERAGE]))
     return SelfPlayPolicy(
-        game, evaluator(network), search_settings(hyper), hyper.evaluation_simulations
+        game, evaluator(network.to(device)), search_settings(hyper), hyper.evaluation_simulations
     )

@@ -13,6 +13,7 @@ import torch
 from agents.games.load import load_game
 from agents.search.alternation import Alternation
 from agents.search.evaluations import Evaluations
+from agents.search.interfaces import Evaluate
 from agents.search.search import Search
 from agents.selfplay.interfaces import Newest, Played, Published
 from agents.selfplay.moves import Moves
@@ -36,6 +37,8 @@ class Worker:
         torch.set_num_threads(resolved.experiment.threads)
         self.resolved, self.run, self.member, self.attempt = resolved, run, member, attempt
         self.game, self.hyper = load_game(resolved.game.id), resolved.hyperparameters
+        wanted = resolved.workers.worker_gpus and torch.cuda.is_available()
+        self.device = "cuda" if wanted else "cpu"
         self._numbers, self._versions = itertools.count(), itertools.count(1)
         self._generation = -1
 
@@ -63,15 +66,18 @@ class Worker:
 
     def _evaluations(self, network: Published) -> Evaluations:
         self._generation = network.generation
-        evaluate = load(self.resolved, network.state).evaluate
+        evaluate = self._evaluate(network)
         return Evaluations(self.game, evaluate, version=0, cache_bytes=CACHE_BYTES)
+
+    def _evaluate(self, network: Published) -> Evaluate:
+        return load(self.resolved, network.state, self.device).evaluate
 
     def _renew(self, evaluations: Evaluations, network: Published | None) -> None:
         """Leaves that are with the older one now come back with its answers."""
         if network is None:
             return
         self._generation = network.generation
-        evaluations.renew(load(self.resolved, network.state).evaluate, next(self._versions))
+        evaluations.renew(self._evaluate(network), next(self._versions))
 
     def _generator(self) -> np.random.Generator:
         """Of the next game."""

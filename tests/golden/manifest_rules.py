@@ -15,11 +15,17 @@ SHELLS = {"sh", "bash", "ash", "dash", "zsh", "env", "eval"}
 RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
 TAG = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 NAMED = re.compile(r"[a-z]+(?:\.[A-Za-z0-9_-]+)+")
-OWN_OR_CPU_IMAGE = (
-    "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
-    " : workflow.parameters.cpu_image}}"
-)
-COUNT_OF_ACTOR = "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}"
+GPU_IMAGE = "{{workflow.parameters.gpu_image}}"
+IMAGES_OF_HELPERS = {
+    "train-actor": "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
+    " : workflow.parameters.cpu_image}}",
+    "train-worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? workflow.parameters.cpu_image"
+    " : workflow.parameters.gpu_image}}",
+}
+GPUS_OF_HELPERS = {
+    "train-actor": "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}",
+    "train-worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? '0' : '1'}}",
+}
 LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
@@ -321,7 +327,7 @@ def a_training_gets_the_memory_of_its_parameter(manifest: Manifest) -> Iterator[
     """All of it at once: what is only promised may not be there when a replay has grown."""
     for leaf in leaves(manifest):
         patch = leaf.get("podSpecPatch", "")
-        if "gpu_image" in leaf.get("container", {}).get("image", ""):
+        if leaf.get("container", {}).get("image") == GPU_IMAGE:
             if patch.count('"memory":"{{workflow.parameters.training_memory}}"') != 2:
                 yield f"{leaf['name']}: {patch}"
         elif "memory" in patch:
@@ -329,7 +335,7 @@ def a_training_gets_the_memory_of_its_parameter(manifest: Manifest) -> Iterator[
 
 
 def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
-    """And actors, if they are to; all others see none. The device plugin's variable is nobody's who
+    """And actors and workers, if they are to; all others see none. The device plugin's variable is nobody's who
     may ask."""
     for leaf in leaves(manifest):
         container, patch = leaf.get("container", {}), json.loads(leaf.get("podSpecPatch", "{}"))
@@ -341,8 +347,9 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
             for name, amount in kind.items()
             if "gpu" in name
         ]
-        acts, trains = leaf["name"] == "train-actor", "gpu_image" in container.get("image", "")
-        asked = [COUNT_OF_ACTOR] if acts else ["{{workflow.parameters.gpus}}"] * trains
+        trains = container.get("image") == GPU_IMAGE
+        helps = GPUS_OF_HELPERS.get(leaf["name"])
+        asked = [helps] if helps else ["{{workflow.parameters.gpus}}"] * trains
         if amounts != asked:
             yield f"{leaf['name']}: asks for {amounts} GPUs, not {asked}"
         hides = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container.get("env", [])
@@ -353,8 +360,7 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
 def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         image = leaf.get("container", {}).get("image", "")
-        of_actors = leaf["name"] == "train-actor" and image == OWN_OR_CPU_IMAGE
-        if not of_actors and not re.fullmatch(
+        if image != IMAGES_OF_HELPERS.get(leaf["name"]) and not re.fullmatch(
             r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}", image
         ):
             yield f"{leaf['name']}: image {image}"

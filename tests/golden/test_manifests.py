@@ -390,10 +390,6 @@ def test_the_workers_of_self_play_stand_beside_their_trainer_and_hold_nothing_ba
     member = "--member={{inputs.parameters.member}}"
     assert worker["container"]["args"] == [*given, "--role=worker", member]
     assert "nvidia.com/gpu" in trainer["podSpecPatch"]
-    assert "nvidia" not in str(worker.get("podSpecPatch", "")) + str(
-        worker["container"]["resources"]
-    )
-    assert worker["container"]["image"] == "{{workflow.parameters.cpu_image}}"
     assert int(worker["retryStrategy"]["limit"]) >= 100
     assert "outputs" not in worker
 
@@ -440,6 +436,7 @@ def test_actors_have_an_image_of_their_own_if_they_are_given_one(
     assert {"name": "EXPERIMENT_IMAGE", "value": image} in container["env"]
 
 
+@pytest.mark.parametrize("role", ["actor", "worker"])
 @pytest.mark.parametrize(
     ("gpus", "per_gpu", "limits"),
     [
@@ -447,16 +444,28 @@ def test_actors_have_an_image_of_their_own_if_they_are_given_one(
         ("3", "4", {"nvidia.com/gpu.shared": "1"}),
     ],
 )  # fmt: skip
-def test_an_actor_asks_for_one_gpu_or_its_part_of_one(
-    with_actors: Manifest, gpus: str, per_gpu: str, limits: dict[str, str]
+def test_an_actor_and_a_worker_ask_for_one_gpu_or_their_part_of_one(
+    with_actors: Manifest, role: str, gpus: str, per_gpu: str, limits: dict[str, str]
 ) -> None:
     values = {
-        "workflow.parameters.actor_gpus": gpus, "workflow.parameters.actors_per_gpu": per_gpu,
+        f"workflow.parameters.{role}_gpus": gpus, f"workflow.parameters.{role}s_per_gpu": per_gpu,
     }  # fmt: skip
-    actor = replaced(leaf(with_actors, "train-actor"), values)
-    (patched,) = json.loads(actor["podSpecPatch"])["containers"]
+    manifests = {"actor": with_actors, "worker": manifest_yaml.load(committed("alphazero"))}
+    helper = replaced(leaf(manifests[role], f"train-{role}"), values)
+    (patched,) = json.loads(helper["podSpecPatch"])["containers"]
     assert patched == {"name": "main", "resources": {"limits": limits}}
-    assert actor["metadata"]["annotations"] == {PODS_PER_GPU: per_gpu}
+    assert helper["metadata"]["annotations"] == {PODS_PER_GPU: per_gpu}
+
+
+@pytest.mark.parametrize(("gpus", "image"), [("0", "rl:1-cpu"), ("2", "rl:1-gpu")])
+def test_workers_with_gpus_have_the_image_of_trainings(gpus: str, image: str) -> None:
+    values = {
+        "workflow.parameters.worker_gpus": gpus,
+        "workflow.parameters.cpu_image": "rl:1-cpu",
+        "workflow.parameters.gpu_image": "rl:1-gpu",
+    }
+    worker = leaf(manifest_yaml.load(committed("alphazero")), "train-worker")
+    assert replaced(worker["container"], values)["image"] == image
 
 
 def test_parameters_of_actors_are_only_where_there_are_actors(

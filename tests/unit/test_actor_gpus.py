@@ -1,4 +1,6 @@
-"""GPUs of actors: which numbers go together, and who sees what on a machine with two pretended ones."""
+"""GPUs of actors, and of workers: which numbers go together, and who sees what on a machine with two
+pretended ones.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +26,33 @@ TWO = {"CUDA_VISIBLE_DEVICES": "0,GPU-b"}
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("algorithm", "given", "why"),
     [
-        ({"actors": "5", "actor_gpus": "2", "actors_per_gpu": "2"},
+        ("impala", {"actors": "5", "actor_gpus": "2", "actors_per_gpu": "2"},
          "'actors' cannot be 5; allowed: at most actor_gpus * actors_per_gpu = 2 * 2 = 4"),
-        ({"actors": "2", "actor_gpus": "1"}, "actor_gpus * actors_per_gpu = 1 * 1 = 1"),
-        ({"actors_per_gpu": "2"}, "'actors_per_gpu' cannot be 2 with actor_gpus=0"),
-        ({"actors_per_gpu": "0"}, "'actors_per_gpu' cannot be '0'"),
-        ({"actor_gpus": "-1"}, "'actor_gpus' cannot be '-1'"),
+        ("impala", {"actors": "2", "actor_gpus": "1"}, "actor_gpus * actors_per_gpu = 1 * 1 = 1"),
+        ("impala", {"actors_per_gpu": "2"}, "'actors_per_gpu' cannot be 2 with actor_gpus=0"),
+        ("impala", {"actors_per_gpu": "0"}, "'actors_per_gpu' cannot be '0'"),
+        ("impala", {"actor_gpus": "-1"}, "'actor_gpus' cannot be '-1'"),
+        ("alphazero", {"workers": "3", "worker_gpus": "1", "workers_per_gpu": "2"},
+         "'workers' cannot be 3; allowed: at most worker_gpus * workers_per_gpu = 1 * 2 = 2"),
+        ("alphazero", {"workers_per_gpu": "2"}, "'workers_per_gpu' cannot be 2 with worker_gpus=0"),
     ],
 )  # fmt: skip
-def test_numbers_that_do_not_go_together_are_refused(given: dict[str, str], why: str) -> None:
+def test_numbers_that_do_not_go_together_are_refused(
+    algorithm: str, given: dict[str, str], why: str
+) -> None:
     with pytest.raises(BadInput, match=re.escape(why)) as refused:
-        resolve("impala", given)
+        resolve(algorithm, given)
     assert "\n" not in str(refused.value)
 
 
 def test_their_neighbours_are_not() -> None:
     for given in ({"actors": "4", "actor_gpus": "2", "actors_per_gpu": "2"}, {"actors": "500"}):
         assert resolve("impala", given).identity_hash == resolve("impala", {}).identity_hash
+    of_workers = {"workers": "4", "worker_gpus": "2", "workers_per_gpu": "2"}
+    given_gpus = resolve("alphazero", of_workers)
+    assert given_gpus.identity_hash == resolve("alphazero", {}).identity_hash
 
 
 @pytest.mark.parametrize(("per_gpu", "at_once"), [(1, 2), (2, 4)])
@@ -146,3 +156,8 @@ def test_as_many_runs_are_active_as_find_their_gpus_on_this_machine() -> None:
     assert with_gpus(cluster, on_cpu, 2).parallelism_with_actors == 1
     with pytest.raises(BadInput, match=r"actor_gpus=2 are more than .* fewer of either$"):
         with_gpus(cluster, on_cpu, 1)
+    of_workers = resolve("alphazero", {"workers": "2", "worker_gpus": "2"})
+    with pytest.raises(
+        BadInput, match="the trainers' 1 GPUs and worker_gpus=2 are more than the 2"
+    ):
+        with_gpus(cluster, of_workers, 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,6 +52,26 @@ def games(count: int, experiment: Resolved, *, member: int = 0, attempt: int = 1
         found += next(playing)
     playing.close()
     return found[:count]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "there", "device"), [("0", True, "cpu"), ("2", True, "cuda"), ("2", False, "cpu")]
+)
+def test_the_network_is_where_the_worker_has_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, gpus: str, there: bool, device: str
+) -> None:
+    asked = list[str]()
+
+    def load(resolved: Resolved, state: object, where: str) -> Any:
+        asked.append(where)
+        return SimpleNamespace(evaluate=None)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    monkeypatch.setattr("agents.selfplay.worker.load", load)
+    worker = Worker(resolved(worker_gpus=gpus), run=0, member=0, attempt=1)
+    evaluations = worker._evaluations(network())
+    worker._renew(evaluations, network(1))
+    assert asked == [device, device]
 
 
 def same(ones: list[Played], others: list[Played]) -> bool:

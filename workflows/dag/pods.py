@@ -45,7 +45,7 @@ READ_OF_ACTORS = (
     "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
 )  # fmt: skip
 """The same of experiments with actors."""
-READ_OF_WORKERS = ("workers",)
+READ_OF_WORKERS = ("workers", "worker_gpus", "workers_per_gpu")
 """The same of experiments with workers."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
@@ -54,8 +54,10 @@ IMAGES = {
     "cpu": "{{workflow.parameters.cpu_image}}",
     "actor": "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
     " : workflow.parameters.cpu_image}}",
+    "worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? workflow.parameters.cpu_image"
+    " : workflow.parameters.gpu_image}}",
 }
-"""By pool."""
+"""By kind of pod."""
 
 # Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same
 # way again. The code is "-1" when the container never ended by itself: a deleted pod, a lost node.
@@ -120,18 +122,14 @@ def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
 
 def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     """A pod that steps environments for a learner, in an image of its own if the parameter
-    `actor_image` names one, with one GPU, or its part of one, if `actor_gpus` says so.
+    `actor_image` names one.
 
     What `actor_command` says goes through its environment: the number of words of a `command` cannot
-    depend on a parameter. GPUs are hidden by the image alone, as from training pods, from who asks
-    for none: a container's own variables would replace those of the device plugin.
+    depend on a parameter.
 
     It costs a retry whenever its node is taken away, and whenever its learner was not there for
     `reconnect_timeout`, which may be all the time that a learner waits for a GPU: so there are many.
     """
-    whole, shared = cluster.gpu_resource, cluster.shared_gpu_resource
-    gpu = f"{{{{=asInt(workflow.parameters.actors_per_gpu) == 1 ? '{whole}' : '{shared}'}}}}"
-    count = "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}"
     return _pod(
         cluster,
         name,
@@ -139,29 +137,45 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
         pool="actor",
         image=IMAGES["actor"],
         environment={COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
-        annotations={PODS_PER_GPU: "{{workflow.parameters.actors_per_gpu}}"},
-        pod_spec_patch=_patched({"limits": {gpu: count}}),
         shared_memory=True,
         retries=HELPER_RETRIES,
+        **_one_gpu_if_any(cluster, "actor"),
         **options,
     )
 
 
 def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that plays games with itself for a trainer, on processors, with the resources and the
-    retries of an actor, for the same reasons.
+    """A pod that plays games with itself for a trainer, with the resources and the retries of an
+    actor, for the same reasons; in the image of trainings where it has a GPU.
     """
     return _pod(
         cluster,
         name,
         module,
         pool="actor",
-        image=IMAGES["cpu"],
-        environment=NO_GPU,
+        image=IMAGES["worker"],
+        environment={},
         shared_memory=False,
         retries=HELPER_RETRIES,
+        **_one_gpu_if_any(cluster, "worker"),
         **options,
     )
+
+
+def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
+    """What each pod of this role asks for: one GPU, or its part of one, if `<role>_gpus` says so.
+
+    From who asks for none they are hidden by the image alone, as from training pods: a container's
+    own variables would replace those of the device plugin.
+    """
+    per_gpu = f"workflow.parameters.{role}s_per_gpu"
+    whole, shared = cluster.gpu_resource, cluster.shared_gpu_resource
+    gpu = f"{{{{=asInt({per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
+    count = f"{{{{=asInt(workflow.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
+    return {
+        "annotations": {PODS_PER_GPU: f"{{{{{per_gpu}}}}}"},
+        "pod_spec_patch": _patched({"limits": {gpu: count}}),
+    }
 
 
 def volumes() -> list[ExistingVolume | EmptyDirVolume]:
