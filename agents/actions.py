@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -31,6 +32,13 @@ class Choice(Protocol):
         """Policy [N, P] -> the most probable actions, [N] or [N, A]."""
 
 
+class Drawn(NamedTuple):
+    """Sampled actions [N] or [N, A], and log π of them [N]."""
+
+    actions: np.ndarray
+    log_probability: np.ndarray
+
+
 class Actions(Choice, Protocol):
     """And how probable they are."""
 
@@ -39,6 +47,11 @@ class Actions(Choice, Protocol):
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
         """Policy [B, P], actions [B] or [B, A] -> log π(a), [B]."""
+
+    def drawn(self, policy: Tensor, noise: Tensor) -> Drawn:
+        """`choose`, and `log_probability` of that, of a few rows on the CPU, without gradients."""
+        actions = self.choose(policy, noise)
+        return Drawn(actions.numpy(), self.log_probability(policy, actions).numpy())
 
     def entropy(self, policy: Tensor) -> Tensor:
         """Policy [B, P] -> H in nats, [B]."""
@@ -78,13 +91,19 @@ class DiscreteActions:
         rows = functional.cross_entropy(policy.flatten(0, -2), actions.flatten(), reduction="none")
         return -rows.view(actions.shape)
 
+    def drawn(self, policy: Tensor, noise: Tensor) -> Drawn:
+        """The same numbers by numpy, whose calls take a fifth of torch's time on a few rows."""
+        actions = (policy.numpy() + noise.numpy()).argmax(axis=1)
+        each = policy.log_softmax(dim=1).numpy()
+        return Drawn(actions, each[np.arange(len(actions)), actions])
+
     def entropy(self, policy: Tensor) -> Tensor:
         """−Σ p log p."""
         logarithms = policy.log_softmax(dim=-1)
         return -(logarithms.exp() * logarithms).sum(dim=-1)
 
 
-class MultiDiscreteActions:
+class MultiDiscreteActions(Actions):
     """Independent categorical distributions of A components; P = Σ choices logits, those of one
     component after the other's.
 
@@ -125,7 +144,7 @@ class MultiDiscreteActions:
         return functional.pad(policy, (0, 1), value=FORBIDDEN)[..., self._columns]
 
 
-class ContinuousActions:
+class ContinuousActions(Actions):
     """Independent normal distributions of A components; P = 2 A: means μ, then log standard
     deviations log σ.
 

@@ -9,7 +9,7 @@ from torch import nn
 from agents.distributed.actor import Actor
 from agents.distributed.interfaces import Columns, Link, Specs, Weights
 from agents.distributed.play import Acted
-from agents.distributed.policy_weights import load_weights
+from agents.distributed.policy_weights import PolicyWeights
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_soft_actor_critic
 from agents.networks.soft_actor_critic import SoftActorCritic
@@ -35,6 +35,7 @@ class SquashedActing:
         )  # fmt: skip
         self.policy, self.actions = self.network.acting(), SquashedActions(self.spaces.actions)
         self.normaliser = make_observation_normaliser(resolved, self.spaces)
+        self.weights = PolicyWeights(of_policy(self.network), self.normaliser)
         seeds = seed_sequence(resolved.experiment.seed, run, "actions", number)
         self.generator = np.random.default_rng(seeds)
         self.knows_nothing = True
@@ -43,7 +44,7 @@ class SquashedActing:
 
     def load(self, weights: Weights) -> None:
         """Those of the policy, and the statistics of observations."""
-        load_weights(weights, of_policy(self.network), self.normaliser)
+        self.weights.load(weights)
         self.knows_nothing = weights.version.update == 0
 
     @torch.no_grad()

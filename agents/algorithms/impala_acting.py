@@ -17,7 +17,7 @@ from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
 from agents.distributed.memory import ActingMemory
 from agents.distributed.observing import ObservingActor
 from agents.distributed.play import Acted
-from agents.distributed.policy_weights import load_weights
+from agents.distributed.policy_weights import PolicyWeights
 from agents.distributed.stepping import one_environment, row_specs
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
@@ -81,17 +81,18 @@ class ActorCriticPolicy:
         unused = torch.Generator().manual_seed(0)
         network = make_network(resolved.hyperparameters, spaces, precision, unused)
         self.network = network.to(self.device)
-        self.network_now: Callable[..., tuple[Any, ...]] = self.network.frozen()
+        self.network_now: Callable[..., Any] = self.network.acting()
         self.actions = make_actions(spaces)
         self.normaliser = make_observation_normaliser(resolved, spaces)
+        self.weights = PolicyWeights(self.network, self.normaliser)
         self._first = self._first_state(environments.observation[:1])
         self.rows: Specs = {"log_probability": Spec("float32", ())}
         self.first = ActingMemory(self._first).specs
 
     def load(self, weights: Weights) -> None:
         """The network's, and the statistics of observations."""
-        load_weights(weights, self.network, self.normaliser)
-        self.network_now = self.network.frozen()
+        self.weights.load(weights)
+        self.network_now = self.network.acting()
 
     def begin(self, environments: int, number: int, again: int = 0) -> Memory:
         """Zeros, and noise of its own."""
@@ -106,9 +107,10 @@ class ActorCriticPolicy:
         firsts = [turn.memory.before_next(turn.places) for turn in turns]
         policy = self._policies(turns)
         noise = [self.actions.noise((len(turn.begins),), turn.memory.noise) for turn in turns]
-        actions = self.actions.choose(policy, self._joined(noise, len(policy)))
-        log_probability = self.actions.log_probability(policy, actions).numpy(force=True)
-        taken, start, acted = actions.numpy(force=True), 0, list[Acted]()
+        taken, log_probability = self.actions.drawn(
+            policy, noise[0] if len(noise) == 1 else torch.cat(noise)
+        )
+        start, acted = 0, list[Acted]()
         for turn, first in zip(turns, firsts, strict=True):
             own = slice(start, start + len(turn.begins))
             acted.append(Acted(taken[own], {"log_probability": log_probability[own]}, first))
@@ -116,23 +118,22 @@ class ActorCriticPolicy:
         return acted
 
     def _policies(self, turns: Sequence[Turn]) -> torch.Tensor:
-        """The head's output [N, P], what is not allowed masked; memories go on."""
-        rows = sum(len(turn.begins) for turn in turns)
-        size = 1 << (rows - 1).bit_length() if self.pads else rows
-        observations = [turn.observations for turn in turns]
+        """The head's output [N, P] on the CPU, what is not allowed masked; memories go on."""
+        observations = _joined([turn.observations for turn in turns])
         if self.normaliser is not None:
-            observations = [self.normaliser(one) for one in observations]
-        encoded = self.network.encode(self._rows(observations, size))
+            observations = self.normaliser(observations)
+        encoded, rows = self.network.encode(self._padded(observations)), len(observations)
         if isinstance(self.network, RecurrentActorCritic):
             remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)
-            before = tuple(self._joined(list(parts), size) for parts in remembered)
-            begins = self._rows([turn.begins for turn in turns], size)
-            policy, _, after = self.network_now(encoded, before, begins)
+            before = tuple(self._padded(_joined(parts)) for parts in remembered)
+            begins = self._padded(_joined([turn.begins for turn in turns]))
+            policy, after = self.network_now(encoded, before, begins)
             self._remember(turns, after)
         else:
-            policy, _ = self.network_now(encoded)
+            policy = self.network_now(encoded)
         masks = [turn.masks for turn in turns if turn.masks is not None]
-        return masked(policy, self._rows(masks, size) if masks else None)
+        allowed = torch.from_numpy(_joined(masks)) if masks else None
+        return masked(policy.cpu()[:rows], allowed)
 
     def _remember(self, turns: Sequence[Turn], after: TorsoState) -> None:
         """Parts [N, ...], of one turn after the other."""
@@ -142,18 +143,12 @@ class ActorCriticPolicy:
             turn.memory.keep(turn.places, tuple(part[own] for part in after))
             start = own.stop
 
-    def _rows(self, arrays: list[np.ndarray], size: int) -> torch.Tensor:
-        """As `_joined`; what has travelled cannot be written to, which torch warns of."""
-        if len(arrays) > 1 or not arrays[0].flags.writeable:
-            arrays = [np.concatenate(arrays)]
-        return self._joined([torch.from_numpy(arrays[0])], size)
-
-    def _joined(self, parts: list[torch.Tensor], size: int) -> torch.Tensor:
-        """[n, ...] each -> [size, ...], the last rows zeros, where the network is."""
-        if missing := size - sum(map(len, parts)):
-            parts = [*parts, parts[0].new_zeros(missing, *parts[0].shape[1:])]
-        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return whole.to(self.device)
+    def _padded(self, rows: np.ndarray) -> torch.Tensor:
+        """[N, ...] -> [size, ...], the last ones zeros, where the network is."""
+        if self.pads:
+            missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
+            rows = np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)))
+        return torch.from_numpy(rows).to(self.device)
 
     def _first_state(self, observations: np.ndarray) -> TorsoState:
         """Of one environment: what is remembered before its first observation."""
@@ -161,6 +156,13 @@ class ActorCriticPolicy:
             return ()
         encoded = self.network.encode(torch.from_numpy(observations).to(self.device))
         return self.network.first_state(encoded)
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """[n, ...] each -> [N, ...]; what has travelled cannot be written to, which torch warns of."""
+    if len(arrays) == 1 and arrays[0].flags.writeable:
+        return arrays[0]
+    return np.concatenate(arrays)
 
 
 class ActorCriticActing:

@@ -16,7 +16,7 @@ from agents.distributed.actor import Actor
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
 from agents.distributed.memory import ActingMemory, as_state
 from agents.distributed.play import Acted
-from agents.distributed.policy_weights import load_weights
+from agents.distributed.policy_weights import PolicyWeights
 from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.experience.exploration import epsilon_of_actor, random_actions
@@ -61,6 +61,7 @@ class RecurrentValueActing:
         self.network = make_network(hyper, self.spaces, "fp32", torch.Generator().manual_seed(0))
         self.network_now = self.network.frozen()
         self.normaliser = make_observation_normaliser(resolved, self.spaces)
+        self.weights = PolicyWeights(self.network, self.normaliser)
         seeds = seed_sequence(resolved.experiment.seed, run, "actions", number)
         self.generator = np.random.default_rng(seeds)
         self.epsilons = np.array(
@@ -79,7 +80,7 @@ class RecurrentValueActing:
 
     def load(self, weights: Weights) -> None:
         """The network's, and the statistics of observations."""
-        load_weights(weights, self.network, self.normaliser)
+        self.weights.load(weights)
         self.network_now = self.network.frozen()
 
     @torch.inference_mode()

@@ -1,5 +1,6 @@
 """What an actor with a policy does, whatever it acts by: it steps environments of its own, sends what
-happens there as unrolls, and takes the newest weights between two messages.
+happens there as unrolls, and takes newer weights between two steps, as soon as the learner has sent
+them with an acknowledgement.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from agents.distributed.interfaces import (
     Rejoin,
     Unrolls,
     Version,
+    Weights,
 )
 from agents.distributed.play import Acting, Play
 from agents.environments.training import TrainingEnvironments
@@ -102,9 +104,10 @@ class Actor(Joining):
     def _act_for(self, joined: Joined) -> Iterator[int]:
         """Yields after each message, too."""
         play = self._begin(joined)
-        while not self._has_new_weights(play):
+        while (first := self._link.weights(None)) is None:
             yield self._steps
             time.sleep(PAUSE_S)
+        self._load(first, play)
         yield self._steps
         said_s = time.monotonic()
         while True:
@@ -112,12 +115,14 @@ class Actor(Joining):
             self._steps += stepped.steps
             self._returns += stepped.returns
             self._lengths += stepped.lengths
-            unrolls = play.take(joined.generation)
-            if unrolls is not None:
+            while (unrolls := play.take(joined.generation)) is not None:
                 if self._stops(self._send(unrolls)):
                     return
-                self._has_new_weights(play)
-            if unrolls is not None or time.monotonic() - said_s > LONGEST_SILENCE_S:
+                yield self._steps
+                said_s = time.monotonic()
+            if (newer := self._link.newer()) is not None:
+                self._load(newer, play)
+            if time.monotonic() - said_s > LONGEST_SILENCE_S:
                 yield self._steps
                 said_s = time.monotonic()
 
@@ -132,21 +137,18 @@ class Actor(Joining):
         play = Play(environments, acting, unroll_length, self._overlap)
         if play.specs != dict(joined.specs):
             raise Refused("what this actor sees and does is not what the learner learns from", 2)
-        self._version = None
         return play
 
-    def _has_new_weights(self, play: Play) -> bool:
-        """Whether there are some; then they act from now on."""
-        weights = self._link.weights(self._version)
-        if weights is None:
-            return False
+    def _load(self, weights: Weights, play: Play) -> None:
+        """These act from now on."""
         play.acting.load(weights)
         self._version, play.update = weights.version, weights.version.update
-        return True
 
     def _send(self, unrolls: Unrolls) -> list[Ack]:
         """With all episodes that have ended since the last message that went out."""
-        acks = self._link.send(replace(unrolls, returns=self._returns, lengths=self._lengths))
+        acks = self._link.send(
+            replace(unrolls, returns=self._returns, lengths=self._lengths, have=self._version)
+        )
         self._returns, self._lengths = [], []
         return acks
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Rises when messages change; a learner refuses actors of another one."""
 
 Columns = dict[str, np.ndarray]
@@ -92,9 +92,10 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True)
 class Unrolls:
-    """B unrolls of one actor that ended together. columns: [B, *spec.shape] each; oldest, newest: of
-    the weights that acted in them; returns, lengths: of the episodes that ended in them, in the
-    game's own reward and in environment steps.
+    """B unrolls of one actor. columns: [B, *spec.shape] each; oldest, newest: of the weights that acted
+    in any of them; returns, lengths: of the episodes that ended in them, in the game's own reward and
+    in environment steps; have: of the weights that the actor has, where newer
+    ones shall come with the acknowledgement (`Link.newer`), None: it asks for them itself.
     """
 
     columns: Columns
@@ -102,6 +103,7 @@ class Unrolls:
     newest: Version
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
+    have: Version | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +160,14 @@ class Link(Protocol):
         """Raises `Refused`, and `Unreachable` after the time that was given for it."""
 
     def weights(self, have: Version | None) -> Weights | None:
-        """None: there is nothing newer, or nothing yet. Raises as `join` does, and `Rejoin`."""
+        """None: there is nothing newer, or nothing yet. Waits for the answer; raises as `join` does, and
+        `Rejoin`.
+        """
+
+    def newer(self) -> Weights | None:
+        """The newest of those that came with acknowledgements since this was last called; None: none
+        did. Does not wait; that the connection was lost, `send` finds out.
+        """
 
     def send(self, unrolls: Unrolls) -> list[Ack]:
         """Hand over; waits while all credits are out. Returns what was acknowledged since the last

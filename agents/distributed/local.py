@@ -29,6 +29,7 @@ class LocalLink:
         self._incarnation = self._generation = self._sequence = 0
         self._stream: Any = None
         self._answers = queue.SimpleQueue[Actions]()
+        self._newer: Weights | None = None
 
     def join(self, request: Join) -> Joined:
         """Raises `Refused`."""
@@ -49,7 +50,14 @@ class LocalLink:
         self._sequence += 1
         ack = self._receiver.receive(self._incarnation, self._sequence, unrolls)
         self._follow(ack.newest)
+        if unrolls.have is not None:
+            self._newer = self.weights(unrolls.have)
         return [ack]
+
+    def newer(self) -> Weights | None:
+        """Those that there were after what was sent last."""
+        newer, self._newer = self._newer, None
+        return newer
 
     def close(self) -> None:
         """The learner is told."""

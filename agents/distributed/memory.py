@@ -18,25 +18,25 @@ class ActingMemory:
 
     def __init__(self, first_state: TorsoState) -> None:
         """Zeros [E, ...] each."""
-        self._parts = first_state
+        self._parts = [part.numpy(force=True) for part in first_state]
         self.specs: Specs = {
-            f"{STATE}{number}": Spec("float32", tuple(part.shape[1:]))
-            for number, part in enumerate(first_state)
+            f"{STATE}{number}": Spec("float32", part.shape[1:])
+            for number, part in enumerate(self._parts)
         }
 
     def columns(self, environments: slice | np.ndarray) -> Columns:
         """A copy of what is remembered of their episodes, whether or not these have ended."""
         parts = zip(self.specs, self._parts, strict=True)
-        return {name: part[environments].numpy(force=True).copy() for name, part in parts}
+        return {name: part[environments].copy() for name, part in parts}
 
-    def parts(self, environments: slice) -> TorsoState:
-        """The same as tensors [n, ...], where they are kept."""
+    def parts(self, environments: slice) -> tuple[np.ndarray, ...]:
+        """The same where it is kept, [n, ...] each."""
         return tuple(part[environments] for part in self._parts)
 
     def keep(self, environments: slice, after: TorsoState) -> None:
         """What is remembered from now on."""
         for kept, part in zip(self._parts, after, strict=True):
-            kept[environments] = part
+            kept[environments] = part.numpy(force=True)
 
 
 def as_state(columns: Columns, names: Specs, device: torch.device | str = "cpu") -> TorsoState:

@@ -13,7 +13,7 @@ import numpy as np
 from agents.distributed.interfaces import Columns, Join, Joined, Receiver, Spec, Specs
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Observations:
     """What a group of an actor's n environments shows, and what it answered to the last actions.
 

@@ -24,7 +24,7 @@ import numpy as np
 from agents.distributed.interfaces import Columns, Spec, Specs, Unrolls, Version, Weights
 from agents.distributed.observations import Observations
 from agents.distributed.stepping import Stepping, row_specs
-from agents.distributed.unrolls import Assembler, unroll_specs
+from agents.distributed.unrolls import Assembler, Rows, unroll_specs
 from agents.environments.training import TrainingEnvironments
 
 ACTED_BY = "update"
@@ -77,10 +77,11 @@ class Acting(Remembers, Protocol):
 
 
 class _Asked(NamedTuple):
-    """What is known of rows before they are answered."""
+    """A group's rows that are not answered yet; update: number of that whose weights acted."""
 
-    rows: Columns
-    first: Columns
+    shown: Observations
+    acted: Acted
+    update: int
 
 
 class Trajectories:
@@ -103,39 +104,40 @@ class Trajectories:
         self._acting, self._groups = acting, groups
         self._specs = {**rows, **acting.rows, ACTED_BY: Spec("int64", ())}
         self.specs = unroll_specs({**rows, **acting.rows}, acting.first, unroll_length)
-        count = groups[-1].stop
-        self._assembler = Assembler(self._specs, acting.first, unroll_length, count, overlap)
-        self._numbers = np.arange(count)
+        self._assembler = Assembler(
+            self._specs, acting.first, unroll_length, groups[-1].stop, overlap
+        )
         self._asked = dict[int, _Asked]()
 
     def acted(self, shown: Observations, acted: Acted, update: int) -> None:
         """In what a group showed, by the weights after so many updates."""
-        row = {name: shown.columns[name] for name in ("observation", "begins", "valid")}
-        if "mask" in shown.columns:
-            row["mask"] = shown.columns["mask"]
-        updates = np.full(len(row["begins"]), update)
-        self._asked[shown.group] = _Asked(
-            {**row, **acted.rows, "action": acted.actions, ACTED_BY: updates}, acted.first
-        )
+        self._asked[shown.group] = _Asked(shown, acted, update)
 
     def answered(self, shown: Observations) -> None:
         """What a group shows next; nothing was asked before the first time."""
         asked = self._asked.pop(shown.group, None)
         if asked is None:
             return
-        numbers, columns = self._numbers[self._groups[shown.group]], shown.columns
-        answer = {name: columns[name] for name in ("reward", "terminated")}
-        self._assembler.add(numbers, asked.rows | answer, asked.first)
-        truncated = columns["truncated"]
-        if truncated.any():
-            updates = asked.rows[ACTED_BY][truncated]
-            self._add_final(numbers[truncated], shown.final, updates)
+        columns, group = shown.columns, self._groups[shown.group]
+        row: Rows = {
+            **asked.shown.columns,
+            **asked.acted.rows,
+            **asked.acted.first,
+            "action": asked.acted.actions,
+            "reward": columns["reward"],
+            "terminated": columns["terminated"],
+            ACTED_BY: asked.update,
+        }
+        self._assembler.add(group, row)
+        if len(shown.final):
+            truncated = group.start + np.flatnonzero(columns["truncated"])
+            self._add_final(truncated, shown.final, asked.update)
 
-    def take(self, generation: int) -> Unrolls | None:
-        """The unrolls that were finished since this was last called, by weights of this generation
-        of the learner.
+    def take(self, generation: int, least: int = 1) -> Unrolls | None:
+        """Finished unrolls, by weights of this generation of the learner; None while there are fewer
+        than `least`.
         """
-        columns = self._assembler.take()
+        columns = self._assembler.take(least)
         if columns is None:
             return None
         updates = columns.pop(ACTED_BY)
@@ -145,19 +147,15 @@ class Trajectories:
             newest=Version(generation, int(updates.max())),
         )
 
-    def _add_final(
-        self, environments: np.ndarray, observation: np.ndarray, updates: np.ndarray
-    ) -> None:
+    def _add_final(self, environments: np.ndarray, observation: np.ndarray, update: int) -> None:
         """The observations [n, ...] with which episodes were truncated there."""
-        count = len(environments)
-        rows = {
-            name: np.zeros((count, *spec.shape), spec.dtype) for name, spec in self._specs.items()
-        }
-        rows |= self._acting.of_final(environments, observation)
-        rows["observation"], rows[ACTED_BY] = observation, updates
-        if "mask" in rows:
-            rows["mask"][:] = True  # without an action that is allowed, no policy has a probability
-        self._assembler.add(environments, rows, self._acting.before_next(environments))
+        row: Rows = dict.fromkeys(self._specs, 0)
+        row |= self._acting.of_final(environments, observation)
+        row |= self._acting.before_next(environments)
+        row |= {"observation": observation, ACTED_BY: update}
+        if "mask" in row:
+            row["mask"] = True  # without an action that is allowed, no policy has a probability
+        self._assembler.add(environments, row)
 
 
 class Stepped(NamedTuple):
@@ -209,7 +207,8 @@ class Play:
         return Stepped(self._stepping.steps - before, returns, lengths)
 
     def take(self, generation: int) -> Unrolls | None:
-        """Those that were finished since this was last called, by weights of this generation of the
-        learner.
+        """One for each environment, once there are so many: environments finish theirs at different
+        times, and a message costs as much as the steps of a small game that fill it. By weights of
+        this generation of the learner.
         """
-        return self._trajectories.take(generation)
+        return self._trajectories.take(generation, least=self.environments.count)

@@ -4,6 +4,9 @@ observations.
 
 from __future__ import annotations
 
+import itertools
+
+import torch
 from torch import nn
 
 from agents.distributed.interfaces import Columns, Weights
@@ -16,16 +19,35 @@ NETWORK, STATISTICS = "network.", "observations."
 
 
 def weights_of(network: nn.Module, normaliser: ObservationNormaliser | None) -> Columns:
-    """What `load_weights` takes; views of the network's own memory where that is the CPU's."""
+    """What `PolicyWeights` takes; views of the network's own memory where that is the CPU's."""
     arrays = {name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()}
     statistics = {} if normaliser is None else normaliser.state_dict()
     return prefixed(arrays, NETWORK) | prefixed(statistics, STATISTICS)
 
 
-def load_weights(
-    weights: Weights, network: nn.Module, normaliser: ObservationNormaliser | None
-) -> None:
-    """Both go on with these; the arrays are copied."""
-    network.load_state_dict(to_tensors(named(weights.arrays, NETWORK)))
-    if normaliser is not None:
-        normaliser.load_state_dict(named(weights.arrays, STATISTICS))
+class PolicyWeights:
+    """A network that goes on with a learner's weights again and again: these are copied to where its
+    own are, which takes a third of the time of `load_state_dict`.
+    """
+
+    def __init__(self, network: nn.Module, normaliser: ObservationNormaliser | None) -> None:
+        """The network stays where it is."""
+        self._network, self._normaliser = network, normaliser
+        own = itertools.chain(
+            network.named_parameters(remove_duplicate=False),
+            network.named_buffers(remove_duplicate=False),
+        )
+        names = network.state_dict().keys()
+        self._own = {name: tensor.detach() for name, tensor in own if name in names}
+
+    def load(self, weights: Weights) -> None:
+        """What `weights_of` gave. Raises `RuntimeError` for those of another network."""
+        arrays = named(weights.arrays, NETWORK)
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if shapes == {name: tensor.shape for name, tensor in self._own.items()}:
+            for name, tensor in self._own.items():
+                tensor.copy_(torch.from_numpy(arrays[name].copy()))
+        else:
+            self._network.load_state_dict(to_tensors(arrays))
+        if self._normaliser is not None:
+            self._normaliser.load_state_dict(named(weights.arrays, STATISTICS))

@@ -18,6 +18,9 @@ from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes, check_finite
 from config.resolve import Resolved
 
+_Answered = tuple[Columns, np.ndarray, list[float], list[int]]
+"""Columns, the observations of truncated episodes, and the returns and lengths of those that ended."""
+
 
 class Stepping:
     """E environments, whose groups are stepped by themselves. steps: of all of them."""
@@ -28,9 +31,9 @@ class Stepping:
         """ticks: the numbers of what they show."""
         self.environments, self.steps = environments, 0
         self._ticks = ticks or itertools.count(1)
-        self._begins = np.ones(environments.count, np.bool_)
         self._episodes = [Episodes(rows.stop - rows.start) for rows in environments.groups]
         self._acted = [False] * len(environments.groups)
+        self._none = environments.observation[:0].copy()
 
     def send(self, group: int, actions: np.ndarray) -> None:
         """Begin a step of a group; actions as `TrainingEnvironments.send` takes them."""
@@ -42,16 +45,13 @@ class Stepping:
         that is not finite, and where no action is allowed.
         """
         environments, rows = self.environments, self.environments.groups[group]
-        answered, final, returns, lengths = self._answer(group)
+        columns, final, returns, lengths = (
+            self._answer(group) if self._acted[group] else self._nothing(group)
+        )
         environments.settle(group)
-        observation = environments.observation[rows].copy()
+        columns["observation"] = observation = environments.observation[rows].copy()
         check_finite(observation, self.steps)
-        columns = {
-            "observation": observation,
-            "begins": self._begins[rows].copy(),
-            "valid": ~environments.forced[rows],
-            **answered,
-        }
+        columns["valid"] = ~environments.forced[rows]
         if environments.masks is not None:
             spaces = environments.interface
             columns["mask"] = masks = environments.masks[rows].copy()
@@ -61,31 +61,38 @@ class Stepping:
             returns=returns, lengths=lengths,
         )  # fmt: skip
 
-    def _answer(self, group: int) -> tuple[Columns, np.ndarray, list[float], list[int]]:
-        """Of the last actions: columns, the observations of truncated episodes, and the returns and
-        lengths of those that ended.
-        """
-        rows, shape = self.environments.groups[group], self.environments.observation.shape[1:]
-        if not self._acted[group]:
-            nothing = np.zeros(rows.stop - rows.start, np.bool_)
-            columns = {"terminated": nothing, "truncated": nothing}
-            none = np.zeros((0, *shape), self.environments.observation.dtype)
-            return columns | {"reward": nothing.astype(np.float32)}, none, [], []
+    def _answer(self, group: int) -> _Answered:
+        """To the last actions."""
         answer = self.environments.receive(group)
         self.steps += len(answer.reward)
-        terminated, ended = answer.terminated, answer.terminated | answer.truncated
-        if answer.life_lost is not None:
-            terminated = terminated | answer.life_lost
-        truncated = answer.truncated & ~answer.terminated
-        final = answer.observation[truncated]
-        check_finite(final, self.steps)
-        self._begins[rows] = ended
+        begins, truncated = np.zeros(len(answer.reward), np.bool_), answer.truncated
+        final = self._none
+        if len(answer.ended):  # as in few steps
+            begins[answer.ended] = True
+            truncated = answer.truncated & ~answer.terminated
+            final = answer.observation[truncated]
+            check_finite(final, self.steps)
         columns = {
             "reward": answer.reward.astype(np.float32),
-            "terminated": terminated,
+            "terminated": answer.terminated,
             "truncated": truncated,
+            "begins": begins,
         }
-        return columns, final, *self._episodes[group].finish(answer.reward[None], ended[None])
+        if answer.life_lost is not None:
+            columns["terminated"] = answer.terminated | answer.life_lost
+        return columns, final, *self._episodes[group].step(answer.reward, answer.ended)
+
+    def _nothing(self, group: int) -> _Answered:
+        """Where nobody has acted yet."""
+        rows = self.environments.groups[group]
+        count = rows.stop - rows.start
+        columns = {
+            "reward": np.zeros(count, np.float32),
+            "terminated": np.zeros(count, np.bool_),
+            "truncated": np.zeros(count, np.bool_),
+            "begins": np.ones(count, np.bool_),
+        }
+        return columns, self._none, [], []
 
 
 @contextlib.contextmanager

@@ -8,11 +8,13 @@ end of the one before it, so that what is learnt of the rest can look back that 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
 from agents.distributed.interfaces import Columns, Spec, Specs
+
+Rows = dict[str, np.ndarray | int]
+"""By name, of n environments: [n, ...], or the same for all."""
 
 
 def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spec]:
@@ -39,51 +41,51 @@ class Assembler:
         """As `unroll_specs`, of whose columns the unrolls are. overlap: rows before its last one that
         the next unroll has again, fewer than T.
         """
-        self._length, self._overlap = unroll_length, overlap
+        self._rows, self._kept = unroll_length + 1, overlap + 1
         self._names = set(first)
         self._columns = {
-            name: np.zeros((environments, unroll_length + 1, *spec.shape), spec.dtype)
+            name: np.zeros((environments * self._rows, *spec.shape), spec.dtype)
             for name, spec in {**rows, **first}.items()
         }
-        self._places = np.zeros(environments, np.int64)
+        self._next = np.arange(environments) * self._rows
+        self._ends = self._next + self._rows
         self._finished = list[Columns]()
 
-    def add(
-        self,
-        environments: np.ndarray,
-        rows: Mapping[str, np.ndarray],
-        first: Mapping[str, np.ndarray],
-    ) -> None:
-        """One row of each of these environments, whose numbers [n] are distinct.
-
-        rows [n, ...]: by name; first [n, ...]: what an unroll holds that begins with this row.
+    def add(self, environments: np.ndarray | slice, rows: Rows) -> None:
+        """One row of each of these environments, which are distinct: what every row has, and what an
+        unroll holds that begins with this one.
         """
-        places = self._places[environments]
+        places = self._next[environments]
         for name, column in self._columns.items():
-            column[environments, places] = (first if name in self._names else rows)[name]
-        self._places[environments] = places + 1
-        ended = places == self._length
-        if ended.any():
-            self._finish(environments[ended])
+            column[places] = rows[name]
+        following = places + 1
+        self._next[environments] = following
+        (ended,) = (following == self._ends[environments]).nonzero()
+        if len(ended):
+            self._finish(following[ended] // self._rows - 1)
 
     def _finish(self, environments: np.ndarray) -> None:
         """The last rows of their unrolls are the first ones of the next."""
-        self._finished.append(
-            {
-                name: column[environments, 0] if name in self._names else column[environments]
-                for name, column in self._columns.items()
-            }
-        )
-        kept = self._overlap + 1
-        for column in self._columns.values():
-            column[environments, :kept] = column[environments, -kept:]
-        self._places[environments] = kept
+        finished = Columns()
+        for name, column in self._columns.items():
+            of_each = column.reshape(-1, self._rows, *column.shape[1:])
+            unrolls = of_each[environments]
+            of_each[environments, : self._kept] = unrolls[:, -self._kept :]
+            finished[name] = unrolls[:, 0].copy() if name in self._names else unrolls
+        self._finished.append(finished)
+        self._next[environments] += self._kept - self._rows
 
-    def take(self) -> Columns | None:
-        """All unrolls [B, T + 1, ...] that were finished since this was last called, and their
-        first rows' columns [B, ...]; None: there is none.
+    def take(self, least: int = 1) -> Columns | None:
+        """The finished unrolls [B, T + 1, ...] that were not taken yet, and their first rows' columns
+        [B, ...]: at most as many as there are environments, None while there are fewer than `least`.
         """
-        finished, self._finished = self._finished, []
-        if len(finished) < 2:
-            return finished[0] if finished else None
-        return {name: np.concatenate([one[name] for one in finished]) for name in finished[0]}
+        finished, most = self._finished, len(self._next)
+        if sum(len(next(iter(one.values()))) for one in finished) < least:
+            return None
+        self._finished = []
+        whole = finished[0]
+        if len(finished) > 1:
+            whole = {name: np.concatenate([one[name] for one in finished]) for name in whole}
+        if len(next(iter(whole.values()))) > most:
+            self._finished.append({name: column[most:] for name, column in whole.items()})
+        return {name: column[:most] for name, column in whole.items()}

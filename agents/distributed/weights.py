@@ -7,10 +7,11 @@ arrays       each from a multiple of 64 bytes on, little-endian, in C order
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,15 @@ ALIGNMENT = 64
 LENGTH_BYTES = 8
 TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 """That may travel, by numpy's names."""
+
+
+class _Place(NamedTuple):
+    """Of one array: its bytes, from the first array's on."""
+
+    kind: np.dtype[Any]
+    shape: tuple[int, ...]
+    first: int
+    end: int
 
 
 class Packer:
@@ -45,7 +55,7 @@ class Packer:
         )
         buffer[LENGTH_BYTES : LENGTH_BYTES + len(header)] = np.frombuffer(header, np.uint8)
         for name, array in arrays.items():
-            _view(buffer, described[name], begin)[...] = array
+            _view(buffer, _place(described[name]), begin)[...] = array
         return buffer.data.toreadonly()
 
 
@@ -57,12 +67,9 @@ def unpack(version: Version, packed: memoryview) -> Weights:
     length = int.from_bytes(seen[:LENGTH_BYTES].tobytes(), "little")
     if len(seen) < LENGTH_BYTES + length:
         raise ValueError(f"weights of {len(seen)} bytes have a header of {length}")
-    try:
-        header = json.loads(seen[LENGTH_BYTES : LENGTH_BYTES + length].tobytes())
-        begin = _aligned(LENGTH_BYTES + length)
-        arrays = {str(name): _view(seen, described, begin) for name, described in header.items()}
-    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"weights have no such header: {error!r}") from error
+    places = _places(seen[LENGTH_BYTES : LENGTH_BYTES + length].tobytes())
+    begin = _aligned(LENGTH_BYTES + length)
+    arrays = {name: _view(seen, place, begin) for name, place in places.items()}
     return Weights(version=version, arrays=arrays)
 
 
@@ -80,18 +87,30 @@ def named(arrays: Columns, prefix: str) -> Columns:
     }
 
 
-def _view(buffer: np.ndarray, described: list[Any], begin: int) -> np.ndarray:
-    """One array in a buffer, where the header says that it is."""
-    name, shape, place = described[0], tuple(map(int, described[1])), int(described[2])
-    if name not in TYPES or min((0, place, *shape)) < 0:
-        raise ValueError(f"weights have an array of {name} {shape} at {place}")
+@functools.lru_cache(maxsize=2)
+def _places(header: bytes) -> dict[str, _Place]:
+    """Read once: it is the same for every version of a network's weights."""
+    try:
+        return {str(name): _place(described) for name, described in json.loads(header).items()}
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"weights have no such header: {error!r}") from error
+
+
+def _place(described: list[Any]) -> _Place:
+    """Where the header says that an array is."""
+    name, shape, first = described[0], tuple(map(int, described[1])), int(described[2])
+    if name not in TYPES or min((0, first, *shape)) < 0:
+        raise ValueError(f"weights have an array of {name} {shape} at {first}")
     kind = np.dtype(name)
-    first, size = begin + place, math.prod(shape) * kind.itemsize
-    if first + size > len(buffer):
-        raise ValueError(
-            f"weights of {len(buffer)} bytes have an array that ends at {first + size}"
-        )
-    array: np.ndarray = buffer[first : first + size].view(kind).reshape(shape)
+    return _Place(kind, shape, first, first + math.prod(shape) * kind.itemsize)
+
+
+def _view(buffer: np.ndarray, place: _Place, begin: int) -> np.ndarray:
+    """One array in a buffer whose first array begins there."""
+    first, end = begin + place.first, begin + place.end
+    if end > len(buffer):
+        raise ValueError(f"weights of {len(buffer)} bytes have an array that ends at {end}")
+    array: np.ndarray = buffer[first:end].view(place.kind).reshape(place.shape)
     return array
 
 

@@ -70,7 +70,7 @@ class Interface:
         """Numbers that a network says of the actions: logits, or means."""
         return sum(self.choices) if self.choices else self.actions
 
-    @property
+    @functools.cached_property
     def observation_size(self) -> int:
         """Numbers in one observation."""
         return math.prod(self.observation_shape)

@@ -287,9 +287,6 @@ class Episodes:
         """
         totals = np.cumsum(rewards, axis=0, dtype=np.float64) + self._return
         returns, lengths = list[float](), list[int]()
-        if not ended.any():  # as in most single steps, of which actors have nothing else
-            self._return, self._length = totals[-1], self._length + len(rewards)
-            return returns, lengths
         return_before, rows_before = np.zeros_like(self._return), -self._length
         for t, n in np.argwhere(ended):
             returns.append(float(totals[t, n] - return_before[n]))
@@ -297,6 +294,16 @@ class Episodes:
             return_before[n], rows_before[n] = totals[t, n], t + 1
         self._return, self._length = totals[-1] - return_before, len(rewards) - rows_before
         return returns, lengths
+
+    def step(self, rewards: np.ndarray, ended: np.ndarray) -> tuple[list[float], list[int]]:
+        """`finish` for one step; rewards [N], ended [k]: the places of episodes that ended."""
+        self._return += rewards
+        self._length += 1
+        if not len(ended):
+            return [], []
+        found = self._return[ended].tolist(), self._length[ended].tolist()
+        self._return[ended], self._length[ended] = 0, 0
+        return found
 
     def forget(self, environments: np.ndarray) -> None:
         """What is in flight in these environments, bool [N], could not be brought back."""

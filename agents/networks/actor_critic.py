@@ -71,27 +71,39 @@ class Heads(nn.Module):
         """On the CPU by numpy, whose calls take a fifth of torch's time on a few rows."""
         if self.policy_weight.is_cuda:
             return self.heads
-        policy_weight, policy_bias, value_weight, value_bias = (
-            parameter.numpy(force=True)
-            for parameter in (
-                self.policy_weight, self.policy_bias, self.value_weight, self.value_bias,
-            )
-        )  # fmt: skip
+        policy = self._frozen_policy_head()
+        value_weight, value_bias = (
+            parameter.numpy(force=True) for parameter in (self.value_weight, self.value_bias)
+        )
 
         def heads(features: Features) -> OfHeads:
             of_policy, of_value = _pair(features)
-            output = torch.from_numpy(of_policy.numpy() @ policy_weight.T + policy_bias)
             value = torch.from_numpy(of_value.numpy() @ value_weight + value_bias)
-            return self._with_deviations(output), value
+            return policy(of_policy), value
 
         return heads
+
+    def _frozen_policy_head(self) -> Callable[[Tensor], Tensor]:
+        """The same of one head."""
+        if self.policy_weight.is_cuda:
+            return self._policy_head
+        weight, bias = self.policy_weight.numpy(force=True).T, self.policy_bias.numpy(force=True)
+
+        def policy(features: Tensor) -> Tensor:
+            return self._with_deviations(torch.from_numpy(features.numpy() @ weight + bias))
+
+        return policy
 
     def heads(self, features: Features) -> OfHeads:
         """Features [B, F] -> policy [B, P], value [B]."""
         of_policy, of_value = _pair(features)
-        output = functional.linear(of_policy, self.policy_weight, self.policy_bias)
-        value = torch.addmv(self.value_bias, of_value, self.value_weight)
-        return self._with_deviations(output), value
+        output = self._policy_head(of_policy)
+        return output, torch.addmv(self.value_bias, of_value, self.value_weight)
+
+    def _policy_head(self, features: Tensor) -> Tensor:
+        return self._with_deviations(
+            functional.linear(features, self.policy_weight, self.policy_bias)
+        )
 
     def _with_deviations(self, output: Tensor) -> Tensor:
         """The policy head's output [B, A] -> [B, P]."""
@@ -117,6 +129,11 @@ class ActorCritic(Heads):
         """`forward` for a rollout's many small batches."""
         features_of, heads = self.torso.frozen(), self._frozen_heads()
         return lambda encoded: heads(features_of(encoded))
+
+    def acting(self) -> Callable[[Tensor], Tensor]:
+        """`frozen`, the policy alone."""
+        features_of, head = self.torso.frozen_for_policy(), self._frozen_policy_head()
+        return lambda encoded: head(_pair(features_of(encoded))[0])
 
 
 class Sequences(NamedTuple):
@@ -153,6 +170,16 @@ class RecurrentActorCritic(Heads):
             return *heads(features), after
 
         return forward
+
+    def acting(self) -> Callable[[Tensor, TorsoState, Tensor], tuple[Tensor, TorsoState]]:
+        """`frozen`, the policy alone."""
+        step, head = self.torso.step(), self._frozen_policy_head()
+
+        def policy(encoded: Tensor, state: TorsoState, reset: Tensor) -> tuple[Tensor, TorsoState]:
+            features, after = step(encoded, state, reset)
+            return head(_pair(features)[0]), after
+
+        return policy
 
     def first_state(self, encoded: Tensor) -> TorsoState:
         """As of the torso."""

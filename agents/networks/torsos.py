@@ -94,6 +94,10 @@ class FeedForward(Torso):
         """
         return self.rows
 
+    def frozen_for_policy(self) -> FeaturesOf:
+        """The same, or the policy's features alone where the value has others."""
+        return self.frozen()
+
 
 def each(change: Callable[[Tensor], Tensor], features: Features) -> Features:
     """Both of a pair, or the only ones, changed."""

@@ -53,6 +53,13 @@ class Client:
             else:
                 return None if packed is None else self._unpack(*packed)
 
+    def newer(self) -> Weights | None:
+        """Those that came with acknowledgements since this was last called, the newest of them. Raises
+        `Unreachable` after `close`.
+        """
+        packed = self._learner.connected().newer()
+        return None if packed is None else self._unpack(*packed)
+
     def send(self, unrolls: Unrolls) -> list[Ack]:
         """Waits while all credits are out; returns what was acknowledged since the last call.
 

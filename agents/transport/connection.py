@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, TypeVar
 
 import grpc
-import numpy as np
 
 from agents.distributed.buffers import Buffers
-from agents.distributed.interfaces import Join, Joined, Refused, Spec, Specs, Version
+from agents.distributed.interfaces import Ack, Join, Joined, Refused, Spec, Specs, Version
 from agents.distributed.observations import Actions
 from agents.transport import calls, messages
 from agents.transport import learner_pb2 as wire
@@ -20,6 +20,13 @@ from agents.transport.address import Address
 from agents.transport.credentials import NAME
 from agents.transport.messages import Welcome
 from agents.transport.observation_messages import ACTION, unpack_actions
+from agents.transport.packed_weights import (
+    PART_OF_ACK,
+    PART_OF_CHUNK,
+    Packed,
+    join_parts,
+    unpack_part,
+)
 from agents.transport.tensors import BadMessage
 
 T = TypeVar("T")
@@ -65,6 +72,7 @@ class Connection:
         self._outgoing = queue.SimpleQueue[bytes | None]()
         self._incoming = queue.SimpleQueue[Any]()
         self._actions: Iterator[Actions] | None = None
+        self._pushed = deque[Packed](maxlen=1)
 
     def join(self) -> Welcome:
         """Introduce the actor."""
@@ -113,15 +121,23 @@ class Connection:
             raise got
         return got
 
-    def weights(
-        self, generation: int, have: Version | None, buffers: Buffers
-    ) -> tuple[Version, memoryview] | None:
+    def newer(self) -> Packed | None:
+        """The newest weights that came with answers since this was last called."""
+        return self._pushed.pop() if self._pushed else None
+
+    def weights(self, generation: int, have: Version | None, buffers: Buffers) -> Packed | None:
         """The packed buffer, in one of `buffers`; None: nothing newer."""
         call = self._channel.unary_stream(calls.method("Weights"))
         request = messages.pack_have(generation, have)
         try:
             chunks = call(request, timeout=calls.WEIGHTS_S, metadata=self._metadata)
-            return _joined(chunks, buffers)
+            first = next(chunks, None)
+            if first is None:
+                return None
+            head = messages.parse(wire.Chunk, first)
+            parts = (unpack_part(one, PART_OF_CHUNK) for one in chunks)
+            version = Version(head.version.generation, head.version.update)
+            return version, join_parts(parts, head.size, buffers)
         except (grpc.RpcError, ValueError, BadMessage) as error:
             raise self._explained(error) from None
 
@@ -131,12 +147,26 @@ class Connection:
         self._channel.close()
 
     def _read(self, answers: Iterator[bytes]) -> None:
-        acks = map(messages.unpack_ack, answers)
+        acks = self._acks(answers)
         try:
             while True:
                 self._incoming.put(self._next(acks))
-        except (Lost, Refused) as ended:
+        except Exception as ended:  # whatever it is: nobody else would learn of it
             self._incoming.put(ended)
+
+    def _acks(self, answers: Iterator[bytes]) -> Iterator[Ack]:
+        """Each as soon as it is there, whatever weights follow it."""
+        buffers = Buffers()
+        for message in answers:
+            ack, weights = messages.unpack_ack(message)
+            yield ack
+            if weights is None:
+                continue
+            packed = weights.data
+            if len(packed) < weights.size:
+                parts = (unpack_part(one, PART_OF_ACK) for one in answers)
+                packed = join_parts(parts, weights.size, buffers)
+            self._pushed.append((weights.version, packed))
 
     def _next(self, answers: Iterator[T]) -> T:
         """Waits for it."""
@@ -168,21 +198,3 @@ def _of_one_row(specs: Specs) -> Spec:
     """Of the actions in unrolls that have these columns."""
     of_unrolls = specs.get(ACTION, Spec("int64", ()))
     return Spec(of_unrolls.dtype, of_unrolls.shape[1:])
-
-
-def _joined(chunks: Iterator[bytes], buffers: Buffers) -> tuple[Version, memoryview] | None:
-    first = next(chunks, None)
-    if first is None:
-        return None
-    head = messages.parse(wire.Chunk, first)
-    packed, filled = buffers.take(head.size), 0
-    for chunk in chunks:
-        part = messages.unpack_chunk(chunk)
-        start, filled = filled, filled + len(part)
-        if filled > head.size:
-            break
-        packed[start:filled] = np.frombuffer(part, np.uint8)
-    if filled != head.size:
-        raise BadMessage("size", f"weights of {filled} bytes, not {head.size}")
-    version = Version(head.version.generation, head.version.update)
-    return version, packed.data.toreadonly()

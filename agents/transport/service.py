@@ -11,7 +11,7 @@ import grpc
 
 from agents.distributed.interfaces import Ack, Receiver, Refused, Version
 from agents.distributed.observations import Answering
-from agents.transport import calls, messages
+from agents.transport import calls, messages, packed_weights
 from agents.transport.act import Act
 from agents.transport.sessions import Session, Sessions
 from agents.transport.tensors import BadMessage
@@ -83,16 +83,21 @@ class Service:
         self._check_generation(generation, context)
         packed = self._receiver.packed_weights(have)
         if packed is not None:
-            for chunk in messages.pack_chunks(*packed):
+            for chunk in packed_weights.pack_chunks(*packed):
+                self.counters.sent(len(chunk))  # before whoever got it can ask how much it was
                 yield chunk
-                self.counters.sent(len(chunk))
 
     def send(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        """`Unrolls` -> `Ack`s, one each and in order."""
-        session = self._opened(context)
+        """`Unrolls` -> `Ack`s, one each and in order, and the weights that they want."""
+        session, given = self._opened(context), Version(0, 0)
         try:
             for message in requests:
-                yield messages.pack_ack(self._receive(session, message, context))
+                ack, have = self._receive(session, message)
+                weights = self._receiver.packed_weights(max(have, given)) if have else None
+                if weights:
+                    given = weights[0]  # the next message may come from before it has them
+                    self.counters.sent(weights[1].nbytes)
+                yield from messages.pack_acks(ack, weights)
         finally:
             self.sessions.end(session)
 
@@ -114,7 +119,8 @@ class Service:
             self._refuse(context, code, "not joined", "join first")
         return session
 
-    def _receive(self, session: Session, raw: bytes, context: grpc.ServicerContext) -> Ack:
+    def _receive(self, session: Session, raw: bytes) -> tuple[Ack, Version | None]:
+        """What becomes of it, and than which weights newer ones are wanted."""
         began = time.perf_counter()
         sequence = 0
         try:
@@ -124,14 +130,15 @@ class Service:
         except BadMessage as bad:
             self.counters.refused(bad.reason)
             newest = Version(self._generation, 0)
-            return Ack(sequence=sequence, state="refused", newest=newest, reason=str(bad))
+            refused = Ack(sequence=sequence, state="refused", newest=newest, reason=str(bad))
+            return refused, None
         checked = time.perf_counter()
         with session.receiving:
             ack = self._receiver.receive(session.incarnation, sequence, unrolls)
         self.counters.received(len(raw), checked - began, time.perf_counter() - checked)
         if ack.state == "refused":
             self.counters.refused("unrolls")
-        return ack
+        return ack, unrolls.have
 
     def _check_deadline(self, context: grpc.ServicerContext) -> None:
         remaining_s = context.time_remaining()

@@ -16,6 +16,11 @@ from steps.command.context import StepContext
 from steps.directory.compute import read_compute
 
 POLL_S = 0.1
+NICENESS = 5
+"""Of an actor that finds its learner at a local socket when it starts: the learner does alone what all
+of them wait for. With a fair share of two processors it waited for its turn, and they for it;
+Breakout with two actors made 0.78 of the steps that the parts allow, and 0.94 where they give way.
+"""
 
 
 def act(context: StepContext) -> dict[str, Any]:
@@ -35,7 +40,9 @@ def act(context: StepContext) -> dict[str, Any]:
     learner = context.arguments.member % context.resolved.actors.learners
     search = Search(context, context.arguments.learner, learner)
     try:
-        search.wait(context.resolved.actors.reconnect_timeout)
+        address = search.wait(context.resolved.actors.reconnect_timeout)
+        if address.from_here().socket:
+            os.nice(NICENESS)  # of this thread, and of all that it starts from now on
         return {"ended": "the learner has all that it needs", "step": _act(context, search)}
     except Ended as ended:
         return {"ended": str(ended)}

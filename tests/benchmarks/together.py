@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from agents.transport.client import Client
 from agents.transport.credentials import make_certificate
 from agents.transport.server import Server
 from config.resolve import Resolved, resolve
+from steps.training.actor import NICENESS
 from steps.training.serving import local_socket
 
 LONGEST_START_S = 120.0
@@ -61,8 +63,9 @@ def experiment(game: str, environments: int, **given: str) -> Resolved:
 
 
 def act(address: Address, resolved: Resolved, member: int) -> None:
-    """An actor's process, until its learner has gone."""
+    """An actor's process on its learner's machine, until that has gone; as `steps.training.actor`."""
     torch.set_num_threads(1)
+    os.nice(NICENESS)
     link = Client(lambda: address, unpack=unpack, reconnect_timeout_s=1)
     actor = make_actor(resolved, run=0, member=member, link=link)
     try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -196,7 +197,9 @@ def test_by_hand_a_stop_ends_both_with_75_and_the_same_commands_go_on(
     learner.terminate()  # which has nothing to learn from now
     output, _ = learner.communicate(timeout=NEEDED_S)
     assert learner.returncode == 75, output
-    assert status_of(run, "train").state == "preempted" and not run.learner_json.exists()
+    stopped = status_of(run, "train")
+    assert stopped.state == "preempted" and not run.learner_json.exists()
+    assert re.fullmatch(r"preempted at step (\d+), continues from \1", str(stopped.reason))
 
     rows = len(read_rows(run.train_csv))
     for ended in both():

@@ -3,6 +3,7 @@ there, as real processes: only shorter, on a free port, and with the storage in 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import socket
@@ -13,12 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
 from steps.directory.tables import read_rows
+from steps.training.actor import NICENESS
 from tests.outside import ROOT, outside
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -74,6 +77,12 @@ def until(there: Callable[[], object], *running: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+def niceness(pid: int) -> set[int]:
+    """Of the threads that use a processor."""
+    busy = [one.id for one in psutil.Process(pid).threads() if one.user_time >= 0.05]
+    return {os.getpriority(os.PRIO_PROCESS, thread) for thread in busy}
+
+
 def free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return str(server.getsockname()[1])
@@ -89,6 +98,8 @@ def test_the_commands_of_the_readme_in_its_order(tmp_path: Path, start: Started)
     end(start([*prepare, *SHORT]))
     first, helper = start(learner), start(actor)
     until(lambda: run.train_csv.exists() and read_rows(run.train_csv), first, helper)
+    usual, given_way = (niceness(one.pid) for one in (first, helper))
+    assert given_way == {min(max(usual) + NICENESS, 19)}, "an actor beside its learner gives way"
     first.terminate()
     end(first, 75)
     assert not run.learner_json.exists()

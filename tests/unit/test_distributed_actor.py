@@ -132,6 +132,15 @@ def test_the_newest_weights_act_between_two_messages() -> None:
     actor.close()
 
 
+def test_no_unroll_is_left_behind_where_more_end_in_a_step_than_a_message_may_hold() -> None:
+    """Of one step each: a truncated episode's final observation makes another one."""
+    _, link, actor = made("pendulum", unroll_length=1, envs_per_actor=2, batch_size=2)
+    steps = next(steps for steps in actor.act() if steps >= 2 * 650)
+    sent = [len(one.columns["reward"]) for one in link.sent]
+    assert set(sent) == {2} and sum(sent) > steps, "three times the two were truncated"
+    actor.close()
+
+
 def test_after_another_learner_took_over_everything_begins_anew() -> None:
     exchange, link, actor = made("pendulum", unroll_length=7, envs_per_actor=2)
     turns = actor.act()

@@ -163,3 +163,24 @@ def test_a_nan_of_an_environment_ends_its_actor() -> None:
     resolved = impala("tests.own_games:Broken", env_options="field=observation", **SMALL)
     with pytest.raises(Diverged, match="observation that is not finite"):
         list(played(resolved))
+
+
+def test_a_final_observation_allows_every_action() -> None:
+    """Where none is allowed, no policy has a probability, and the learner asks for one."""
+    resolved = impala("tests.lab_environments:Locks", **SMALL)
+    environments = TrainingEnvironments(resolved, 0, 1)
+    play = Play(environments, ActorCriticActing(resolved, environments, run=0, number=1), 5)
+    receive, finals = environments.receive, list[bool]()
+
+    def truncated(group: int) -> Any:
+        answer = receive(group)
+        return replace(answer, truncated=~answer.terminated, ended=np.arange(3))
+
+    environments.receive = truncated  # type: ignore[method-assign]
+    for _ in range(30):
+        play.step()
+        for rows in [unrolls.columns] if (unrolls := play.take(1)) is not None else []:
+            assert not rows["mask"][rows["valid"]].all()
+            finals += rows["mask"][~rows["valid"]].all(axis=1).tolist()
+    environments.close()
+    assert len(finals) > 20 and all(finals)

@@ -120,6 +120,21 @@ def test_episodes_across_rollouts() -> None:
     assert episodes.finish(np.ones((2, 2)), later) == ([2.0, 4.0], [2, 4])
 
 
+def test_episodes_step_by_step_are_the_same() -> None:
+    drawn = np.random.default_rng(0)
+    rewards = drawn.integers(-9, 9, (50, 3)).astype(np.float32)
+    ended = drawn.random((50, 3)) < 0.2
+    stepped, returns, lengths = Episodes(3), list[float](), list[int]()
+    for reward, ends in zip(rewards, ended, strict=True):
+        found = stepped.step(reward, np.flatnonzero(ends))
+        returns += found[0]
+        lengths += found[1]
+    whole = Episodes(3)
+    assert (returns, lengths) == whole.finish(rewards, ended)
+    for name, left in whole.state_dict().items():
+        assert left.tolist() == stepped.state_dict()[name].tolist()
+
+
 @pytest.mark.parametrize("field", ["reward", "observation"])
 def test_nan_from_the_environment(field: str) -> None:
     resolved = with_options(own("Broken", epochs="1"), field=field)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.actions import Actions, ContinuousActions, DiscreteActions
+from agents.actions import Actions, ContinuousActions, DiscreteActions, MultiDiscreteActions
 from agents.advantages import approximate_divergence
 from agents.algorithms.ppo import clipped_objective, squared_value_error
 
@@ -107,6 +107,19 @@ def test_distributions_agree_with_torch_s() -> None:
     expected = normal.log_prob(taken).sum(1)
     assert torch.allclose(actions.log_probability(policy, taken), expected)
     assert torch.allclose(actions.entropy(policy), normal.entropy().sum(1))
+
+
+@pytest.mark.parametrize(
+    "actions", [DiscreteActions(4), MultiDiscreteActions((2, 3)), ContinuousActions(2)]
+)
+def test_what_is_drawn_is_what_is_chosen_and_as_probable(actions: Actions) -> None:
+    policy = numbers(64, actions.parameters)
+    noise = actions.noise((64,), torch.Generator().manual_seed(5))
+    chosen = actions.choose(policy, noise)
+    drawn = actions.drawn(policy, noise)
+    assert drawn.actions.dtype == chosen.numpy().dtype
+    assert drawn.actions.tolist() == chosen.tolist()
+    assert drawn.log_probability.tolist() == actions.log_probability(policy, chosen).tolist()
 
 
 def test_sampled_actions_have_the_policy_s_frequencies() -> None:

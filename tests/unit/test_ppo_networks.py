@@ -130,6 +130,7 @@ def test_a_frozen_network_answers_as_the_live_one(spaces: Interface, precision: 
     for _ in range(2):
         with torch.inference_mode():
             frozen, live = network.frozen()(encoded), network(encoded)
+            assert torch.allclose(network.acting()(encoded), live[0], atol=1e-6)
         assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(frozen, live, strict=True))
         with torch.no_grad():
             for parameter in network.parameters():

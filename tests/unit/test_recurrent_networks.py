@@ -75,9 +75,12 @@ def test_a_sequence_is_one_step_after_the_other(spaces: Interface) -> None:
     everything = torch.arange(STEPS * ROWS)
     policy, value = network(Sequences(encoded, state, RESETS, everything))
     with torch.inference_mode():
-        step = network.frozen()
+        step, act = network.frozen(), network.acting()
         for t in range(STEPS):
+            alone, follows = act(encoded[t], state, RESETS[t])
             of_policy, of_value, state = step(encoded[t], state, RESETS[t])
+            assert torch.equal(alone, of_policy)
+            assert all(map(torch.equal, follows, state))
             rows = slice(t * ROWS, (t + 1) * ROWS)
             assert torch.allclose(of_policy, policy[rows], atol=1e-5)
             assert torch.allclose(of_value, value[rows], atol=1e-5)

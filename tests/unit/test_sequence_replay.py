@@ -96,16 +96,15 @@ def episodes() -> tuple[SequenceReplay, dict[float, tuple[float, float]]]:
             "reward": np.array([10 * t]), "terminated": np.array([terminated]),
             "begins": np.array([begins]), "valid": np.array([True]),
         }  # fmt: skip
-        assembler.add(one, row, {"state0": np.zeros((1, 2))})
+        assembler.add(one, {**row, "state0": np.zeros((1, 2))})
         truth[t] = (-t if truncated else t + 1, 0.0 if terminated else 0.5)
         begins = truncated or terminated
         if truncated:
             final = {name: np.zeros((1, *spec.shape), spec.dtype) for name, spec in ROW.items()}
             final["observation"] = np.array([[-t]])
-            assembler.add(one, final, {"state0": np.zeros((1, 2))})
-    columns = assembler.take()
-    assert columns is not None
-    replay.add(columns)
+            assembler.add(one, {**final, "state0": np.zeros((1, 2))})
+    while (columns := assembler.take()) is not None:
+        replay.add(columns)
     return replay, truth
 
 

@@ -18,7 +18,7 @@ from cryptography import x509
 from agents.distributed.buffers import Buffers
 from agents.distributed.interfaces import Ack, Joined, Refused, Spec, Version
 from agents.transport import learner_pb2 as wire
-from agents.transport import messages
+from agents.transport import messages, packed_weights
 from agents.transport.address import Address, address_from_text, address_to_text
 from agents.transport.credentials import make_certificate, make_token
 from agents.transport.tensors import BadMessage, pack, unpack
@@ -151,6 +151,7 @@ def test_the_largest_message_has_room_for_the_largest_unrolls_and_little_more(
         newest=Version(2**63, 2**63),
         returns=[-1e300] * environments * rows,
         lengths=[2**63] * environments * rows,
+        have=Version(2**63, 2**63),
     )
     size = len(messages.pack_unrolls(2**63, most))
     assert size <= messages.largest_message(SPECS, environments) <= 1.1 * size + 600
@@ -162,7 +163,7 @@ def test_joining_and_acknowledgements_arrive_as_they_were() -> None:
     joined = Joined(generation=3, number=4, credits=2, specs=SPECS, stop=True)
     assert messages.unpack_welcome(messages.pack_welcome(joined, 99)) == (joined, 99)
     ack = Ack(sequence=5, state="stale", newest=Version(3, 8), stop=True, reason="too old")
-    assert messages.unpack_ack(messages.pack_ack(ack)) == ack
+    assert [messages.unpack_ack(one) for one in messages.pack_acks(ack)] == [(ack, None)]
     for have in (None, Version(0, 0), Version(3, 7)):
         assert messages.unpack_have(messages.pack_have(3, have)) == (3, have)
     for exit_code in (2, 3):
@@ -174,11 +175,12 @@ def test_joining_and_acknowledgements_arrive_as_they_were() -> None:
 @pytest.mark.parametrize("size", [1, 127, 128, 16_384, 2**20, 2**20 + 1, 3 * 2**20])
 def test_weights_are_cut_into_messages_as_protobuf_would_make_them(size: int) -> None:
     packed = memoryview(np.random.default_rng(size).bytes(size))
-    head, *parts = messages.pack_chunks(Version(3, 4), packed)
+    head, *parts = packed_weights.pack_chunks(Version(3, 4), packed)
     described = wire.Chunk(version=wire.Version(generation=3, update=4), size=size)
     assert wire.Chunk.FromString(head) == described
     assert b"".join(wire.Chunk.FromString(part).data for part in parts) == packed
-    assert b"".join(map(messages.unpack_chunk, parts)) == packed
+    unpacked = [packed_weights.unpack_part(part, packed_weights.PART_OF_CHUNK) for part in parts]
+    assert b"".join(unpacked) == packed
     cuts = [packed[start : start + 2**20] for start in range(0, size, 2**20)]
     assert parts == [wire.Chunk(data=bytes(cut)).SerializeToString() for cut in cuts]
 
@@ -186,7 +188,20 @@ def test_weights_are_cut_into_messages_as_protobuf_would_make_them(size: int) ->
 @pytest.mark.parametrize("broken", [b"", b"\x0a", b"\x0a\x05four", b"\x0a\x03four", b"\x12\x01x"])
 def test_a_part_of_weights_that_is_none_is_refused(broken: bytes) -> None:
     with pytest.raises(BadMessage):
-        messages.unpack_chunk(broken)
+        packed_weights.unpack_part(broken, packed_weights.PART_OF_CHUNK)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**16, 2**16 + 1, 2**20 + 1])
+def test_weights_come_with_an_acknowledgement_or_in_parts_after_it(size: int) -> None:
+    packed = memoryview(np.random.default_rng(size).bytes(size))
+    ack = Ack(sequence=5, state="queued", newest=Version(3, 8))
+    first, *parts = messages.pack_acks(ack, (Version(3, 8), packed))
+    assert (size <= packed_weights.SMALL_BYTES) == (not parts)
+    unpacked, weights = messages.unpack_ack(first)
+    assert unpacked == ack and weights is not None and weights[:2] == (Version(3, 8), size)
+    data = b"".join(packed_weights.unpack_part(part, packed_weights.PART_OF_ACK) for part in parts)
+    assert bytes(weights.data) + data == packed
+    assert data == b"".join(wire.Ack.FromString(part).data for part in parts)
 
 
 def test_memory_is_used_again_only_when_nobody_reads_it() -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from agents.distributed.interfaces import (
     Spec,
     Unreachable,
     Version,
+    Weights,
 )
 from agents.transport import connection as connection_module
-from agents.transport import lasting, messages, outage, sessions
+from agents.transport import lasting, messages, outage, packed_weights, sessions
 from agents.transport.address import Address
 from agents.transport.client import Client
 from agents.transport.connection import Denied, Lost
@@ -141,7 +143,9 @@ def test_weights_are_sent_when_newer_and_from_the_one_buffer_that_there_is(
     client.join(join_request(1))
     other.join(join_request(2))
     assert client.weights(None) is None
-    for update, size in enumerate((1, messages.CHUNK_BYTES, 3 * messages.CHUNK_BYTES + 5), start=1):
+    for update, size in enumerate(
+        (1, packed_weights.CHUNK_BYTES, 3 * packed_weights.CHUNK_BYTES + 5), start=1
+    ):
         content = np.random.default_rng(update).bytes(size)
         receiver.publish(update, content)
         for one in (client, other, other):
@@ -151,6 +155,90 @@ def test_weights_are_sent_when_newer_and_from_the_one_buffer_that_there_is(
         before = server.traffic().sent_bytes
         assert client.weights(got.version) is None
         assert server.traffic().sent_bytes == before
+
+
+def test_newer_weights_come_with_acknowledgements_to_those_who_want_them(
+    receiver: PlainReceiver, server: Server, connect: Connect
+) -> None:
+    wants, asks = connect(server.address), connect(server.address)
+    wants.join(join_request(1))
+    asks.join(join_request(2))
+    chunk, have = packed_weights.CHUNK_BYTES, Version(1, 0)
+    for update, size in enumerate(
+        (1, packed_weights.SMALL_BYTES + 1, chunk, 3 * chunk + 5), start=1
+    ):
+        content = np.random.default_rng(update).bytes(size)
+        receiver.publish(update, content)
+        before = server.traffic().sent_bytes
+        wants.send(some_unrolls(have=have))
+        asks.send(some_unrolls())
+        newer = arrived(wants)
+        assert newer.version == (1, update) and newer.arrays["all"].tobytes() == content
+        until(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
+        assert server.traffic().sent_bytes == before + size
+        have = newer.version
+    before = server.traffic().sent_bytes
+    acks = [ack for _ in range(3) for ack in wants.send(some_unrolls(have=have))]
+    assert acks and wants.newer() is None and asks.newer() is None
+    until(lambda: len(receiver.learnt) == 11)
+    assert server.traffic().sent_bytes == before
+
+
+def arrived(client: Client) -> Weights:
+    while (newer := client.newer()) is None:
+        time.sleep(0.005)
+    return newer
+
+
+def test_of_several_weights_that_came_only_the_newest_are_taken(
+    receiver: PlainReceiver, server: Server, connect: Connect
+) -> None:
+    client = connect(server.address)
+    client.join(join_request())
+    for update in range(1, 5):
+        receiver.publish(update, bytes(100))
+        for _ in range(2):  # the second one before its actor has what the first one brought
+            client.send(some_unrolls(have=Version(1, 0)))
+        until(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
+    until(lambda: client._learner.connected()._pushed[-1][0] == (1, 4))
+    assert server.traffic().sent_bytes == 4 * 100, "each version once"
+    newest = client.newer()
+    assert newest is not None and newest.version == (1, 4) and client.newer() is None
+
+
+def test_whatever_ends_the_reading_of_answers_is_raised_where_they_are_waited_for(
+    receiver: PlainReceiver, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(self: Buffers, size: int) -> None:
+        raise MemoryError("for the weights")
+
+    monkeypatch.setattr(Buffers, "take", too_much)
+    receiver.publish(1, bytes(packed_weights.SMALL_BYTES + 1))
+    client = connect(server.address)
+    client.join(join_request())
+    with pytest.raises(MemoryError, match="for the weights"):
+        for _ in range(4):
+            client.send(some_unrolls(have=Version(1, 0)))
+
+
+def test_an_acknowledgement_does_not_wait_for_the_weights_that_follow_it(
+    receiver: PlainReceiver, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    received, joined = threading.Event(), connection_module.join_parts
+
+    def late(*given: Any) -> memoryview:
+        received.wait(20)
+        return joined(*given)
+
+    monkeypatch.setattr(connection_module, "join_parts", late)
+    receiver.publish(1, bytes(packed_weights.SMALL_BYTES + 1))
+    client = connect(server.address)
+    client.join(join_request())
+    client.send(some_unrolls(have=Version(1, 0)))
+    until(lambda: client._acknowledgement(0))
+    assert client.newer() is None
+    received.set()
+    assert arrived(client).version == (1, 1)
 
 
 def test_a_lost_acknowledgement_is_asked_for_again_and_nothing_is_learnt_twice(

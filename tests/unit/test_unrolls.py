@@ -18,9 +18,10 @@ def add(assembler: Assembler, environments: list[int], counts: np.ndarray) -> No
     """The next row of each of these: it tells its environment and its number, and so does what an
     unroll begins with."""
     numbers = np.array(environments)
+    every = slice(0, len(counts)) if environments == list(range(len(counts))) else numbers
     rows = np.stack([numbers, counts[numbers]], axis=1)
     flags, states = counts[numbers] % 3 == 0, np.repeat(counts[numbers, None], 3, axis=1)
-    assembler.add(numbers, {"row": rows, "flag": flags}, {"state": states})
+    assembler.add(every, {"row": rows, "flag": flags, "state": states})
     counts[numbers] += 1
 
 
@@ -57,9 +58,12 @@ def test_no_row_is_lost_whenever_it_comes(data: st.DataObject, count: int, lengt
         truncated = data.draw(st.lists(st.integers(0, count - 1), unique=True))
         if truncated:  # their final observations
             add(assembler, truncated, counts)
-        if data.draw(st.booleans()) and (unrolls := assembler.take()) is not None:
+        least = data.draw(st.integers(1, count))
+        if data.draw(st.booleans()) and (unrolls := assembler.take(least)) is not None:
+            assert least <= len(unrolls["row"]) <= count
             collect(unrolls, found, length)
-    if (unrolls := assembler.take()) is not None:
+    while (unrolls := assembler.take()) is not None:
+        assert len(unrolls["row"]) <= count
         collect(unrolls, found, length)
     for number, rows in found.items():
         new = length - overlap
@@ -81,6 +85,18 @@ def collect(
         assert flags.tolist() == (rows[:, 1] % 3 == 0).tolist()
         assert state.tolist() == [rows[0, 1]] * 3
         found[environments.pop()].append(rows[:, 1])
+
+
+def test_unrolls_wait_until_there_are_enough() -> None:
+    assembler, counts = Assembler(ROWS, FIRST, 1, 3), np.zeros(3, np.int64)
+    add(assembler, [0, 1, 2], counts)
+    add(assembler, [0, 2], counts)
+    assert assembler.take(least=3) is None
+    add(assembler, [0, 1, 2], counts)
+    unrolls, rest = assembler.take(least=3), assembler.take()
+    assert unrolls is not None and unrolls["row"][:, 0, 0].tolist() == [0, 2, 0]
+    assert rest is not None and rest["row"][:, 0, 0].tolist() == [1, 2]
+    assert assembler.take() is None
 
 
 def test_what_is_taken_stays_as_it_is() -> None:

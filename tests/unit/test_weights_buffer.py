@@ -33,6 +33,17 @@ def test_what_is_packed_comes_out_again_as_views_that_cannot_be_written() -> Non
         assert not array.size or array.ctypes.data % 64 == packed_address(packed) % 64
 
 
+def test_each_has_the_places_of_its_own_header() -> None:
+    one, other = {"a": np.arange(3), "b": np.arange(4.0)}, {"b": np.arange(3), "a": np.arange(4.0)}
+    packer = Packer()
+    packed = [(arrays, packer.pack(arrays)) for arrays in (one, other, one, ARRAYS)]
+    for arrays, buffer in packed:
+        found = unpack(VERSION, buffer).arrays
+        assert {name: array.tolist() for name, array in found.items()} == {
+            name: array.tolist() for name, array in arrays.items()
+        }
+
+
 def packed_address(packed: memoryview) -> int:
     return int(np.frombuffer(packed, np.uint8).ctypes.data)
 
