@@ -85,10 +85,6 @@ def main() -> None:
     ray.init(num_cpus=max(2, settings["cores"]), include_dashboard=False, log_to_driver=False)
     algorithm = configuration(settings).build_algo()
     before = 0
-    import pprint
-
-    r = algorithm.train()
-    pprint.pprint({k: r[k] for k in r if k != "config"}, stream=sys.stderr)
     while before < WARM_STEPS:
         before = learnt(algorithm.train())
     print(json.dumps({"ready": True}), flush=True)
