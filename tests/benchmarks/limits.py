@@ -10,7 +10,7 @@ torch thread each. Exits with 1 when a bound is missed.
     impala-…            actors that act, and a learner that learns: against all cores at work on nothing
                         but the parts (`impala_parts.py`)
     publishing          10M parameters: against a copy of as many bytes
-    pulling             the same: against a plain socket, without TLS; over a local socket as well
+    pulling             the same: against a plain socket, and over TLS against a socket with TLS
     killing             one of 8 actors: what is left of the rate
     memory              of a learner that takes a tenth of what comes: what is left of it when it grows
     rllib-…             IMPALA's steps a second against RLlib's (`rllib.py`)
@@ -29,6 +29,7 @@ from tests.benchmarks.alone import echo, emulators, inference
 from tests.benchmarks.central_inference import compare
 from tests.benchmarks.faults import killing, memory
 from tests.benchmarks.impala_parts import limit, parts
+from tests.benchmarks.pulling import pulling
 from tests.benchmarks.throughput import facts
 from tests.benchmarks.together import Rate, experiment, together
 
@@ -115,10 +116,9 @@ def publishing(given: Given) -> list[Reached]:
     ]
 
 
-def pulling(given: Given) -> list[Reached]:
-    found = transport.pulling(given.rounds)
-    return [Reached(f"pulling 10M parameters, {way} / a plain socket", 0.6, ratios)
-            for way, ratios in found.items()]  # fmt: skip
+def pulled(given: Given) -> list[Reached]:
+    found = pulling(given.rounds)
+    return [Reached(f"pulling {what}", 0.6, ratios) for what, ratios in found.items()]
 
 
 def killed(given: Given) -> list[Reached]:
@@ -142,7 +142,7 @@ CASES: Mapping[str, Callable[[Given], list[Reached]]] = {
     "impala-breakout": lambda given: impala("breakout", 2, 8, given),
     "impala-cartpole": lambda given: impala("cartpole", 2, 8, given),
     "publishing": publishing,
-    "pulling": pulling,
+    "pulling": pulled,
     "killing": killed,
     "memory": flat_memory,
     "rllib-breakout": lambda given: against_rllib("breakout", 2.0, given),
