@@ -108,7 +108,10 @@ def test_an_actor_that_can_never_be_scheduled_is_named_and_holds_back_no_product
         "t-stuck-actor",
         ("plots/training.png", "evaluation.csv", "videos/episode-0.mp4"),
     )
-    given = GIVEN | {"runs": "1", "epochs": "150"}
+    given = GIVEN | {
+        "runs": "1",
+        "epochs": "600",
+    }  # longer than a learner takes to name who is missing
     manifest, run = small_manifest("impala", tmp_path), outdir / "runs/0"
     stuck = tmp_path / "stuck.yaml"
     stuck.write_text(json.dumps(_with_stuck_actor(manifest, member=2, deadline_s=300)))
