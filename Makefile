@@ -64,7 +64,7 @@ $(BENCHMARK): pyproject.toml
 
 $(RLLIB): pyproject.toml
 	$(PYTHON) -m venv .venv-rllib
-	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check 'ray[rllib]>=2.50' torch ale-py
+	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check 'ray[rllib]>=2.50' torch ale-py opencv-python-headless
 	@touch $@
 
 benchmark: $(INSTALLED) $(BENCHMARK) $(RLLIB) ## speed of training and of the search, against Stable-Baselines3, RLlib and this machine's limits (CASES: only these)
