@@ -23,12 +23,13 @@ from agents.distributed.interfaces import (
     Weights,
 )
 from agents.transport import connection as connection_module
-from agents.transport import lasting, messages, outage, packed_weights, sessions
+from agents.transport import lasting, messages, outage, sessions
 from agents.transport.address import Address
 from agents.transport.client import Client
 from agents.transport.connection import Denied, Lost
 from agents.transport.credentials import make_certificate
 from agents.transport.outage import Outage
+from agents.transport.packed_weights import CHUNK_BYTES, SMALL_BYTES
 from agents.transport.server import Server
 from config.errors import BadInput
 from tests.plain_receiver import (
@@ -136,6 +137,14 @@ def test_no_more_than_the_credits_are_under_way(
     assert len(acks) >= 1 and server.traffic().waiting_s > 0.1
 
 
+def published(receiver: PlainReceiver, *sizes: int) -> Iterator[tuple[int, bytes]]:
+    """Weights of so many bytes, one after the other: the update, and what they are."""
+    for update, size in enumerate(sizes, start=1):
+        content = np.random.default_rng(update).bytes(size)
+        receiver.publish(update, content)
+        yield update, content
+
+
 def test_weights_are_sent_when_newer_and_from_the_one_buffer_that_there_is(
     receiver: PlainReceiver, server: Server, connect: Connect
 ) -> None:
@@ -143,11 +152,7 @@ def test_weights_are_sent_when_newer_and_from_the_one_buffer_that_there_is(
     client.join(join_request(1))
     other.join(join_request(2))
     assert client.weights(None) is None
-    for update, size in enumerate(
-        (1, packed_weights.CHUNK_BYTES, 3 * packed_weights.CHUNK_BYTES + 5), start=1
-    ):
-        content = np.random.default_rng(update).bytes(size)
-        receiver.publish(update, content)
+    for update, content in published(receiver, 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 5):
         for one in (client, other, other):
             got = one.weights(Version(1, update - 1))
             assert got is not None and got.version == (1, update)
@@ -163,19 +168,16 @@ def test_newer_weights_come_with_acknowledgements_to_those_who_want_them(
     wants, asks = connect(server.address), connect(server.address)
     wants.join(join_request(1))
     asks.join(join_request(2))
-    chunk, have = packed_weights.CHUNK_BYTES, Version(1, 0)
-    for update, size in enumerate(
-        (1, packed_weights.SMALL_BYTES + 1, chunk, 3 * chunk + 5), start=1
-    ):
-        content = np.random.default_rng(update).bytes(size)
-        receiver.publish(update, content)
+    have = Version(1, 0)
+    sizes = 1, SMALL_BYTES + 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 5
+    for update, content in published(receiver, *sizes):
         before = server.traffic().sent_bytes
         wants.send(some_unrolls(have=have))
         asks.send(some_unrolls())
         newer = arrived(wants)
         assert newer.version == (1, update) and newer.arrays["all"].tobytes() == content
         until(lambda: len(receiver.learnt) == 2 * update)  # noqa: B023
-        assert server.traffic().sent_bytes == before + size
+        assert server.traffic().sent_bytes == before + len(content)
         have = newer.version
     before = server.traffic().sent_bytes
     acks = [ack for _ in range(3) for ack in wants.send(some_unrolls(have=have))]
@@ -213,7 +215,7 @@ def test_whatever_ends_the_reading_of_answers_is_raised_where_they_are_waited_fo
         raise MemoryError("for the weights")
 
     monkeypatch.setattr(Buffers, "take", too_much)
-    receiver.publish(1, bytes(packed_weights.SMALL_BYTES + 1))
+    receiver.publish(1, bytes(SMALL_BYTES + 1))
     client = connect(server.address)
     client.join(join_request())
     with pytest.raises(MemoryError, match="for the weights"):
@@ -231,7 +233,7 @@ def test_an_acknowledgement_does_not_wait_for_the_weights_that_follow_it(
         return joined(*given)
 
     monkeypatch.setattr(connection_module, "join_parts", late)
-    receiver.publish(1, bytes(packed_weights.SMALL_BYTES + 1))
+    receiver.publish(1, bytes(SMALL_BYTES + 1))
     client = connect(server.address)
     client.join(join_request())
     client.send(some_unrolls(have=Version(1, 0)))
