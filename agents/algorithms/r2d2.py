@@ -140,7 +140,7 @@ class R2D2Trainer(LearnsFromReplay):
         """The first priorities of sequences [n]: of the errors that Q had when it acted."""
         learnt = slice(self.hyper.burn_in, None)
         best, found = (
-            torch.from_numpy(columns[name][:, learnt]).transpose(0, 1) for name in (BEST, TAKEN)
+            torch.tensor(columns[name][:, learnt]).transpose(0, 1) for name in (BEST, TAKEN)
         )
         rows = self._rows(columns, torch.device("cpu"))
         errors = self._targets(rows, best) - found[:-1]
@@ -176,8 +176,8 @@ class R2D2Trainer(LearnsFromReplay):
             rewards = np.clip(rewards, -1, 1)
         learnt = slice(self.hyper.burn_in, -1)
 
-        def time_first(column: np.ndarray) -> Tensor:
-            return torch.from_numpy(column).to(device).transpose(0, 1)
+        def time_first(column: np.ndarray) -> Tensor:  # a copy: what has travelled is read-only
+            return torch.tensor(column, device=device).transpose(0, 1)
 
         masks = columns.get("mask")
         return Rows(

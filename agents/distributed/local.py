@@ -48,6 +48,8 @@ class LocalLink:
     def send(self, unrolls: Unrolls) -> list[Ack]:
         """Waits until it is acknowledged; raises `Rejoin`."""
         self._sequence += 1
+        for column in unrolls.columns.values():
+            column.setflags(write=False)  # as what has travelled
         ack = self._receiver.receive(self._incarnation, self._sequence, unrolls)
         self._follow(ack.newest)
         if unrolls.have is not None:
