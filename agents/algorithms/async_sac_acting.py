@@ -79,4 +79,6 @@ def of_policy(network: SoftActorCritic) -> nn.ModuleDict:
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
     """What the descriptor names; `agents.interfaces.MakeActor`."""
-    return Actor(resolved, run=run, member=member, link=link, make_acting=SquashedActing)
+    return Actor(
+        resolved, run=run, member=member, link=link, make_acting=SquashedActing, gathers=False
+    )

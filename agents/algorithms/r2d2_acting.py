@@ -127,5 +127,5 @@ def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Acto
     """What the descriptor names; `agents.interfaces.MakeActor`."""
     return Actor(
         resolved, run=run, member=member, link=link, overlap=resolved.hyperparameters.burn_in,
-        make_acting=functools.partial(RecurrentValueActing, member=member),
+        gathers=False, make_acting=functools.partial(RecurrentValueActing, member=member),
     )  # fmt: skip

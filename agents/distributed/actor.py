@@ -94,10 +94,17 @@ class Actor(Joining):
         link: Link,
         make_acting: MakeActing,
         overlap: int = 0,
+        gathers: bool = True,
     ) -> None:
-        """overlap: rows that an unroll has in common with the next one, beside the last."""
+        """overlap: rows that an unroll has in common with the next one, beside the last. gathers: a
+        message waits for an unroll of each environment, which end theirs at different times: it costs
+        as much as the steps of a small game that fill it. Otherwise it goes as soon as there is one:
+        where a learner holds its actors back, what waits for it is by weights that are the older the
+        more waits.
+        """
         super().__init__(resolved, run=run, member=member, join=link.join)
         self._link, self._make_acting, self._overlap = link, make_acting, overlap
+        self._gathers = gathers
         self._version: Version | None = None
         self._returns, self._lengths = list[float](), list[int]()
 
@@ -109,13 +116,13 @@ class Actor(Joining):
             time.sleep(PAUSE_S)
         self._load(first, play)
         yield self._steps
-        said_s = time.monotonic()
+        least, said_s = play.environments.count if self._gathers else 1, time.monotonic()
         while True:
             stepped = play.step()
             self._steps += stepped.steps
             self._returns += stepped.returns
             self._lengths += stepped.lengths
-            while (unrolls := play.take(joined.generation)) is not None:
+            while (unrolls := play.take(joined.generation, least)) is not None:
                 if self._stops(self._send(unrolls)):
                     return
                 yield self._steps

@@ -206,9 +206,6 @@ class Play:
             self._trajectories.acted(shown, acted, self.update)
         return Stepped(self._stepping.steps - before, returns, lengths)
 
-    def take(self, generation: int) -> Unrolls | None:
-        """One for each environment, once there are so many: environments finish theirs at different
-        times, and a message costs as much as the steps of a small game that fill it. By weights of
-        this generation of the learner.
-        """
-        return self._trajectories.take(generation, least=self.environments.count)
+    def take(self, generation: int, least: int = 1) -> Unrolls | None:
+        """As of `Trajectories`."""
+        return self._trajectories.take(generation, least)

@@ -155,18 +155,19 @@ class Connection:
             self._incoming.put(ended)
 
     def _acks(self, answers: Iterator[bytes]) -> Iterator[Ack]:
-        """Each as soon as it is there, whatever weights follow it."""
+        """Each after the weights that came with it: an actor that had to wait for a place in the queue
+        goes on with these, or else a whole message more would be by older ones.
+        """
         buffers = Buffers()
         for message in answers:
             ack, weights = messages.unpack_ack(message)
+            if weights is not None:
+                packed = weights.data
+                if len(packed) < weights.size:
+                    parts = (unpack_part(one, PART_OF_ACK) for one in answers)
+                    packed = join_parts(parts, weights.size, buffers)
+                self._pushed.append((weights.version, packed))
             yield ack
-            if weights is None:
-                continue
-            packed = weights.data
-            if len(packed) < weights.size:
-                parts = (unpack_part(one, PART_OF_ACK) for one in answers)
-                packed = join_parts(parts, weights.size, buffers)
-            self._pushed.append((weights.version, packed))
 
     def _next(self, answers: Iterator[T]) -> T:
         """Waits for it."""

@@ -57,7 +57,7 @@ def limit(found: dict[str, Rate]) -> float:
 
 def _played(play: Play) -> Unrolls | None:
     play.step()
-    return play.take(1)
+    return play.take(1, least=play.environments.count)
 
 
 def _emulator(environments: TrainingEnvironments) -> Callable[[], int]:

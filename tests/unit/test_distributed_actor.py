@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.algorithms.impala_acting import make_actor
+from agents.algorithms.impala_acting import ActorCriticActing, make_actor
 from agents.distributed.actor import Actor
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import (
@@ -129,6 +129,20 @@ def test_the_newest_weights_act_between_two_messages() -> None:
         trained._publish()
     versions = [(one.oldest.update, one.newest.update) for one in link.sent]
     assert versions == [(0, 0), (0, 0), (0, 1), (1, 2), (2, 3)]
+    actor.close()
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+def test_unrolls_travel_together_or_as_soon_as_they_are_finished(gathers: bool) -> None:
+    """In a game that is cut off at any time, so that environments finish theirs at different times."""
+    resolved = impala("tests.recorded_game:Recorded", **SMALL)
+    link = Recording(learner(resolved).receiver(1))
+    actor = Actor(
+        resolved, run=0, member=0, link=link, make_acting=ActorCriticActing, gathers=gathers
+    )
+    next(steps for steps in actor.act() if steps >= 300)
+    sizes = {len(one.columns["reward"]) for one in link.sent}
+    assert sizes == {3} if gathers else 1 in sizes
     actor.close()
 
 

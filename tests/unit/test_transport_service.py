@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -223,24 +222,16 @@ def test_whatever_ends_the_reading_of_answers_is_raised_where_they_are_waited_fo
             client.send(some_unrolls(have=Version(1, 0)))
 
 
-def test_an_acknowledgement_does_not_wait_for_the_weights_that_follow_it(
-    receiver: PlainReceiver, server: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
+def test_who_waited_for_an_acknowledgement_goes_on_with_the_weights_that_came_with_it(
+    receiver: PlainReceiver, server: Server, connect: Connect
 ) -> None:
-    received, joined = threading.Event(), connection_module.join_parts
-
-    def late(*given: Any) -> memoryview:
-        received.wait(20)
-        return joined(*given)
-
-    monkeypatch.setattr(connection_module, "join_parts", late)
-    receiver.publish(1, bytes(SMALL_BYTES + 1))
+    receiver.publish(1, bytes(20 * CHUNK_BYTES))
     client = connect(server.address)
     client.join(join_request())
-    client.send(some_unrolls(have=Version(1, 0)))
-    until(lambda: client._acknowledgement(0))
-    assert client.newer() is None
-    received.set()
-    assert arrived(client).version == (1, 1)
+    while not client.send(some_unrolls(have=Version(1, 0))):
+        pass
+    newer = client.newer()
+    assert newer is not None and newer.version == (1, 1)
 
 
 def test_a_lost_acknowledgement_is_asked_for_again_and_nothing_is_learnt_twice(
