@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from config.errors import BadInput
 from config.experiment import IMAGE
@@ -27,6 +27,28 @@ def _words(text: str) -> str:
     if not words:
         raise ValueError("no word in it")
     return shlex.join(words)
+
+
+def gpus_of(role: str, most: int, without: str) -> Any:
+    """The parameter `<role>_gpus`; without: what none means."""
+    return parameter(
+        0,
+        low=0,
+        high=most,
+        identity=False,
+        help=f"GPUs for a run's {role}s, each of which sees one of them; 0: none, {without}",
+    )
+
+
+def per_gpu_of(role: str, most: int) -> Any:
+    """The parameter `<role>s_per_gpu`."""
+    return parameter(
+        1,
+        low=1,
+        high=most,
+        identity=False,
+        help=f"{role}s that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +88,8 @@ class ActorSettings:
         help="how an actor is started, the options of its step come after it, as in xvfb-run -a python -m steps.train; empty: "
         "python -m steps.train",
     )
-    actor_gpus: int = parameter(
-        0,
-        low=0,
-        high=MOST_ACTORS,
-        identity=False,
-        help="GPUs for a run's actors, each of which sees one of them; 0: none, for simulators that need none",
-    )
-    actors_per_gpu: int = parameter(
-        1,
-        low=1,
-        high=MOST_ACTORS,
-        identity=False,
-        help="actors that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
-    )
+    actor_gpus: int = gpus_of("actor", MOST_ACTORS, "for simulators that need none")
+    actors_per_gpu: int = per_gpu_of("actor", MOST_ACTORS)
     reconnect_timeout: int = parameter(
         300,
         low=1,

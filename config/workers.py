@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from config.actors import check_gpus
+from config.actors import check_gpus, gpus_of, per_gpu_of
 from config.ladder import canonical_opponents
 from config.parameters import parameter
 
@@ -28,20 +28,8 @@ class WorkerSettings:
         identity=False,
         help="processes that play games_per_worker games at once, for one trainer; may change when submitted again",
     )
-    worker_gpus: int = parameter(
-        0,
-        low=0,
-        high=MOST_WORKERS,
-        identity=False,
-        help="GPUs for a run's workers, each of which sees one of them; 0: none, their networks compute on processors",
-    )
-    workers_per_gpu: int = parameter(
-        1,
-        low=1,
-        high=MOST_WORKERS,
-        identity=False,
-        help="workers that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
-    )
+    worker_gpus: int = gpus_of("worker", MOST_WORKERS, "their networks compute on processors")
+    workers_per_gpu: int = per_gpu_of("worker", MOST_WORKERS)
     reconnect_timeout: int = parameter(
         300,
         low=1,

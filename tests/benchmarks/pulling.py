@@ -98,10 +98,15 @@ def pulls(found: Ways, rounds: int) -> dict[str, list[float]]:
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, work in ways.items():
-            began = time.perf_counter()
-            work()
-            taken[name].append(time.perf_counter() - began)
+            taken[name].append(seconds(work))
     return taken
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """That it takes."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
 
 
 def pull(client: Client) -> None:
@@ -123,7 +128,7 @@ def ends() -> Iterator[Ways]:
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        learner = context.Process(target=serve, args=(str(Path(folder)), theirs), daemon=True)
+        learner = context.Process(target=serve, args=(folder, theirs), daemon=True)
         learner.start()
         found: Ways = ours.recv()
         used = [joined(found.local, 1), joined(found.tls, 2), *bare_channels(found)]

@@ -9,7 +9,6 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Callable
 from statistics import fmean
 
 import numpy as np
@@ -18,18 +17,11 @@ from agents.distributed.batches import BatchQueue
 from agents.distributed.exchange import Exchange
 from agents.distributed.interfaces import Columns
 from agents.transport.client import Client
-from tests.benchmarks.pulling import PARAMETERS, ends, pulling
+from tests.benchmarks.pulling import PARAMETERS, ends, pulling, seconds
 from tests.plain_receiver import some_unrolls
 
 SMALL_S = 2.0
 """For so long small messages are sent in every round."""
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """That it takes."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 def publishing(rounds: int) -> list[float]:

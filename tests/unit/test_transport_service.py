@@ -136,6 +136,13 @@ def test_no_more_than_the_credits_are_under_way(
     assert len(acks) >= 1 and server.traffic().waiting_s > 0.1
 
 
+def two_that_joined(server: Server, connect: Connect) -> tuple[Client, Client]:
+    first, second = connect(server.address), connect(server.address)
+    first.join(join_request(1))
+    second.join(join_request(2))
+    return first, second
+
+
 def published(receiver: PlainReceiver, *sizes: int) -> Iterator[tuple[int, bytes]]:
     """Weights of so many bytes, one after the other: the update, and what they are."""
     for update, size in enumerate(sizes, start=1):
@@ -147,9 +154,7 @@ def published(receiver: PlainReceiver, *sizes: int) -> Iterator[tuple[int, bytes
 def test_weights_are_sent_when_newer_and_from_the_one_buffer_that_there_is(
     receiver: PlainReceiver, server: Server, connect: Connect
 ) -> None:
-    client, other = connect(server.address), connect(server.address)
-    client.join(join_request(1))
-    other.join(join_request(2))
+    client, other = two_that_joined(server, connect)
     assert client.weights(None) is None
     for update, content in published(receiver, 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 5):
         for one in (client, other, other):
@@ -164,9 +169,7 @@ def test_weights_are_sent_when_newer_and_from_the_one_buffer_that_there_is(
 def test_newer_weights_come_with_acknowledgements_to_those_who_want_them(
     receiver: PlainReceiver, server: Server, connect: Connect
 ) -> None:
-    wants, asks = connect(server.address), connect(server.address)
-    wants.join(join_request(1))
-    asks.join(join_request(2))
+    wants, asks = two_that_joined(server, connect)
     have = Version(1, 0)
     sizes = 1, SMALL_BYTES + 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 5
     for update, content in published(receiver, *sizes):
