@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Rises when messages change; a learner refuses actors of another one."""
 
 Columns = dict[str, np.ndarray]

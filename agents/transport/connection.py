@@ -20,13 +20,7 @@ from agents.transport.address import Address
 from agents.transport.credentials import NAME
 from agents.transport.messages import Welcome
 from agents.transport.observation_messages import ACTION, unpack_actions
-from agents.transport.packed_weights import (
-    PART_OF_ACK,
-    PART_OF_CHUNK,
-    Packed,
-    join_parts,
-    unpack_part,
-)
+from agents.transport.packed_weights import Packed, join_parts, unpack_part
 from agents.transport.tensors import BadMessage
 
 T = TypeVar("T")
@@ -34,6 +28,7 @@ LOCAL_OPTIONS: calls.Options = [
     ("grpc.use_local_subchannel_pool", 1),  # else a new attempt shares the old one's broken state
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
+    ("SingleThreadedUnaryStream", 1),  # whoever pulls weights reads them, not a thread between
     ("grpc.max_receive_message_length", 2 * 2**20),
     ("grpc.max_send_message_length", -1),
 ]
@@ -135,7 +130,7 @@ class Connection:
             if first is None:
                 return None
             head = messages.parse(wire.Chunk, first)
-            parts = (unpack_part(one, PART_OF_CHUNK) for one in chunks)
+            parts = map(unpack_part, chunks)
             version = Version(head.version.generation, head.version.update)
             return version, join_parts(parts, head.size, buffers)
         except (grpc.RpcError, ValueError, BadMessage) as error:
@@ -164,7 +159,7 @@ class Connection:
             if weights is not None:
                 packed = weights.data
                 if len(packed) < weights.size:
-                    parts = (unpack_part(one, PART_OF_ACK) for one in answers)
+                    parts = map(unpack_part, answers)
                     packed = join_parts(parts, weights.size, buffers)
                 self._pushed.append((weights.version, packed))
             yield ack

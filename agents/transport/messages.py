@@ -23,7 +23,7 @@ from agents.distributed.interfaces import (
     Version,
 )
 from agents.transport import learner_pb2 as wire
-from agents.transport.packed_weights import PART_OF_ACK, SMALL_BYTES, Packed, parts
+from agents.transport.packed_weights import SMALL_BYTES, Parts
 from agents.transport.tensors import BadMessage, pack, size_bytes, unpack
 
 M = TypeVar("M")
@@ -164,23 +164,26 @@ def unpack_unrolls(message: wire.Unrolls, specs: Specs, most: int) -> Unrolls:
     )
 
 
-def pack_acks(ack: Ack, weights: Packed | None = None) -> Iterator[bytes]:
+def pack_acks(ack: Ack, weights: Parts | None = None) -> Iterator[bytes]:
     """`Ack`s: this one; then, where large weights come with it, their parts."""
-    version, packed = weights or (None, memoryview(b""))
-    is_small = packed.nbytes <= SMALL_BYTES
     message = wire.Ack(
         sequence=ack.sequence,
         state=ack.state.upper(),
         newest=wire.Version(**ack.newest._asdict()),
         stop=ack.stop,
         reason=ack.reason,
-        weights=_wire_version(version),
-        size=packed.nbytes,
-        data=bytes(packed) if is_small else b"",
     )
+    if weights is None:
+        yield message.SerializeToString()
+        return
+    message.weights.CopyFrom(wire.Version(**weights.version._asdict()))
+    message.size = weights.size
+    if weights.size <= SMALL_BYTES:
+        message.data = bytes(weights.packed)
+        yield message.SerializeToString()
+        return
     yield message.SerializeToString()
-    if not is_small:
-        yield from parts(PART_OF_ACK, packed)
+    yield from weights
 
 
 def unpack_ack(message: bytes) -> tuple[Ack, Announced | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -11,8 +12,9 @@ import grpc
 
 from agents.distributed.interfaces import Ack, Receiver, Refused, Version
 from agents.distributed.observations import Answering
-from agents.transport import calls, messages, packed_weights
+from agents.transport import calls, messages
 from agents.transport.act import Act
+from agents.transport.packed_weights import Packed, Parts, pack_chunks
 from agents.transport.sessions import Session, Sessions
 from agents.transport.tensors import BadMessage
 from agents.transport.traffic import Counters
@@ -36,6 +38,8 @@ class Service:
         if isinstance(receiver, Answering) and receiver.shown:
             self._act = Act(receiver, environments, self.counters)
         self.sessions = Sessions(actors, receiver.left)
+        self._parts: Parts | None = None
+        self._parts_lock = threading.Lock()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """For a server; messages are bytes here, so that broken ones are counted too."""
@@ -83,7 +87,7 @@ class Service:
         self._check_generation(generation, context)
         packed = self._receiver.packed_weights(have)
         if packed is not None:
-            for chunk in packed_weights.pack_chunks(*packed):
+            for chunk in pack_chunks(self._parts_of(packed)):
                 self.counters.sent(len(chunk))  # before whoever got it can ask how much it was
                 yield chunk
 
@@ -94,10 +98,11 @@ class Service:
             for message in requests:
                 ack, have = self._receive(session, message)
                 weights = self._receiver.packed_weights(max(have, given)) if have else None
-                if weights:
-                    given = weights[0]  # the next message may come from before it has them
-                    self.counters.sent(weights[1].nbytes)
-                yield from messages.pack_acks(ack, weights)
+                parts = self._parts_of(weights) if weights else None
+                if parts:
+                    given = parts.version  # the next message may come from before it has them
+                    self.counters.sent(parts.size)
+                yield from messages.pack_acks(ack, parts)
         finally:
             self.sessions.end(session)
 
@@ -109,6 +114,13 @@ class Service:
                 yield from self._act.answers(session, requests, context)
         finally:
             self.sessions.end(session)
+
+    def _parts_of(self, packed: Packed) -> Parts:
+        """The same for all who get these weights."""
+        with self._parts_lock:
+            if self._parts is None or self._parts.version != packed[0]:
+                self._parts = Parts(*packed)
+            return self._parts
 
     def _opened(self, context: grpc.ServicerContext) -> Session:
         """That of the actor whose stream begins."""

@@ -21,6 +21,7 @@ from agents.transport import learner_pb2 as wire
 from agents.transport import messages, packed_weights
 from agents.transport.address import Address, address_from_text, address_to_text
 from agents.transport.credentials import make_certificate, make_token
+from agents.transport.packed_weights import Parts
 from agents.transport.tensors import BadMessage, pack, unpack
 from config.errors import BadInput
 from tests.plain_receiver import ENVIRONMENTS, SPECS, columns, join_request, some_unrolls
@@ -175,33 +176,43 @@ def test_joining_and_acknowledgements_arrive_as_they_were() -> None:
 @pytest.mark.parametrize("size", [1, 127, 128, 16_384, 2**20, 2**20 + 1, 3 * 2**20])
 def test_weights_are_cut_into_messages_as_protobuf_would_make_them(size: int) -> None:
     packed = memoryview(np.random.default_rng(size).bytes(size))
-    head, *parts = packed_weights.pack_chunks(Version(3, 4), packed)
+    head, *parts = packed_weights.pack_chunks(Parts(Version(3, 4), packed))
     described = wire.Chunk(version=wire.Version(generation=3, update=4), size=size)
     assert wire.Chunk.FromString(head) == described
     assert b"".join(wire.Chunk.FromString(part).data for part in parts) == packed
-    unpacked = [packed_weights.unpack_part(part, packed_weights.PART_OF_CHUNK) for part in parts]
+    unpacked = [packed_weights.unpack_part(part) for part in parts]
     assert b"".join(unpacked) == packed
     cuts = [packed[start : start + 2**20] for start in range(0, size, 2**20)]
     assert parts == [wire.Chunk(data=bytes(cut)).SerializeToString() for cut in cuts]
 
 
-@pytest.mark.parametrize("broken", [b"", b"\x0a", b"\x0a\x05four", b"\x0a\x03four", b"\x12\x01x"])
+@pytest.mark.parametrize("broken", [b"", b"\x42", b"\x42\x05four", b"\x42\x03four", b"\x12\x01x"])
 def test_a_part_of_weights_that_is_none_is_refused(broken: bytes) -> None:
     with pytest.raises(BadMessage):
-        packed_weights.unpack_part(broken, packed_weights.PART_OF_CHUNK)
+        packed_weights.unpack_part(broken)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2**16, 2**16 + 1, 2**20 + 1])
 def test_weights_come_with_an_acknowledgement_or_in_parts_after_it(size: int) -> None:
     packed = memoryview(np.random.default_rng(size).bytes(size))
     ack = Ack(sequence=5, state="queued", newest=Version(3, 8))
-    first, *parts = messages.pack_acks(ack, (Version(3, 8), packed))
+    first, *parts = messages.pack_acks(ack, Parts(Version(3, 8), packed))
     assert (size <= packed_weights.SMALL_BYTES) == (not parts)
     unpacked, weights = messages.unpack_ack(first)
     assert unpacked == ack and weights is not None and weights[:2] == (Version(3, 8), size)
-    data = b"".join(packed_weights.unpack_part(part, packed_weights.PART_OF_ACK) for part in parts)
+    data = b"".join(packed_weights.unpack_part(part) for part in parts)
     assert bytes(weights.data) + data == packed
     assert data == b"".join(wire.Ack.FromString(part).data for part in parts)
+
+
+def test_parts_of_weights_are_encoded_once_whoever_gets_them() -> None:
+    size = 2 * 2**20 + 1
+    parts = Parts(Version(3, 8), memoryview(np.random.default_rng(size).bytes(size)))
+    ahead, behind = iter(parts), iter(parts)
+    first, second = next(ahead), next(ahead)
+    assert next(behind) is first and next(behind) is second
+    assert next(behind) is next(ahead)
+    assert not [*ahead, *behind]
 
 
 def test_memory_is_used_again_only_when_nobody_reads_it() -> None:
