@@ -61,12 +61,12 @@ def train(context: StepContext) -> dict[str, Any]:
         from steps.training import worker
 
         return worker.play(context)
+    if context.resolved.members is not None:
+        context.note(workflow=context.owner_uid)  # whose members this attempt's end concerns
     if context.member:
         from steps.training import further_learner
 
         return further_learner.learn(context)
-    if context.resolved.members is not None:
-        context.note(workflow=context.owner_uid)  # whose members this attempt's end concerns
     if context.resolved.descriptor.has_actors:
         from steps.training import learner
 

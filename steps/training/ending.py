@@ -21,12 +21,20 @@ def outcome(context: StepContext, before: Status | None = None) -> str:
         return ""
     if status.state == "succeeded" and status.inputs == context.inputs and is_trained(run, status):
         return "the run is trained"
-    if status.state != "failed" or status.exit_code not in NEVER_RETRIED:
-        return ""
-    mine = context.owner_uid is not None and status.details.get("workflow") == context.owner_uid
-    if mine or (context.owner_uid is None and status != before):
+    if failed_for_good(context, status, before):
         return f"the training has failed for good: {status.reason}"
     return ""
+
+
+def failed_for_good(context: StepContext, status: Status | None, before: Status | None) -> bool:
+    """Whether whoever left this status in the training of this workflow is not started again; before:
+    as of `outcome`.
+    """
+    if status is None or status.state != "failed" or status.exit_code not in NEVER_RETRIED:
+        return False
+    if context.owner_uid is None:
+        return status != before
+    return status.details.get("workflow") == context.owner_uid
 
 
 def is_trained(run: RunDirectory, status: Status | None) -> bool:

@@ -7,24 +7,34 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from agents.distributed.peers import PeersLost
 from agents.interfaces import LearnsTogether
 from agents.transport.group import Group, Meeting, Place, place_to_text, take_part
-from config.errors import Preempted
+from config.actors import ActorSettings
+from config.errors import BadInput, Diverged, ExperimentError, Incomplete, Preempted, WrongDirectory
+from config.pipeline import TRAIN
 from config.resolve import Resolved
 from steps.command.context import StepContext
+from steps.directory.layout import task_name
+from steps.directory.status import read_status
+from steps.training.ending import failed_for_good
 from steps.training.meeting import POLL_S, Finding, there
 from steps.training.serving import own_host
 
 if TYPE_CHECKING:
     from agents.interfaces import Learner
 
+LEARNER = ActorSettings.roles[0]
 LATE_S = 60.0
 """By so much a learner that has no experience may speak sooner than those that wait for it."""
 LOOK_S = 2.0
+FOR_GOOD: Mapping[int | None, type[ExperimentError]] = {
+    kind.exit_code: kind for kind in (BadInput, Diverged, WrongDirectory, Incomplete)
+}
+"""What ends the first learner with the others' exit code."""
 
 
 def gather(
@@ -35,15 +45,16 @@ def gather(
     generation: int,
 ) -> None:
     """As the first learner: wait for the others, unless it is alone or nothing is left to learn; until
-    `opened` ends. Raises `Preempted` where they do not come.
+    `opened` ends. Raises `Preempted` where they do not come, and as one of them that never will.
     """
     count, longest_s = resolved.actors.learners, resolved.actors.no_data_timeout
     if count == 1 or learner.epoch >= resolved.epochs:
         return
-    end = time.monotonic() + longest_s
+    end, check_others = time.monotonic() + longest_s, _until_one_has_failed(context, count)
 
     def wait_for_them() -> None:
         context.check_stop()
+        check_others()
         if group is None and time.monotonic() > end:
             raise Preempted(f"not all of the {count} learners have come for {longest_s} s")
 
@@ -56,6 +67,27 @@ def gather(
         _learn_with(learner, opened.enter_context(contextlib.closing(group)))
     except PeersLost as lost:
         raise Preempted(str(lost)) from None
+
+
+def _until_one_has_failed(context: StepContext, count: int) -> Callable[[], None]:
+    """For the first learner while it waits: whether one of the others is not started again."""
+    names = [task_name(TRAIN, f"{LEARNER}-{number}") for number in range(1, count)]
+    paths = {name: context.run.status / f"{name}.json" for name in names}
+    before = {name: read_status(path) for name, path in paths.items()}
+    looked_s = time.monotonic()
+
+    def check() -> None:
+        nonlocal looked_s
+        if time.monotonic() - looked_s < LOOK_S:
+            return
+        looked_s = time.monotonic()
+        for name, path in paths.items():
+            status = read_status(path)
+            if status is not None and failed_for_good(context, status, before[name]):
+                kind = FOR_GOOD.get(status.exit_code, ExperimentError)
+                raise kind(f"{name} has failed for good: {status.reason}")
+
+    return check
 
 
 def join(

@@ -6,7 +6,10 @@ within one round; beside it the same in processor time, which says more where ot
 torch thread each. Exits with 1 when a bound is missed.
 
     central-breakout    the learner acts for 8 actors of 4: against one process without transport
-    central-cartpole    the same, a cheap game: against the slowest of E, I, T (`alone.py`)
+    central-acrobot     the same, a cheap game, 256 environments an actor: against the slowest of E, I,
+                        T (`alone.py`)
+    central-cartpole    the same, 4 environments an actor: every step of theirs is a message, and each
+                        message finds the caches of two cores full of eight other actors' programs
     impala-…            actors that act, and a learner that learns: against all cores at work on nothing
                         but the parts (`impala_parts.py`)
     publishing          10M parameters: against a copy of as many bytes
@@ -75,10 +78,10 @@ def central_breakout(given: Given) -> list[Reached]:
     return [Reached("central inference / one process, Breakout", 0.95, ratios, busy)]
 
 
-def central_cartpole(given: Given) -> list[Reached]:
+def central(game: str, environments: int, given: Given, **chosen: str) -> list[Reached]:
     """The serial limit is that of parts that share the cores and never overlap."""
-    resolved = experiment("cartpole", ENVIRONMENTS, inference="learner", actors=str(ACTORS))
-    central, slowest, busy = list[float](), list[float](), list[float]()
+    resolved = experiment(game, environments, inference="learner", actors=str(ACTORS), **chosen)
+    rates, slowest, busy = list[float](), list[float](), list[float]()
     for _ in range(given.rounds):
         found = {
             "E": emulators(resolved, ACTORS, SEGMENT_S / 2),
@@ -89,11 +92,11 @@ def central_cartpole(given: Given) -> list[Reached]:
             one.take(1.0)
             rate = one.take(SEGMENT_S)
         said({**found, "central inference": rate})
-        central.append(rate.a_second)
+        rates.append(rate.a_second)
         slowest.append(min(one.a_second for one in found.values()))
         busy.append(sum(one.busy_a_step_s for one in found.values()) / rate.busy_a_step_s)
-    ratios = [one / least for one, least in zip(central, slowest, strict=True)]
-    return [Reached("central inference / min(E, I, T), CartPole", 0.9, ratios, busy)]
+    ratios = [one / least for one, least in zip(rates, slowest, strict=True)]
+    return [Reached(f"central inference / min(E, I, T), {game}", 0.9, ratios, busy)]
 
 
 def impala(game: str, actors: int, environments: int, given: Given) -> list[Reached]:
@@ -138,7 +141,8 @@ def against_rllib(game: str, least: float, given: Given) -> list[Reached]:
 
 CASES: Mapping[str, Callable[[Given], list[Reached]]] = {
     "central-breakout": central_breakout,
-    "central-cartpole": central_cartpole,
+    "central-acrobot": lambda given: central("acrobot", 256, given, vectorisation="sync"),
+    "central-cartpole": lambda given: central("cartpole", 4, given),
     "impala-breakout": lambda given: impala("breakout", 2, 8, given),
     "impala-cartpole": lambda given: impala("cartpole", 2, 8, given),
     "publishing": publishing,

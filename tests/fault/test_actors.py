@@ -144,10 +144,12 @@ def test_a_learner_that_acts_outlives_an_actor_and_its_successor_acts_for_both(
     assert "2 of 2 actors joined" in directory.report_html.read_text(encoding="utf-8")
 
 
-def by_hand(module: str, *arguments: str) -> subprocess.Popen[str]:
+def by_hand(
+    module: str, *arguments: str, python_path: str = f"{ROOT}:{STRANGER}"
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", f"steps.{module}", *arguments], cwd=STRANGER,
-        env=outside(PYTHONPATH=f"{ROOT}:{STRANGER}"), text=True,
+        env=outside(PYTHONPATH=python_path), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 

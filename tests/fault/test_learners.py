@@ -13,6 +13,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.tables import read_rows
 from tests.fault.test_actors import (
     NEEDED_S,
+    ROOT,
     by_hand,
     end_group,
     has_joined,
@@ -100,3 +101,26 @@ def test_a_learner_that_waits_in_vain_ends_with_75(
     output, _ = refused.communicate(timeout=NEEDED_S)
     assert refused.returncode == 2, output
     assert "--member cannot be 2 for the role learner: the experiment has learners=2" in output
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_learner_does_not_wait_for_one_that_has_failed_for_good(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    given = {**GIVEN, "game": "tests.own_games:Catch", "no_data_timeout": "500"}
+    run, one = prepared(ExperimentDirectory(tmp_path / "one"), given, "impala")
+    first = by_hand("train", *one, "--role=learner", "--member=0")
+    request.addfinalizer(first.kill)
+    until(run.learners_json.exists, first)
+    elsewhere = tmp_path / "machine"  # where the game is not to be had
+    (elsewhere / "tests").mkdir(parents=True)
+    (elsewhere / "tests/__init__.py").touch()
+    path = f"{elsewhere}:{ROOT}"
+    second = by_hand("train", *one, "--role=learner", "--member=1", python_path=path)
+    request.addfinalizer(second.kill)
+    output, _ = second.communicate(timeout=NEEDED_S)
+    assert second.returncode == 2, output
+    said, _ = first.communicate(timeout=NEEDED_S)
+    assert first.returncode == 2, said
+    assert "train-learner-1 has failed for good: " in said and "tests.own_games" in said
