@@ -13,14 +13,15 @@ import pytest
 from agents.transport.native import ENVIRONMENT
 
 CONNECTED = """
-import sys
+import os, sys
 from pathlib import Path
 from agents.transport.client import Client
 from agents.transport.server import Server
 from tests.plain_receiver import PlainReceiver, join_request, unpack_bytes
 
+os.chdir(sys.argv[1])  # its own path may be longer than a socket's
 receiver = PlainReceiver()
-with Server(receiver, token="t", generation=1, environments=2, socket=sys.argv[1]) as server:
+with Server(receiver, token="t", generation=1, environments=2, socket="s") as server:
     client = Client(lambda: server.address, unpack=unpack_bytes, reconnect_timeout_s=10)
     client.join(join_request(1))
     receiver.publish(1, bytes(5_000_000))
@@ -62,9 +63,9 @@ def ran(code: str, *arguments: str, **variables: str) -> subprocess.CompletedPro
     not Path("/proc/self/schedstat").exists(), reason="this system does not say what threads did"
 )
 def test_grpc_reads_and_writes_in_the_threads_that_wait(tmp_path: Path) -> None:
-    done = ran(CONNECTED, f"{tmp_path}/s")
+    done = ran(CONNECTED, str(tmp_path))
     assert done.stderr == ""  # this version of gRPC knows all that it is told
-    theirs = ran(CONNECTED, f"{tmp_path}/s", GRPC_EXPERIMENTS="")
+    theirs = ran(CONNECTED, str(tmp_path), GRPC_EXPERIMENTS="")
     assert 2 * int(done.stdout) < int(theirs.stdout)  # how often its own threads had their turn
 
 
