@@ -18,6 +18,9 @@ from torch.nn import functional
 
 from agents.environments.spaces import Interface
 
+NOISE_ROWS = 1024
+"""Drawn at once, where they are needed one step after the other."""
+
 
 class Choice(Protocol):
     """How actions of one kind are chosen."""
@@ -48,10 +51,11 @@ class Actions(Choice, Protocol):
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
         """Policy [B, P], actions [B] or [B, A] -> log π(a), [B]."""
 
-    def drawn(self, policy: Tensor, noise: Tensor) -> Drawn:
-        """`choose`, and `log_probability` of that, of a few rows on the CPU, without gradients."""
-        actions = self.choose(policy, noise)
-        return Drawn(actions.numpy(), self.log_probability(policy, actions).numpy())
+    def drawn(self, policy: np.ndarray, noise: np.ndarray) -> Drawn:
+        """`choose`, and `log_probability` of that, of a few rows: policy [N, P], noise [N, A]."""
+        rows = torch.from_numpy(policy)
+        actions = self.choose(rows, torch.from_numpy(noise))
+        return Drawn(actions.numpy(), self.log_probability(rows, actions).numpy())
 
     def entropy(self, policy: Tensor) -> Tensor:
         """Policy [B, P] -> H in nats, [B]."""
@@ -91,16 +95,41 @@ class DiscreteActions:
         rows = functional.cross_entropy(policy.flatten(0, -2), actions.flatten(), reduction="none")
         return -rows.view(actions.shape)
 
-    def drawn(self, policy: Tensor, noise: Tensor) -> Drawn:
-        """The same numbers by numpy, whose calls take a fifth of torch's time on a few rows."""
-        actions = (policy.numpy() + noise.numpy()).argmax(axis=1)
-        each = policy.log_softmax(dim=1).numpy()
-        return Drawn(actions, each[np.arange(len(actions)), actions])
+    def drawn(self, policy: np.ndarray, noise: np.ndarray) -> Drawn:
+        """The same by numpy, whose calls take a fifth of torch's time on a few rows."""
+        actions = (policy + noise).argmax(axis=1)
+        logits = policy.T.copy()  # sums along the first axis take half the time
+        logits -= np.maximum.reduce(logits, axis=0)
+        logarithms = np.log(np.add.reduce(np.exp(logits), axis=0))
+        return Drawn(actions, logits[actions, np.arange(len(actions))] - logarithms)
 
     def entropy(self, policy: Tensor) -> Tensor:
         """−Σ p log p."""
         logarithms = policy.log_softmax(dim=-1)
         return -(logarithms.exp() * logarithms).sum(dim=-1)
+
+
+class NoiseRows:
+    """Noise of actions for one step after the other, drawn for many at once: the row that comes next is
+    the same, in however many parts they are taken.
+    """
+
+    def __init__(self, actions: Actions, generator: torch.Generator) -> None:
+        """The generator is this one's alone."""
+        self._actions, self._generator = actions, generator
+        self._rows, self._taken = self._more(), 0
+
+    def take(self, count: int) -> np.ndarray:
+        """The next rows [count, A]."""
+        while len(self._rows) - self._taken < count:
+            self._rows = np.concatenate((self._rows[self._taken :], self._more()))
+            self._taken = 0
+        first, self._taken = self._taken, self._taken + count
+        return self._rows[first : self._taken]
+
+    def _more(self) -> np.ndarray:
+        rows: np.ndarray = self._actions.noise((NOISE_ROWS,), self._generator).numpy()
+        return rows
 
 
 class MultiDiscreteActions(Actions):

@@ -76,9 +76,11 @@ class ObservationNormaliser:
 
     def __call__(self, observations: np.ndarray) -> np.ndarray:
         """Observations [N, *shape] -> [N, *shape], float32."""
-        normalised: np.ndarray = (observations - self.mean) * self.inverse_deviation
-        clipped: np.ndarray = np.clip(normalised, -CLIP, CLIP)
-        return clipped.astype(np.float32, copy=False)
+        normalised: np.ndarray = observations - self.mean
+        normalised *= self.inverse_deviation
+        np.maximum(normalised, -CLIP, out=normalised)  # np.clip does the same in twice the time
+        np.minimum(normalised, CLIP, out=normalised)
+        return normalised.astype(np.float32, copy=False)
 
     def update(self, rows: np.ndarray) -> None:
         """Learn from the valid rows of a rollout, [B, *shape]."""

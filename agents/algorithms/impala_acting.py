@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.actions import make_actions, masked
+from agents.actions import FORBIDDEN, NoiseRows, make_actions
 from agents.distributed.actor import Actor
 from agents.distributed.central import Turn
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
@@ -50,7 +50,7 @@ class Memory(ActingMemory):
     noise of their actions; `agents.distributed.play.Remembers`.
     """
 
-    def __init__(self, rows: Specs, first_state: TorsoState, noise: torch.Generator) -> None:
+    def __init__(self, rows: Specs, first_state: TorsoState, noise: NoiseRows) -> None:
         super().__init__(first_state)
         self.rows, self.first, self.noise = rows, self.specs, noise
 
@@ -81,7 +81,7 @@ class ActorCriticPolicy:
         unused = torch.Generator().manual_seed(0)
         network = make_network(resolved.hyperparameters, spaces, precision, unused)
         self.network = network.to(self.device)
-        self.network_now: Callable[..., Any] = self.network.acting()
+        self._freeze()
         self.actions = make_actions(spaces)
         self.normaliser = make_observation_normaliser(resolved, spaces)
         self.weights = PolicyWeights(self.network, self.normaliser)
@@ -92,24 +92,25 @@ class ActorCriticPolicy:
     def load(self, weights: Weights) -> None:
         """The network's, and the statistics of observations."""
         self.weights.load(weights)
-        self.network_now = self.network.acting()
+        self._freeze()
+
+    def _freeze(self) -> None:
+        self.network_now: Callable[..., Any] = self.network.acting()
+        self.by_numpy = self.network.acting_by_numpy()
 
     def begin(self, environments: int, number: int, again: int = 0) -> Memory:
         """Zeros, and noise of its own."""
         purpose = f"actions {again}" if again else "actions"
         seed = integer_seed(self._seed, self._run, purpose, number)
         parts = (part.repeat(environments, *[1] * (part.ndim - 1)) for part in self._first)
-        return Memory(self.rows, tuple(parts), torch.Generator().manual_seed(seed))
+        noise = NoiseRows(self.actions, torch.Generator().manual_seed(seed))
+        return Memory(self.rows, tuple(parts), noise)
 
-    @torch.inference_mode()
     def act(self, turns: Sequence[Turn]) -> list[Acted]:
         """Sampled actions."""
         firsts = [turn.memory.before_next(turn.places) for turn in turns]
-        policy = self._policies(turns)
-        noise = [self.actions.noise((len(turn.begins),), turn.memory.noise) for turn in turns]
-        taken, log_probability = self.actions.drawn(
-            policy, noise[0] if len(noise) == 1 else torch.cat(noise)
-        )
+        noise = _joined([turn.memory.noise.take(len(turn.begins)) for turn in turns])
+        taken, log_probability = self.actions.drawn(self._allowed(turns), noise)
         start, acted = 0, list[Acted]()
         for turn, first in zip(turns, firsts, strict=True):
             own = slice(start, start + len(turn.begins))
@@ -117,11 +118,20 @@ class ActorCriticPolicy:
             start = own.stop
         return acted
 
-    def _policies(self, turns: Sequence[Turn]) -> torch.Tensor:
-        """The head's output [N, P] on the CPU, what is not allowed masked; memories go on."""
+    def _allowed(self, turns: Sequence[Turn]) -> np.ndarray:
+        """The head's output [N, P], what is not allowed masked; memories go on."""
         observations = _joined([turn.observations for turn in turns])
         if self.normaliser is not None:
             observations = self.normaliser(observations)
+        policy = (
+            self.by_numpy(observations) if self.by_numpy else self._policies(turns, observations)
+        )
+        masks = [turn.masks for turn in turns if turn.masks is not None]
+        return np.where(_joined(masks), policy, np.float32(FORBIDDEN)) if masks else policy
+
+    @torch.inference_mode()
+    def _policies(self, turns: Sequence[Turn], observations: np.ndarray) -> np.ndarray:
+        """By torch."""
         encoded, rows = self.network.encode(self._padded(observations)), len(observations)
         if isinstance(self.network, RecurrentActorCritic):
             remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)
@@ -131,9 +141,8 @@ class ActorCriticPolicy:
             self._remember(turns, after)
         else:
             policy = self.network_now(encoded)
-        masks = [turn.masks for turn in turns if turn.masks is not None]
-        allowed = torch.from_numpy(_joined(masks)) if masks else None
-        return masked(policy.cpu()[:rows], allowed)
+        found: np.ndarray = policy.numpy(force=True)[:rows]
+        return found
 
     def _remember(self, turns: Sequence[Turn], after: TorsoState) -> None:
         """Parts [N, ...], of one turn after the other."""

@@ -39,15 +39,23 @@ class PolicyWeights:
         )
         names = network.state_dict().keys()
         self._own = {name: tensor.detach() for name, tensor in own if name in names}
+        self._shapes = {name: tuple(tensor.shape) for name, tensor in self._own.items()}
+        self._views = {  # numpy's copy takes half of torch's time on a small array
+            name: tensor.numpy()
+            for name, tensor in self._own.items()
+            if tensor.device.type == "cpu"
+        }
 
     def load(self, weights: Weights) -> None:
         """What `weights_of` gave. Raises `RuntimeError` for those of another network."""
         arrays = named(weights.arrays, NETWORK)
-        shapes = {name: array.shape for name, array in arrays.items()}
-        if shapes == {name: tensor.shape for name, tensor in self._own.items()}:
+        if {name: array.shape for name, array in arrays.items()} != self._shapes:
+            self._network.load_state_dict(to_tensors(arrays))
+        elif self._views:
+            for name, view in self._views.items():
+                view[...] = arrays[name]
+        else:
             for name, tensor in self._own.items():
                 tensor.copy_(torch.from_numpy(arrays[name].copy()))
-        else:
-            self._network.load_state_dict(to_tensors(arrays))
         if self._normaliser is not None:
             self._normaliser.load_state_dict(named(weights.arrays, STATISTICS))

@@ -70,8 +70,9 @@ class Stepping:
         if len(answer.ended):  # as in few steps
             begins[answer.ended] = True
             truncated = answer.truncated & ~answer.terminated
-            final = answer.observation[truncated]
-            check_finite(final, self.steps)
+            if truncated.any():
+                final = answer.observation[truncated]
+                check_finite(final, self.steps)
         columns = {
             "reward": answer.reward.astype(np.float32),
             "terminated": answer.terminated,

@@ -80,6 +80,8 @@ class Assembler:
         [B, ...]: at most as many as there are environments, None while there are fewer than `least`.
         """
         finished, most = self._finished, len(self._next)
+        if not finished:  # as after nearly every step
+            return None
         if sum(len(next(iter(one.values()))) for one in finished) < least:
             return None
         self._finished = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -97,6 +98,12 @@ class FeedForward(Torso):
     def frozen_for_policy(self) -> FeaturesOf:
         """The same, or the policy's features alone where the value has others."""
         return self.frozen()
+
+    def by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """`frozen_for_policy` without a tensor, [B, observation_size] -> [B, F]: of small networks on the
+        CPU, whose few rows each of torch's calls costs more than numpy's; None: of others.
+        """
+        return None
 
 
 def each(change: Callable[[Tensor], Tensor], features: Features) -> Features:

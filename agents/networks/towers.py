@@ -65,6 +65,10 @@ class Towers(FeedForward):
         one = self._frozen(0)
         return lambda encoded: torch.from_numpy(one(encoded.numpy()))
 
+    def by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """The policy's tower."""
+        return None if self._layers[0][0].is_cuda else self._frozen(0)
+
     def _frozen(self, towers: int | slice) -> Callable[[np.ndarray], np.ndarray]:
         layers = [
             (weight.numpy(force=True)[towers], bias.numpy(force=True)[towers])

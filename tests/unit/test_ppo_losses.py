@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from agents.actions import Actions, ContinuousActions, DiscreteActions, MultiDiscreteActions
+from agents.actions import (
+    NOISE_ROWS,
+    Actions,
+    ContinuousActions,
+    DiscreteActions,
+    MultiDiscreteActions,
+    NoiseRows,
+)
 from agents.advantages import approximate_divergence
 from agents.algorithms.ppo import clipped_objective, squared_value_error
 
@@ -116,10 +124,23 @@ def test_what_is_drawn_is_what_is_chosen_and_as_probable(actions: Actions) -> No
     policy = numbers(64, actions.parameters)
     noise = actions.noise((64,), torch.Generator().manual_seed(5))
     chosen = actions.choose(policy, noise)
-    drawn = actions.drawn(policy, noise)
+    drawn = actions.drawn(policy.numpy(), noise.numpy())
     assert drawn.actions.dtype == chosen.numpy().dtype
     assert drawn.actions.tolist() == chosen.tolist()
-    assert drawn.log_probability.tolist() == actions.log_probability(policy, chosen).tolist()
+    expected = actions.log_probability(policy, chosen).numpy()
+    np.testing.assert_allclose(drawn.log_probability, expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("parts", [[1] * 3000, [700, 700, 1600], [3000]])
+def test_noise_that_is_drawn_for_many_steps_at_once_is_the_same_in_any_parts(
+    parts: list[int],
+) -> None:
+    actions = DiscreteActions(3)
+    noise = NoiseRows(actions, torch.Generator().manual_seed(2))
+    rows = np.concatenate([noise.take(count) for count in parts])
+    generator = torch.Generator().manual_seed(2)
+    expected = torch.cat([actions.noise((NOISE_ROWS,), generator) for _ in range(3)])
+    assert np.array_equal(rows, expected.numpy()[:3000])
 
 
 def test_sampled_actions_have_the_policy_s_frequencies() -> None:

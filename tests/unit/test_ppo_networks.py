@@ -126,11 +126,16 @@ def test_a_frozen_network_answers_as_the_live_one(spaces: Interface, precision: 
     """To the rounding of another library's sums. The weights are read when it is frozen: a second
     freezing follows them."""
     network = network_for(spaces, precision)
-    encoded = network.encode(seen_by(spaces, 4))
+    seen = seen_by(spaces, 4)
+    encoded = network.encode(seen)
     for _ in range(2):
         with torch.inference_mode():
             frozen, live = network.frozen()(encoded), network(encoded)
             assert torch.allclose(network.acting()(encoded), live[0], atol=1e-6)
+        by_numpy = network.acting_by_numpy()
+        assert (by_numpy is None) == spaces.image
+        if by_numpy is not None:
+            np.testing.assert_allclose(by_numpy(seen.numpy()), live[0].numpy(), atol=1e-6)
         assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(frozen, live, strict=True))
         with torch.no_grad():
             for parameter in network.parameters():
