@@ -32,8 +32,10 @@ SMALL = {
     "normalise_observations": True, "replay_size": 500_000, "target_every": 100,
     "n_step": 5,
 }  # fmt: skip
-CAREFUL = {"epsilon": 0.1}
-"""Where it is easy to find out what is good: in CartPole."""
+OF_CARTPOLE = {
+    "epsilon": 0.1, "epsilon_exponent": 3.0, "learning_rate": 2e-3, "target_every": 20,
+}  # fmt: skip
+"""Where it is easy to find out what is good."""
 DISCRETE = sorted(
     name for name in playable(("discrete",), own_presets()) if not find_game(name).is_atari
 )
@@ -66,14 +68,14 @@ def test_atari_follows_the_paper() -> None:
 def test_small_games_share_their_settings(name: str) -> None:
     found = decided("r2d2", name)
     steps = found.pop("steps")
-    careful = CAREFUL if name.startswith("cartpole") else {}
-    assert found == asdict(EachActor()) | asdict(R2D2()) | SMALL | careful
+    own = OF_CARTPOLE if name.startswith("cartpole") else {}
+    assert found == asdict(EachActor()) | asdict(R2D2()) | SMALL | own
     assert steps >= 500_000
     comment = comment_of("r2d2", "fallback" if name == "Other-v0" else name)
     if name == "cartpole-no-velocity":
         assert "Kapturowski et al. 2019" in comment and "replay_ratio" in comment
     else:
-        exception = "" if careful else ", but for epsilon"
+        exception = "" if own else ", but for epsilon, its exponent, learning_rate and target_every"
         assert f"As config/games/cartpole-no-velocity.yaml{exception}. Not measured." in comment
 
 
