@@ -60,9 +60,9 @@ class Towers(FeedForward):
 
     def frozen_for_policy(self) -> FeaturesOf:
         """One tower of two."""
-        if self._layers[0][0].is_cuda:
+        one = self.by_numpy()
+        if one is None:
             return super().frozen_for_policy()
-        one = self._frozen(0)
         return lambda encoded: torch.from_numpy(one(encoded.numpy()))
 
     def by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:
