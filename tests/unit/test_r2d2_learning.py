@@ -33,7 +33,9 @@ def test_epsilons_of_actors() -> None:
 
 
 def test_every_environment_of_every_actor_explores_differently() -> None:
-    resolved = replayed("r2d2", "cartpole", envs_per_actor=2, actors=2, epsilon=0.4)
+    resolved = replayed(
+        "r2d2", "cartpole", envs_per_actor=2, actors=2, epsilon=0.4, epsilon_exponent=7
+    )
     environments = TrainingEnvironments(resolved, 0)
     found = list[float]()
     for member in (0, 1):
@@ -243,7 +245,7 @@ def test_values_that_do_not_go_together_are_refused() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"dueling": False}, {"network": "my_lab.nets:Gated"}])
 def test_a_trained_policy_is_evaluated_like_any_other(given: dict[str, Any]) -> None:
-    more = {"normalise_observations": True, "epsilon": 0.4, **given}
+    more = {"normalise_observations": True, "epsilon": 0.4, "epsilon_exponent": 7, **given}
     resolved = replayed("r2d2", "cartpole-no-velocity", **more)
     trainer = learner(resolved)
     list(in_turn(trainer))
