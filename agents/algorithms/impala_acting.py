@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.actions import FORBIDDEN, NoiseRows, make_actions
+from agents.actions import NoiseRows, make_actions, masked
 from agents.distributed.actor import Actor
 from agents.distributed.central import Turn
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
@@ -95,8 +95,9 @@ class ActorCriticPolicy:
         self._freeze()
 
     def _freeze(self) -> None:
-        self.network_now: Callable[..., Any] = self.network.acting()
-        self.by_numpy = self.network.acting_by_numpy()
+        by_numpy = self.network.acting_by_numpy()
+        self.needs_torch = by_numpy is None
+        self.network_now: Callable[..., Any] = by_numpy or self.network.acting()
 
     def begin(self, environments: int, number: int, again: int = 0) -> Memory:
         """Zeros, and noise of its own."""
@@ -123,15 +124,19 @@ class ActorCriticPolicy:
         observations = _joined([turn.observations for turn in turns])
         if self.normaliser is not None:
             observations = self.normaliser(observations)
-        policy = (
-            self.by_numpy(observations) if self.by_numpy else self._policies(turns, observations)
+        policy: np.ndarray = (
+            self._by_torch(turns, observations)
+            if self.needs_torch
+            else self.network_now(observations)
         )
         masks = [turn.masks for turn in turns if turn.masks is not None]
-        return np.where(_joined(masks), policy, np.float32(FORBIDDEN)) if masks else policy
+        if masks:
+            policy = masked(torch.from_numpy(policy), torch.from_numpy(_joined(masks))).numpy()
+        return policy
 
     @torch.inference_mode()
-    def _policies(self, turns: Sequence[Turn], observations: np.ndarray) -> np.ndarray:
-        """By torch."""
+    def _by_torch(self, turns: Sequence[Turn], observations: np.ndarray) -> np.ndarray:
+        """The head's output [N, P]."""
         encoded, rows = self.network.encode(self._padded(observations)), len(observations)
         if isinstance(self.network, RecurrentActorCritic):
             remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)

@@ -94,10 +94,18 @@ class Heads(nn.Module):
         """The same of one head."""
         if self.policy_weight.is_cuda:
             return self._policy_head
-        weight, bias = self.policy_weight.numpy(force=True).T, self.policy_bias.numpy(force=True)
+        policy = self._policy_head_by_numpy()
+        return lambda features: torch.from_numpy(policy(features.numpy()))
 
-        def policy(features: Tensor) -> Tensor:
-            return self._with_deviations(torch.from_numpy(features.numpy() @ weight + bias))
+    def _policy_head_by_numpy(self) -> Callable[[np.ndarray], np.ndarray]:
+        weight, bias = self.policy_weight.numpy(force=True).T, self.policy_bias.numpy(force=True)
+        log_std = None if self.log_std is None else self.log_std.numpy(force=True)
+
+        def policy(features: np.ndarray) -> np.ndarray:
+            output: np.ndarray = features @ weight + bias
+            if log_std is None:
+                return output
+            return np.concatenate((output, np.broadcast_to(log_std, output.shape)), axis=1)
 
         return policy
 
@@ -147,18 +155,10 @@ class ActorCritic(Heads):
         features_of, size = self.torso.by_numpy(), self.spaces.observation_size
         if features_of is None:
             return None
-        weight, bias = self.policy_weight.numpy(force=True).T, self.policy_bias.numpy(force=True)
-        log_std = None if self.log_std is None else self.log_std.numpy(force=True)
-
-        def policy(observations: np.ndarray) -> np.ndarray:
-            rows = observations.reshape(-1, size).astype(np.float32, copy=False)
-            output: np.ndarray = features_of(rows) @ weight
-            output += bias
-            if log_std is None:
-                return output
-            return np.concatenate((output, np.broadcast_to(log_std, output.shape)), axis=1)
-
-        return policy
+        head = self._policy_head_by_numpy()
+        return lambda observations: head(
+            features_of(observations.reshape(-1, size).astype(np.float32, copy=False))
+        )
 
 
 class Sequences(NamedTuple):

@@ -388,7 +388,8 @@ def test_a_message_that_comes_again_tells_its_episodes_once(make: Make) -> None:
     again = one.central.open(7, actor.answers.put)
     assert not again.memory.columns(slice(None))["state0"].any()
     assert again.trajectories is None
-    assert not np.array_equal(again.memory.noise.take(4), memory.noise.take(4))
+    first = one.trainer.acting.begin(one.central._count, one.exchange.number(7))
+    assert not np.array_equal(again.memory.noise.take(4), first.noise.take(4))
     one.central.observe(again, shown)
     actor.take()
     assert one.exchange.ended_episodes() == ([5.0], [9])
@@ -424,13 +425,13 @@ def test_a_batch_that_is_filled_up_answers_alike(make: Make, lstm_size: int) -> 
     actor = one.actor()
     shown, policy = actor.stepping.show(0), one.trainer.acting
     sizes, found = list[int](), list[np.ndarray]()
-    network = policy.network_now
+    network = policy.network.acting()
 
     def seen(encoded: Any, *more: Any) -> Any:
         sizes.append(len(encoded))
         return network(encoded, *more)
 
-    policy.network_now, policy.by_numpy = seen, None  # padded is what is torch's
+    policy.network_now, policy.needs_torch = seen, True  # what is torch's is padded
     for pads in (False, True):
         policy.pads = pads
         streams = [one.central.open(7, print) for _ in range(3)]
