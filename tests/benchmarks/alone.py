@@ -6,18 +6,20 @@ environment steps.
     echo         T: a gRPC server that answers messages of the same bytes, with as many streams over a
                  local socket
 
-Groups are those that so many actors have on the learner's machine.
+Groups are those that so many actors have on the learner's machine. What has processes of its own can be
+measured often: between two measurements they wait.
 """
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import queue
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection as Pipe
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -48,28 +50,42 @@ def counted(work: Callable[[], int], seconds: float) -> Rate:
     return Rate(steps, time.perf_counter() - began, time.process_time() - busy_s)
 
 
-def side_by_side(
-    target: Callable[..., Callable[[], int]], given: list[tuple[Any, ...]], seconds: float
-) -> Rate:
-    """In a process for each of what is given; target makes its work."""
-    context: Any = multiprocessing.get_context("spawn")
-    pipes, members = list[Any](), list[Any]()
-    for arguments in given:
-        ours, theirs = context.Pipe()
-        pipes.append(ours)
-        members.append(
-            context.Process(target=_serve, args=(theirs, target, arguments), daemon=True)
-        )
-        members[-1].start()
-    for pipe in pipes:
-        pipe.recv()
-    for pipe in pipes:
-        pipe.send(seconds)
-    rates = [pipe.recv() for pipe in pipes]
-    for member in members:
-        member.join()
-    longest_s = max(rate.seconds for rate in rates)
-    return Rate(sum(rate.steps for rate in rates), longest_s, sum(rate.busy_s for rate in rates))
+class SideBySide:
+    """Processes that do the same work, each what `target` makes of its own `given`; they end with the
+    end of a `with`.
+    """
+
+    def __init__(
+        self, target: Callable[..., Callable[[], int]], given: list[tuple[Any, ...]]
+    ) -> None:
+        context: Any = multiprocessing.get_context("spawn")
+        self._pipes, self._members = list[Any](), list[Any]()
+        for arguments in given:
+            ours, theirs = context.Pipe()
+            self._pipes.append(ours)
+            self._members.append(
+                context.Process(target=_serve, args=(theirs, target, arguments), daemon=True)
+            )
+            self._members[-1].start()
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def measure(self, seconds: float) -> Rate:
+        """All of them at once, for so long."""
+        for pipe in self._pipes:
+            pipe.send(seconds)
+        rates = [pipe.recv() for pipe in self._pipes]
+        longest_s = max(rate.seconds for rate in rates)
+        busy_s = sum(rate.busy_s for rate in rates)
+        return Rate(sum(rate.steps for rate in rates), longest_s, busy_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pipe, member in zip(self._pipes, self._members, strict=True):
+            pipe.send(None)
+            member.join()
 
 
 def _serve(pipe: Pipe, target: Callable[..., Callable[[], int]], given: tuple[Any, ...]) -> None:
@@ -77,16 +93,15 @@ def _serve(pipe: Pipe, target: Callable[..., Callable[[], int]], given: tuple[An
     work = target(*given)
     work()
     pipe.send("ready")
-    seconds = pipe.recv()
-    counted(work, SETTLES_S)
-    pipe.send(counted(work, seconds))
+    while (seconds := pipe.recv()) is not None:
+        counted(work, SETTLES_S)
+        pipe.send(counted(work, seconds))
 
 
-def emulators(resolved: Resolved, actors: int, seconds: float) -> Rate:
+def emulators(resolved: Resolved, actors: int) -> SideBySide:
     """E."""
     in_halves = not is_crowd(actors)
-    given = [(resolved, actor, in_halves) for actor in range(actors)]
-    return side_by_side(emulator, given, seconds)
+    return SideBySide(emulator, [(resolved, actor, in_halves) for actor in range(actors)])
 
 
 def emulator(resolved: Resolved, actor: int, in_halves: bool) -> Callable[[], int]:
@@ -135,21 +150,35 @@ def inference(resolved: Resolved, actors: int, seconds: float) -> Rate:
     return counted(answer, seconds)
 
 
-def echo(resolved: Resolved, actors: int, seconds: float) -> Rate:
+class Echo:
     """T: as many messages of each actor on their way as it has groups."""
-    policy, turns, shown = first_seen(resolved, actors)
-    count, sent = len(turns[0].begins), pack_observations(shown)
-    acted = policy.act(turns[:1])[0].actions
-    answer = pack_actions(Actions(tick=1, group=0, actions=acted))
-    server = grpc.server(ThreadPoolExecutor(actors), handlers=[_echo_handlers(answer)])
-    with local_socket() as path:
-        server.add_insecure_port(f"unix:{path}")
-        server.start()
+
+    def __init__(self, resolved: Resolved, actors: int) -> None:
+        policy, turns, shown = first_seen(resolved, actors)
+        count, sent = len(turns[0].begins), pack_observations(shown)
+        acted = policy.act(turns[:1])[0].actions
+        answer = pack_actions(Actions(tick=1, group=0, actions=acted))
+        self._server = grpc.server(ThreadPoolExecutor(actors), handlers=[_echo_handlers(answer)])
+        self._held = contextlib.ExitStack()
+        path = self._held.enter_context(local_socket())
+        self._server.add_insecure_port(f"unix:{path}")
+        self._server.start()
+        given = [(path, sent, count, len(turns))] * actors
+        self._clients = self._held.enter_context(SideBySide(echoing, given))
+
+    def measure(self, seconds: float) -> Rate:
+        """Both ends, for so long."""
         busy_s = time.process_time()
-        rate = side_by_side(echoing, [(path, sent, count, len(turns))] * actors, seconds)
+        rate = self._clients.measure(seconds)
         own_s = (time.process_time() - busy_s) * seconds / (seconds + SETTLES_S)
-        server.stop(0).wait()
-    return Rate(rate.steps, rate.seconds, rate.busy_s + own_s)
+        return Rate(rate.steps, rate.seconds, rate.busy_s + own_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+        self._server.stop(0).wait()
 
 
 def _echo_handlers(answer: bytes) -> grpc.GenericRpcHandler:

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -102,6 +102,27 @@ class Together:
                 time.sleep(pause_s)
                 self.trainer.exchange.give_back(batch)
         return Rate(steps, time.perf_counter() - began, self.busy_s() - busy_s)
+
+    def act(self, seconds: float) -> Rate:
+        """What actors that only step show while nobody learns, each all its environments at once: counted
+        by messages, because the unrolls of hundreds of environments come in bursts, seconds apart.
+        """
+        rows, before = self.trainer.resolved.environment.count, self.server.traffic().messages
+        taken = self.take(seconds)
+        shown = rows * (self.server.traffic().messages - before)
+        return replace(taken, steps=shown)
+
+    @contextlib.contextmanager
+    def halted(self) -> Iterator[None]:
+        """All actors stand still; shorter than keepalive allows."""
+        processes = [psutil.Process(member.pid) for member in self.members]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def learn(self, seconds: float) -> Rate:
         """What is learnt from, in whole epochs."""
