@@ -12,8 +12,8 @@ none of them is much larger than what lies between them, there is no bound: such
                         1024 x 1024, where the inference is, 256 an actor; and 4 CartPoles an actor, where
                         every four steps are a message
     impala-…            actors that act, and a learner that learns: against all cores at work on nothing
-                        but the parts (`impala_parts.py`); CartPole with 8 environments an actor, and with
-                        64, where it is five times as fast
+                        but the parts (`impala_parts.py`); Acrobot with 64 environments an actor; CartPole
+                        with 8, and with 64, where it is five times as fast
     publishing          10M parameters: against a copy of as many bytes
     pulling             the same: against a plain socket, and over TLS against a socket with TLS
     killing             one of 8 actors: what is left of the rate
@@ -161,6 +161,7 @@ CASES: Mapping[str, Callable[[Given], list[Reached]]] = {
     ),
     "central-cartpole-4": lambda given: central("cartpole", 4, None, given),
     "impala-breakout": lambda given: impala("breakout", 2, 8, 0.85, given),
+    "impala-acrobot": lambda given: impala("acrobot", 2, 64, 0.85, given, vectorisation="sync"),
     "impala-cartpole": lambda given: impala("cartpole", 2, 8, None, given),
     "impala-cartpole-64": lambda given: impala("cartpole", 2, 64, None, given, batch_size="128"),
     "publishing": publishing,
