@@ -20,7 +20,7 @@ from agents.transport.address import Address
 from agents.transport.credentials import NAME
 from agents.transport.messages import Welcome
 from agents.transport.observation_messages import ACTION, unpack_actions
-from agents.transport.packed_weights import Packed, join_parts, unpack_part
+from agents.transport.packed_weights import CHUNK_BYTES, Packed, join_parts, unpack_part
 from agents.transport.tensors import BadMessage
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ LOCAL_OPTIONS: calls.Options = [
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     ("SingleThreadedUnaryStream", 1),  # whoever pulls weights reads them, not a thread between
-    ("grpc.max_receive_message_length", 2 * 2**20),
+    ("grpc.max_receive_message_length", 2 * CHUNK_BYTES),
     ("grpc.max_send_message_length", -1),
 ]
 

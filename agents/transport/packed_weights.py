@@ -14,7 +14,8 @@ from agents.transport.tensors import BadMessage
 
 Packed = tuple[Version, memoryview]
 """Weights, as `Receiver.packed_weights` gives them."""
-CHUNK_BYTES = 2**20
+CHUNK_BYTES = 2 * 2**20
+"""Over a local socket 40 MB take a twentieth less time than in chunks of half or twice the size."""
 SMALL_BYTES = 2**16
 """Weights of at most this size travel in one message with what announces them."""
 PART = b"\x42"

@@ -56,7 +56,7 @@ def pulling(rounds: int) -> dict[str, list[float]]:
     socket with TLS, in every round.
     """
     with ends() as found:
-        taken = pulls(found, 3 * rounds)
+        taken = pulls(found, 10 * rounds)
     for name, times in taken.items():
         rate = SIZE / statistics.median(times) / 1e9
         of_plain = statistics.median(ratios(taken["a plain socket"], times))
