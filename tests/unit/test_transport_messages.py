@@ -21,7 +21,7 @@ from agents.transport import learner_pb2 as wire
 from agents.transport import messages, packed_weights
 from agents.transport.address import Address, address_from_text, address_to_text
 from agents.transport.credentials import make_certificate, make_token
-from agents.transport.packed_weights import CHUNK_BYTES, Parts
+from agents.transport.packed_weights import Parts
 from agents.transport.tensors import BadMessage, pack, unpack
 from config.errors import BadInput
 from tests.plain_receiver import ENVIRONMENTS, SPECS, columns, join_request, some_unrolls
@@ -173,9 +173,7 @@ def test_joining_and_acknowledgements_arrive_as_they_were() -> None:
         assert refused.value.exit_code == exit_code
 
 
-@pytest.mark.parametrize(
-    "size", [1, 127, 128, 16_384, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES]
-)
+@pytest.mark.parametrize("size", [1, 127, 128, 16_384, 2**20 + 1, 2**21, 2**21 + 1, 3 * 2**21])
 def test_weights_are_cut_into_messages_as_protobuf_would_make_them(size: int) -> None:
     packed = memoryview(np.random.default_rng(size).bytes(size))
     head, *parts = packed_weights.pack_chunks(Parts(Version(3, 4), packed))
@@ -184,7 +182,7 @@ def test_weights_are_cut_into_messages_as_protobuf_would_make_them(size: int) ->
     assert b"".join(wire.Chunk.FromString(part).data for part in parts) == packed
     unpacked = [packed_weights.unpack_part(part) for part in parts]
     assert b"".join(unpacked) == packed
-    cuts = [packed[start:][:CHUNK_BYTES] for start in range(0, size, CHUNK_BYTES)]
+    cuts = [packed[start : start + 2**21] for start in range(0, size, 2**21)]
     assert parts == [wire.Chunk(data=bytes(cut)).SerializeToString() for cut in cuts]
 
 
@@ -194,7 +192,7 @@ def test_a_part_of_weights_that_is_none_is_refused(broken: bytes) -> None:
         packed_weights.unpack_part(broken)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2**16, 2**16 + 1, CHUNK_BYTES + 1])
+@pytest.mark.parametrize("size", [0, 1, 2**16, 2**16 + 1, 2**20 + 1, 2**21 + 1])
 def test_weights_come_with_an_acknowledgement_or_in_parts_after_it(size: int) -> None:
     packed = memoryview(np.random.default_rng(size).bytes(size))
     ack = Ack(sequence=5, state="queued", newest=Version(3, 8))
@@ -208,7 +206,7 @@ def test_weights_come_with_an_acknowledgement_or_in_parts_after_it(size: int) ->
 
 
 def test_parts_of_weights_are_encoded_once_whoever_gets_them() -> None:
-    size = 2 * CHUNK_BYTES + 1
+    size = 2 * 2**21 + 1
     parts = Parts(Version(3, 8), memoryview(np.random.default_rng(size).bytes(size)))
     ahead, behind = iter(parts), iter(parts)
     first, second = next(ahead), next(ahead)
