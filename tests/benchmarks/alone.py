@@ -6,8 +6,8 @@ environment steps.
     echo         T: a gRPC server that answers messages of the same bytes, with as many streams over a
                  local socket
 
-Groups are those that so many actors have on the learner's machine. What has processes of its own can be
-measured often: between two measurements they wait.
+Groups are those that so many actors have on the learner's machine. What has processes of its own can
+be measured often: between two measurements they wait.
 """
 
 from __future__ import annotations
@@ -150,35 +150,29 @@ def inference(resolved: Resolved, actors: int, seconds: float) -> Rate:
     return counted(answer, seconds)
 
 
-class Echo:
-    """T: as many messages of each actor on their way as it has groups."""
+@contextlib.contextmanager
+def echo(resolved: Resolved, actors: int) -> Iterator[Callable[[float], Rate]]:
+    """T, of both ends, for so many seconds: as many messages of each actor on their way as it has
+    groups.
+    """
+    policy, turns, shown = first_seen(resolved, actors)
+    count, sent = len(turns[0].begins), pack_observations(shown)
+    acted = policy.act(turns[:1])[0].actions
+    answer = pack_actions(Actions(tick=1, group=0, actions=acted))
+    server = grpc.server(ThreadPoolExecutor(actors), handlers=[_echo_handlers(answer)])
+    with local_socket() as path:
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        with SideBySide(echoing, [(path, sent, count, len(turns))] * actors) as clients:
 
-    def __init__(self, resolved: Resolved, actors: int) -> None:
-        policy, turns, shown = first_seen(resolved, actors)
-        count, sent = len(turns[0].begins), pack_observations(shown)
-        acted = policy.act(turns[:1])[0].actions
-        answer = pack_actions(Actions(tick=1, group=0, actions=acted))
-        self._server = grpc.server(ThreadPoolExecutor(actors), handlers=[_echo_handlers(answer)])
-        self._held = contextlib.ExitStack()
-        path = self._held.enter_context(local_socket())
-        self._server.add_insecure_port(f"unix:{path}")
-        self._server.start()
-        given = [(path, sent, count, len(turns))] * actors
-        self._clients = self._held.enter_context(SideBySide(echoing, given))
+            def measure(seconds: float) -> Rate:
+                busy_s = time.process_time()
+                rate = clients.measure(seconds)
+                own_s = (time.process_time() - busy_s) * seconds / (seconds + SETTLES_S)
+                return Rate(rate.steps, rate.seconds, rate.busy_s + own_s)
 
-    def measure(self, seconds: float) -> Rate:
-        """Both ends, for so long."""
-        busy_s = time.process_time()
-        rate = self._clients.measure(seconds)
-        own_s = (time.process_time() - busy_s) * seconds / (seconds + SETTLES_S)
-        return Rate(rate.steps, rate.seconds, rate.busy_s + own_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()
-        self._server.stop(0).wait()
+            yield measure
+        server.stop(0).wait()
 
 
 def _echo_handlers(answer: bytes) -> grpc.GenericRpcHandler:

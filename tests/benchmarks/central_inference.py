@@ -12,24 +12,22 @@ has them.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
-from multiprocessing.connection import Connection as Pipe
-from typing import Any
+from collections.abc import Callable
 
 from agents.algorithms.impala_acting import ActorCriticActing
 from agents.distributed.interfaces import Version, Weights
 from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
 from agents.environments.training import TrainingEnvironments
-from tests.benchmarks.alone import SETTLES_S, counted
+from tests.benchmarks.alone import SETTLES_S, SideBySide
 from tests.benchmarks.together import Rate, experiment, together
 
 GAMES = ("tests.own_games:Catch", "cartpole", "breakout")
 
 
-def play(pipe: Pipe, game: str, environments: int) -> None:
-    """The process without transport: plays for as long as it is told to, and answers its rate."""
+def play(game: str, environments: int) -> Callable[[], int]:
+    """A step of the process without transport."""
     resolved = experiment(game, environments)
     made = TrainingEnvironments(resolved, 0, 100)
     acting = ActorCriticActing(resolved, made, run=0, number=0)
@@ -44,31 +42,23 @@ def play(pipe: Pipe, game: str, environments: int) -> None:
         playing.take(1)
         return steps
 
-    while (seconds := pipe.recv()) is not None:
-        counted(step, SETTLES_S)
-        pipe.send(counted(step, seconds))
-    made.close()
+    return step
 
 
 def compare(
     game: str, actors: int, environments: int, seconds: float, rounds: int
 ) -> list[tuple[Rate, Rate]]:
     """Print both rates; returns those of every round, over gRPC and in one process."""
-    context: Any = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    alone = context.Process(target=play, args=(theirs, game, actors * environments), daemon=True)
-    alone.start()
     small = {"inference": "learner", "actors": str(actors)}
     small["batch_size"] = str(environments)  # whole batches are counted
     pairs = list[tuple[Rate, Rate]]()
-    with together(experiment(game, environments, **small), actors) as one:
+    with (
+        SideBySide(play, [(game, actors * environments)]) as alone,
+        together(experiment(game, environments, **small), actors) as one,
+    ):
         for _ in range(rounds):
             one.take(SETTLES_S)
-            central = one.take(seconds)
-            ours.send(seconds)
-            pairs.append((central, ours.recv()))
-    ours.send(None)
-    alone.join()
+            pairs.append((one.take(seconds), alone.measure(seconds)))
     said = (
         f"{statistics.median(one.a_second for one in rates):,.0f} steps/s, "
         f"{1e6 * statistics.median(one.busy_a_step_s for one in rates):.0f} µs of a core a step"
