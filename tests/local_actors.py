@@ -7,13 +7,13 @@ from typing import Any
 
 from agents.algorithms.impala import IMPALATrainer
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import Link, Version, Weights
+from agents.distributed.interfaces import Link
 from agents.distributed.local import LocalLink
-from agents.distributed.weights import unpack
 from agents.interfaces import Actor, Progress
 from agents.load import make_actor
 from config.parameters import to_text
 from config.resolve import Resolved, resolve
+from tests.late_weights import Late
 
 MakeLink = Callable[[Exchange[Any]], Link]
 
@@ -53,19 +53,6 @@ def in_turn(trainer: Any, count: int = 1, link: MakeLink = LocalLink) -> Iterato
     trainer.close()
 
 
-class Lagging(LocalLink):
+def late(updates: int) -> MakeLink:
     """Weights come so many updates late."""
-
-    def __init__(self, exchange: Exchange[Any], updates: int) -> None:
-        super().__init__(exchange)
-        self._updates, self._known = updates, list[tuple[Version, bytes]]()
-
-    def weights(self, have: Version | None) -> Weights | None:
-        newest = self._receiver.packed_weights(self._known[-1][0] if self._known else None)
-        if newest is not None:
-            self._known.append((newest[0], bytes(newest[1])))
-        late = self._known[-1][0].update - self._updates
-        while len(self._known) > 1 and self._known[1][0].update <= late:
-            del self._known[0]
-        version, packed = self._known[0]
-        return None if version == have else unpack(version, memoryview(packed))
+    return lambda exchange: Late(LocalLink(exchange), updates)

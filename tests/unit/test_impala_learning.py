@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import threading
@@ -19,7 +18,8 @@ from agents.evaluation.episodes import evaluate
 from agents.interfaces import Progress
 from agents.load import load_policy
 from config.errors import BadInput, Diverged
-from tests.local_actors import Lagging, actors_of, impala, in_turn, learner
+from config.resolve import resolve
+from tests.local_actors import actors_of, impala, in_turn, late, learner
 from tests.unit.test_impala_rows import batch_of, played
 
 SMALL = {"envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "epochs": 3, "epoch_updates": 2}
@@ -58,7 +58,7 @@ def catch(lag: int, **given: Any) -> tuple[float, float]:
             entropy_coefficient=0.03, vectorisation="sync", **given,
         )  # fmt: skip
         trainer = learner(resolved)
-        *_, progress = in_turn(trainer, 1, functools.partial(Lagging, updates=lag))
+        *_, progress = in_turn(trainer, 1, late(lag))
         assert lag <= (progress.metrics["policy_lag"] or 0) <= lag + 6  # 2 batches are a message
         trained.append(float(np.mean(progress.returns)))
         policy = load_policy(resolved, trainer.state_dict())
@@ -71,6 +71,13 @@ def test_v_trace_learns_catch_from_experience_that_is_20_updates_old() -> None:
     with_vtrace, without = catch(20), catch(20, vtrace=False)
     assert with_vtrace[1] == 1 and with_vtrace[0] > 0.9
     assert without[0] < with_vtrace[0] - 0.5
+
+
+def test_late_actors_send_what_is_20_updates_old_and_hear_of_newer_weights() -> None:
+    options = {"game": "cartpole", "outdir": "/x", "envs_per_actor": "16", "epochs": "4"}
+    trainer = learner(resolve("tests.late_weights:ALGORITHM", options))
+    *_, progress = in_turn(trainer)
+    assert 20 <= (progress.metrics["policy_lag"] or 0) <= 23
 
 
 def test_cartpole_is_learnt_by_four_actors_in_threads() -> None:
@@ -212,7 +219,7 @@ def test_values_that_do_not_go_together_are_refused() -> None:
 
 def test_all_kinds_of_memory_and_lag_are_counted() -> None:
     trainer = learner(impala("cartpole", **SMALL))
-    progress = list(in_turn(trainer, 1, functools.partial(Lagging, updates=2)))
+    progress = list(in_turn(trainer, 1, late(2)))
     assert progress[-1].metrics["policy_lag_max"] >= 2
     assert all(one.metrics.keys() == progress[0].metrics.keys() for one in progress)
     assert list(itertools.islice(trainer.train(), 1)) == []
