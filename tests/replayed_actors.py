@@ -62,11 +62,11 @@ def played(
 
 
 class Forgetful(nn.Module):
-    """A torso without a memory."""
+    """A torso without a memory, as wide as the presets' LSTM."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.layer = nn.Linear(shape[0], 16)
+        self.layer = nn.Linear(shape[0], 64)
 
     def forward(self, encoded: Tensor, state: tuple[()], reset: Tensor) -> tuple[Tensor, tuple[()]]:
         return torch.relu(self.layer(encoded)), ()

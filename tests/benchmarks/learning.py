@@ -27,78 +27,26 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from config.numbers import short
 from steps.figures.style import look, write
 from tests.benchmarks import breakout
 from tests.benchmarks.curves import Learnt, side_by_side
 from tests.benchmarks.experiments import Experiment
+from tests.benchmarks.goals import GOALS, LONG, SEED, Goal
 from tests.benchmarks.throughput import REFERENCE_PYTHON, ROOT
 from tests.benchmarks.verdicts import (
     HEADER_LINES,
     HOLDS,
-    Bound,
     Bounded,
     Compared,
     bounded_table,
     compared_table,
 )
 
-SEED = 1000
-"""Nothing was ever tuned with it; the presets were with 0 to 8. Run i draws from (seed, i)."""
 OUTDIR = Path("results/learning")
-RUNS = 3
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What an algorithm must reach on a game, or cannot.
-
-    steps: environment steps of a run, trained to the end of an epoch; epochs: None where these are
-    the preset's own; actors: of an algorithm that has some.
-    """
-
-    algorithm: str
-    game: str
-    steps: int
-    bound: Bound
-    runs: int = RUNS
-    epochs: int | None = None
-    actors: int | None = None
-
-    @property
-    def name(self) -> str:
-        """`sac-pendulum`; `sac-lunarlander_continuous-200k`: the preset has another length."""
-        length = "" if self.epochs is None else f"-{short(self.steps)}"
-        return f"{self.algorithm}-{self.game}{length}"
-
-
-GOALS = (
-    Goal("ppo", "cartpole", 100_000, Bound(490)),
-    Goal("ppo", "acrobot", 300_000, Bound(-90)),
-    Goal("ppo", "pendulum", 200_000, Bound(-250)),
-    Goal("ppo", "lunarlander", 1_000_000, Bound(200)),
-    Goal("ppo", "mountaincar", 1_000_000, Bound(-115)),
-    Goal("ppo", "lunarlander_continuous", 1_000_000, Bound(230)),
-    Goal("ppo", "cartpole-no-velocity", 100_000, Bound(150, is_upper=True)),
-    Goal("ppo", "pendulum-no-velocity", 100_000, Bound(-700, is_upper=True), epochs=48),
-    Goal("ppo-lstm", "cartpole-no-velocity", 100_000, Bound(450)),
-    Goal("ppo-lstm", "pendulum-no-velocity", 100_000, Bound(-350)),
-    Goal("dqn", "cartpole", 50_000, Bound(475)),
-    Goal("dqn", "mountaincar", 120_000, Bound(-120)),
-    Goal("dqn", "acrobot", 100_000, Bound(-90)),
-    Goal("dqn", "lunarlander", 100_000, Bound(120)),
-    Goal("sac", "pendulum", 20_000, Bound(-170)),
-    Goal("impala", "cartpole", 500_000, Bound(499)),
-    Goal("async-sac", "pendulum", 20_000, Bound(-170), actors=4),
-    Goal("r2d2", "cartpole-no-velocity", 500_000, Bound(475), actors=4),
-    Goal("sac", "lunarlander_continuous", 200_000, Bound(150), runs=1, epochs=200),
-)
-LONG = (Goal("sac", "lunarlander_continuous", 500_000, Bound(200), runs=1),)
-"""Hours of a processor."""
 WITHOUT_VELOCITIES = ("cartpole-no-velocity", "pendulum-no-velocity")
+DRAWN = ("ppo-lstm", "ppo")
 TITLES = (
     "Velocities must be remembered",
     "return of training episodes of PPO with a memory (ppo-lstm) and without (ppo)",
@@ -141,7 +89,7 @@ def chosen(
     def is_chosen(algorithm: str, game: str) -> bool:
         return algorithm in (algorithms or [algorithm]) and game in (games or [game])
 
-    goals = [one for one in (LONG if long else GOALS) if is_chosen(one.algorithm, one.game)]
+    goals = [one for one in (LONG if long else GOALS) if is_chosen(one.called, one.on)]
     return goals, not long and is_chosen(*BREAKOUT)
 
 
@@ -149,7 +97,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     description = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(description=description)
     only, kept = "only this one; may be given several times", f"for the results (default {OUTDIR})"
-    tasks = [*((one.algorithm, one.game) for one in GOALS), BREAKOUT]
+    tasks = [*((one.called, one.on) for one in GOALS), BREAKOUT]
     for number, name in enumerate(("--algorithm", "--game")):
         choices = list(dict.fromkeys(task[number] for task in tasks))
         parser.add_argument(name, choices=choices, action="append", help=only)
@@ -161,15 +109,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def experiment(one: Goal, outdir: Path) -> Experiment:
     """A goal's, with its preset."""
-    given = {"game": one.game, "seed": str(SEED)}
-    if one.epochs is not None:
-        given["epochs"] = str(one.epochs)
-    if one.actors is not None:
-        given["actors"] = str(one.actors)
     return Experiment(
         algorithm=one.algorithm,
         directory=outdir / "ours" / one.name,
-        given=given,
+        given={"game": one.game, "seed": str(SEED), **one.given},
         runs=one.runs,
         evaluations=outdir / "evaluations",
     )
@@ -196,8 +139,8 @@ def report(
 def bounded_row(one: Goal, outdir: Path) -> Bounded:
     made = experiment(one, outdir)
     return Bounded(
-        algorithm=one.algorithm,
-        game=one.game,
+        algorithm=one.called,
+        game=one.on,
         policy=made.policy(),
         ours=made.outcome(),
         bound=one.bound,
@@ -219,7 +162,7 @@ def notes(bounded: Sequence[Bounded], compared: Sequence[Compared]) -> list[str]
 
 def draw(goals: Sequence[Goal], outdir: Path) -> None:
     """PPO with and without memory where velocities are hidden, of what was trained so far."""
-    if not any(one.game in WITHOUT_VELOCITIES for one in goals):
+    if not any(one.on in WITHOUT_VELOCITIES for one in goals):
         return
     games = {game: learnt(game, outdir) for game in WITHOUT_VELOCITIES}
     if not all(games.values()):
@@ -231,9 +174,9 @@ def draw(goals: Sequence[Goal], outdir: Path) -> None:
 
 
 def learnt(game: str, outdir: Path) -> list[Learnt]:
-    """Of every algorithm with a goal for this game; one that has no curve yet is left out."""
+    """Of the figure's algorithms on this game; one that has no curve yet is left out."""
     found = []
-    for one in (goal for goal in reversed(GOALS) if goal.game == game):
+    for one in (goal for goal in reversed(GOALS) if goal.on == game and goal.called in DRAWN):
         made = experiment(one, outdir)
         scores, curves = made.outcome().scores, made.curves()
         if curves:

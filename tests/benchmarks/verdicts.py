@@ -41,8 +41,9 @@ class Bound:
         return mean < self.value if self.is_upper else mean >= self.value
 
     def __str__(self) -> str:
-        """`≥ 475`, `< −700`."""
-        return f"{'<' if self.is_upper else '≥'} {number(self.value, 0)}"
+        """`≥ 475`, `< −700`, `< 0.9`."""
+        digits = 0 if self.value == int(self.value) else 1
+        return f"{'<' if self.is_upper else '≥'} {number(self.value, digits)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from tests import synthetic
 from tests.benchmarks import breakout, experiments, learning, stable_baselines3_breakout
 from tests.benchmarks.curves import Learnt, side_by_side
 from tests.benchmarks.experiments import Experiment, run_together
-from tests.benchmarks.learning import GOALS, LONG, Goal
+from tests.benchmarks.goals import GOALS, LONG, RUNS, SEED, Goal
 from tests.benchmarks.verdicts import (
     HOLDS,
     INCOMPLETE,
@@ -115,7 +115,7 @@ def fill(outdir: Path, monkeypatch: pytest.MonkeyPatch, *, least: float) -> None
     goal = Goal("ppo", "cartpole", 100_000, Bound(least))
     monkeypatch.setattr(learning, "GOALS", (goal,))
     directory = outdir / "ours" / "ppo-cartpole"
-    synthetic.experiment(directory, ("complete",) * learning.RUNS)
+    synthetic.experiment(directory, ("complete",) * RUNS)
 
 
 @pytest.mark.parametrize(("least", "code"), [(-1000.0, 0), (1000.0, 1)])
@@ -226,6 +226,7 @@ def test_algorithms_and_games_are_chosen() -> None:
     assert names(["dqn"], ["acrobot", "breakout"]) == (["dqn-acrobot"], False)
     assert names(None, ["cartpole"]) == (["ppo-cartpole", "dqn-cartpole", "impala-cartpole"], False)
     assert names(["ppo"], ["breakout"]) == ([], True)
+    assert names(["impala-late"], ["catch"]) == (["impala-late-catch-80k"], False)
     assert learning.chosen(None, None, long=True) == (list(LONG), False)
     options = learning.parse(["--algorithm", "dqn", "--game", "acrobot", "--game", "cartpole"])
     assert (options.algorithm, options.game) == (["dqn"], ["acrobot", "cartpole"])
@@ -239,6 +240,7 @@ def goals_named(*wanted: str) -> list[Goal]:
     "goal",
     [
         *goals_named("ppo-cartpole", "dqn-cartpole", "ppo-pendulum-no-velocity-100k"),
+        *goals_named("a3c-late-catch-80k", "r2d2-forgetful-cartpole-no-velocity"),
         *LONG,
         None,
     ],
@@ -257,7 +259,7 @@ def test_the_command_of_every_experiment_is_accepted(
         return True
 
     monkeypatch.setattr(experiments, "run_together", collect)
-    of_breakout = breakout.experiments(tmp_path, learning.SEED)
+    of_breakout = breakout.experiments(tmp_path, SEED)
     made = of_breakout if goal is None else [learning.experiment(goal, tmp_path)]
     for one in made:
         assert one.run()
@@ -267,7 +269,7 @@ def test_the_command_of_every_experiment_is_accepted(
         assert submit.main([*command[3:], "--dry-run"]) == 0
         plan = capsys.readouterr().out
         assert str(one.directory) in plan
-        for name, value in (("runs", one.runs), ("seed", learning.SEED)):
+        for name, value in (("runs", one.runs), ("seed", SEED)):
             assert re.search(rf"^ +\* {name} +{value}\b", plan, re.MULTILINE)
 
 
@@ -316,6 +318,18 @@ def test_the_figure_is_drawn_once_both_games_were_learnt(
         assert learning.main(arguments) == 1
         drawn = tmp_path / "without-velocities.png"
         assert drawn.exists() is is_drawn is (f"Figure: {drawn}" in capsys.readouterr().out)
+
+
+def test_the_figure_is_of_ppo_with_a_memory_and_without_whatever_else_was_learnt(
+    tmp_path: Path,
+) -> None:
+    game = learning.WITHOUT_VELOCITIES[0]
+    goals = [one for one in GOALS if one.game == game]
+    assert {"r2d2", "r2d2-forgetful"} < {one.called for one in goals}
+    for goal in goals:
+        synthetic.experiment(tmp_path / "ours" / goal.name, game=game)
+    drawn = learning.learnt(game, tmp_path)
+    assert [one.algorithm for one in drawn] == ["ppo-lstm", "ppo"]
 
 
 def test_the_reference_is_trained_side_by_side_with_its_settings(
