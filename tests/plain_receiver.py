@@ -57,7 +57,7 @@ class PlainReceiver:
         self.published: tuple[Version, memoryview] | None = None
         self.before: Callable[[int, int], object] = lambda incarnation, sequence: None
 
-    def publish(self, update: int, packed: bytes) -> None:
+    def publish(self, update: int, packed: bytes | memoryview) -> None:
         self.published = Version(self.generation, update), memoryview(packed)
 
     def join(self, request: Join) -> Joined:

@@ -3,14 +3,17 @@ process, and what the cores could do at best with it.
 
     emulator      one actor's environments stepped, nothing else
     inference     its policy on what they show
-    transport     its messages of unrolls through gRPC, to a learner that only receives them: both ends
+    transport     its messages of unrolls through gRPC, to a learner that only receives them, and
+                  the weights that are newer when an actor sends again: both ends
     learning      updates from the batch of such unrolls, and their publication
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +23,7 @@ from agents.distributed.batches import Batch
 from agents.distributed.interfaces import Unrolls, Version, Weights
 from agents.distributed.play import Play
 from agents.distributed.policy_weights import weights_of
+from agents.distributed.weights import Packer, unpack
 from agents.environments.training import TrainingEnvironments
 from agents.transport.client import Client
 from agents.transport.server import Server
@@ -27,11 +31,11 @@ from config.resolve import Resolved
 from steps.training.serving import local_socket
 from tests.benchmarks.alone import counted
 from tests.benchmarks.together import Rate
-from tests.plain_receiver import PlainReceiver, join_request, unpack_bytes
+from tests.plain_receiver import PlainReceiver, join_request
 
 
-def parts(resolved: Resolved, seconds: float) -> dict[str, Rate]:
-    """Each for so long."""
+def parts(resolved: Resolved, actors: int, seconds: float) -> dict[str, Rate]:
+    """Each for so long; actors: of the learner."""
     environments = TrainingEnvironments(resolved, 0, 1)
     trainer = IMPALATrainer(resolved, run=0, device="cpu", precision="fp32")
     acting = ActorCriticActing(resolved, environments, run=0, number=0)
@@ -42,7 +46,7 @@ def parts(resolved: Resolved, seconds: float) -> dict[str, Rate]:
     found = {
         "emulator": counted(_emulator(environments), seconds),
         "inference": counted(_inference(acting, environments), seconds),
-        "transport": _transport(trainer, unrolls, seconds),
+        "transport": _transport(trainer, unrolls, actors, seconds),
         "learning": counted(_learning(trainer, unrolls), seconds),
     }
     environments.close()
@@ -80,20 +84,27 @@ def _inference(acting: ActorCriticActing, environments: TrainingEnvironments) ->
     return act
 
 
-def _transport(trainer: IMPALATrainer, unrolls: Unrolls, seconds: float) -> Rate:
+def _transport(trainer: IMPALATrainer, unrolls: Unrolls, actors: int, seconds: float) -> Rate:
     """Nothing is kept of what arrives."""
     receiver = PlainReceiver(specs=trainer.specs)
     receiver.learnt = Nothing()
+    packed = Packer().pack(weights_of(trainer.network, trainer.observation_normaliser))
+    updates = actors * len(unrolls.columns["reward"]) / trainer.hyper.batch_size
     environments = trainer.resolved.environment.count
     with local_socket() as socket, Server(
         receiver, token="t", generation=1, environments=environments, socket=socket
     ) as server:  # fmt: skip
-        client = Client(lambda: server.address, unpack=unpack_bytes, reconnect_timeout_s=10)
+        client = Client(lambda: server.address, unpack=unpack, reconnect_timeout_s=10)
         client.join(join_request(1, environments=environments))
         steps = len(unrolls.columns["reward"]) * trainer.hyper.unroll_length
+        sent, have = itertools.count(1), Version(1, 0)
 
         def send() -> int:
-            client.send(unrolls)
+            nonlocal have
+            receiver.publish(int(next(sent) * updates), packed)
+            client.send(replace(unrolls, have=have))
+            newer = client.newer()
+            have = have if newer is None else newer.version
             return steps
 
         rate = counted(send, seconds)

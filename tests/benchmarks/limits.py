@@ -112,7 +112,7 @@ def impala(game: str, actors: int, environments: int, given: Given, **chosen: st
     with together(resolved, actors) as one:
         one.learn(1.0)
         for _ in range(given.rounds):
-            whole, found = one.learn(SEGMENT_S), parts(resolved, SEGMENT_S / 4)
+            whole, found = one.learn(SEGMENT_S), parts(resolved, actors, SEGMENT_S / 4)
             said({**found, "all together": whole})
             ratios.append(whole.a_second / limit(found))
             busy.append(busy_share(found, whole))
