@@ -48,7 +48,7 @@ class Goal:
 
 LATE, CATCH = "tests.late_weights:ALGORITHM", "tests.own_games:Catch"
 OLD = {
-    "envs_per_actor": "32", "epochs": "25", "learning_rate": "0.005", "entropy_coefficient": "0.03",
+    "envs_per_actor": "32", "epochs": "50", "learning_rate": "0.005", "entropy_coefficient": "0.03",
     "vectorisation": "sync", "actors": "1",
 }  # fmt: skip
 """IMPALA of Catch from experience that is 20 updates old."""
@@ -76,8 +76,8 @@ GOALS = (
     Goal("dqn", "lunarlander", 100_000, Bound(120)),
     Goal("sac", "pendulum", 20_000, Bound(-170)),
     Goal("impala", "cartpole", 500_000, Bound(499)),
-    Goal(LATE, CATCH, 80_000, Bound(1), given=OLD, label="impala-late"),
-    Goal(LATE, CATCH, 80_000, Bound(0.9, is_upper=True), given=UNCORRECTED, label="a3c-late"),
+    Goal(LATE, CATCH, 160_000, Bound(1), given=OLD, label="impala-late"),
+    Goal(LATE, CATCH, 160_000, Bound(0.9, is_upper=True), given=UNCORRECTED, label="a3c-late"),
     Goal("async-sac", "pendulum", 20_000, Bound(-170), given={"actors": "4"}),
     Goal("r2d2", "cartpole-no-velocity", 500_000, Bound(475), given={"actors": "4"}),
     Goal(

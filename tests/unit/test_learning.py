@@ -226,7 +226,7 @@ def test_algorithms_and_games_are_chosen() -> None:
     assert names(["dqn"], ["acrobot", "breakout"]) == (["dqn-acrobot"], False)
     assert names(None, ["cartpole"]) == (["ppo-cartpole", "dqn-cartpole", "impala-cartpole"], False)
     assert names(["ppo"], ["breakout"]) == ([], True)
-    assert names(["impala-late"], ["catch"]) == (["impala-late-catch-80k"], False)
+    assert names(["impala-late"], ["catch"]) == (["impala-late-catch-160k"], False)
     assert learning.chosen(None, None, long=True) == (list(LONG), False)
     options = learning.parse(["--algorithm", "dqn", "--game", "acrobot", "--game", "cartpole"])
     assert (options.algorithm, options.game) == (["dqn"], ["acrobot", "cartpole"])
@@ -240,7 +240,7 @@ def goals_named(*wanted: str) -> list[Goal]:
     "goal",
     [
         *goals_named("ppo-cartpole", "dqn-cartpole", "ppo-pendulum-no-velocity-100k"),
-        *goals_named("a3c-late-catch-80k", "r2d2-forgetful-cartpole-no-velocity"),
+        *goals_named("a3c-late-catch-160k", "r2d2-forgetful-cartpole-no-velocity"),
         *LONG,
         None,
     ],
