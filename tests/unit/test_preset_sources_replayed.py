@@ -33,7 +33,8 @@ SMALL = {
     "n_step": 5,
 }  # fmt: skip
 OF_CARTPOLE = {
-    "epsilon": 0.1, "epsilon_exponent": 3.0, "learning_rate": 2e-3, "target_every": 20,
+    "discount": 0.997, "epsilon": 0.1, "epsilon_exponent": 3.0, "learning_rate": 2e-3,
+    "target_every": 20,
 }  # fmt: skip
 """Where it is easy to find out what is good."""
 DISCRETE = sorted(
@@ -75,7 +76,11 @@ def test_small_games_share_their_settings(name: str) -> None:
     if name == "cartpole-no-velocity":
         assert "Kapturowski et al. 2019" in comment and "replay_ratio" in comment
     else:
-        exception = "" if own else ", but for epsilon, its exponent, learning_rate and target_every"
+        exception = (
+            ""
+            if own
+            else ", but for discount, epsilon, its exponent, learning_rate and target_every"
+        )
         assert f"As config/games/cartpole-no-velocity.yaml{exception}. Not measured." in comment
 
 
