@@ -10,6 +10,7 @@ from dataclasses import replace
 from agents.algorithms import impala_acting
 from agents.distributed.actor import Actor
 from agents.distributed.interfaces import Ack, Join, Joined, Link, Unrolls, Version, Weights
+from agents.distributed.observing import ObservingActor
 from config.algorithms import impala
 from config.resolve import Resolved
 
@@ -69,9 +70,6 @@ class Late:
         return None if self._given == have else self._known[0]
 
 
-def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
+def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor | ObservingActor:
     """IMPALA's; `agents.interfaces.MakeActor`."""
-    late = Late(link, UPDATES)
-    return Actor(
-        resolved, run=run, member=member, link=late, make_acting=impala_acting.ActorCriticActing
-    )
+    return impala_acting.make_actor(resolved, run=run, member=member, link=Late(link, UPDATES))

@@ -89,14 +89,15 @@ def _transport(trainer: IMPALATrainer, unrolls: Unrolls, actors: int, seconds: f
     receiver = PlainReceiver(specs=trainer.specs)
     receiver.learnt = Nothing()
     packed = Packer().pack(weights_of(trainer.network, trainer.observation_normaliser))
-    updates = actors * len(unrolls.columns["reward"]) / trainer.hyper.batch_size
+    count = len(unrolls.columns["reward"])
+    updates = actors * count / trainer.hyper.batch_size
     environments = trainer.resolved.environment.count
     with local_socket() as socket, Server(
         receiver, token="t", generation=1, environments=environments, socket=socket
     ) as server:  # fmt: skip
         client = Client(lambda: server.address, unpack=unpack, reconnect_timeout_s=10)
         client.join(join_request(1, environments=environments))
-        steps = len(unrolls.columns["reward"]) * trainer.hyper.unroll_length
+        steps = count * trainer.hyper.unroll_length
         sent, have = itertools.count(1), Version(1, 0)
 
         def send() -> int:
