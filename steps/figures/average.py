@@ -102,7 +102,7 @@ def training_curve(
     mark_solved(axes, solved)
     axes.set_ylabel(measure.training_axis)
     steps_axis(axes, frames_per_step)
-    legend(axes, centre)
+    legend(axes)
     grid_caption = (
         f" Averaged on {len(grid)} common steps, up to the end of the shortest run."
         if averaged.n > 1

@@ -119,7 +119,7 @@ def training_curve(
     mark_solved(axes, solved)
     axes.set_ylabel(measure.training_axis)
     steps_axis(axes, frames_per_step)
-    legend(axes, values)
+    legend(axes)
     episodes = int(np.nansum(columns["episodes"]))
     unclipped = " with unclipped rewards" if measure.column == RETURN.column else ""
     arrange(

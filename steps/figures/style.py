@@ -47,6 +47,7 @@ MOST_POINTS = 1600
 """More points than pixels only make files large."""
 CAPTION_CHARACTERS = 114
 LABEL_BELOW_IN = 0.32
+LEGEND_COLUMNS, LEGEND_LINE_IN = 2, 0.19
 CONSTANT = 1e-6
 """Share of a value that a mean over many rows of it may be off."""
 LEFT = {1: 0.135, 2: 0.085, 3: 0.085}
@@ -77,10 +78,7 @@ SETTINGS: dict[Any, Any] = {
     "ytick.color": GREY,
     "xtick.labelsize": 8.5,
     "ytick.labelsize": 8.5,
-    "legend.frameon": True,
-    "legend.framealpha": 0.75,
-    "legend.edgecolor": "none",
-    "legend.fancybox": False,
+    "legend.frameon": False,
     "legend.fontsize": 8.5,
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
@@ -106,7 +104,7 @@ def look() -> Iterator[None]:
 def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]]:
     """A figure with `count` axes; `title` bold above them and `subtitle` grey below the title."""
     columns = columns_of(count)
-    height = 3.8 if count == 1 else 1.45 + 1.5 * -(-count // columns)
+    height = 4.0 if count == 1 else 1.45 + 1.5 * -(-count // columns)
     figure = Figure(figsize=(WIDTH_IN, height))
     FigureCanvasAgg(figure)
     figure.text(0.012, 1 - 0.10 / height, title, size=11, weight="bold", va="top")
@@ -153,7 +151,8 @@ def arrange(figure: Figure, *caption: str) -> None:
     )
     columns = columns_of(len(figure.axes))
     has_titles = any(axes.get_title(loc="left") for axes in figure.axes)
-    top_in, bottom_in = (0.85 if has_titles else 0.62), 0.62 + 0.155 * len(lines)
+    top_in = (0.85 if has_titles else 0.62) + LEGEND_LINE_IN * max(map(_legend_lines, figure.axes))
+    bottom_in = 0.62 + 0.155 * len(lines)
     figure.subplots_adjust(
         left=LEFT[columns],
         right=0.965,
@@ -181,13 +180,23 @@ def steps_caption(frames_per_step: int) -> str:
     return f" A step is {frames_per_step} frames." if frames_per_step > 1 else ""
 
 
-def legend(axes: Axes, values: Floats) -> None:
-    """Where a curve leaves room: below its end if it rose, above if it fell. (`loc="best"` weighs
-    every point: slow, and not the same from one figure to the next.)
-    """
-    half = len(values) // 2
-    rose = half == 0 or values[half:].mean() >= values[:half].mean()
-    axes.legend(loc="lower right" if rose else "upper right")
+def legend(axes: Axes) -> None:
+    """Between the titles and the axes: no place inside of them is free of curves for certain."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.03),
+        ncols=LEGEND_COLUMNS,
+        borderaxespad=0,
+        borderpad=0,
+        labelspacing=0.3,
+        handlelength=1.6,
+    )
+
+
+def _legend_lines(axes: Axes) -> int:
+    """That stand above these."""
+    shown = axes.get_legend()
+    return 0 if shown is None else -(-len(shown.get_texts()) // LEGEND_COLUMNS)
 
 
 def small_multiple(axes: Axes, title: str) -> None:

@@ -202,6 +202,18 @@ def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
     assert [[line.get_alpha() for line in lines] for lines in shown] == [[0.3, None], [None]]
 
 
+@pytest.mark.parametrize("runs", [1, 3, 12])
+def test_a_legend_covers_neither_curves_nor_titles(runs):
+    figure = averaged(runs)
+    (axes,) = figure.axes
+    figure.draw_without_rendering()
+    legend = axes.get_legend().get_window_extent()
+    title, subtitle = (text.get_window_extent() for text in figure.texts[:2])
+    assert legend.y0 > axes.get_window_extent().y1
+    assert legend.y1 < min(title.y0, subtitle.y0)
+    assert legend.x1 < figure.bbox.x1
+
+
 def test_long_lines_keep_their_peaks():
     values = np.zeros(100_000)
     values[54_321] = 7
