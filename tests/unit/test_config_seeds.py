@@ -97,7 +97,8 @@ def test_two_to_the_k_actors_meet_after_two_to_the_23_minus_k_seedings() -> None
             environment_seeds(7, 0, 1, environment, np.arange(seedings), actor)
             for actor in range(8)
         ]
-        return len(np.unique(np.concatenate(of_all)))
+        rising = np.sort(np.concatenate(of_all))  # np.unique's hash table takes 80 times as long
+        return 1 + int(np.count_nonzero(np.diff(rising)))
 
     assert different(each) == 8 * each
     assert different(each + 1) == 8 * each
