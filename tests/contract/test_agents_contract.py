@@ -35,8 +35,8 @@ from config.resolve import Resolved, resolve
 
 SHORT = {
     "epochs": "5", "num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2",
-    "epoch_steps": "64", "learning_starts": "64", "train_every": "4", "batch_size": "32",
-    "epoch_updates": "2", "unroll_length": "5", "burn_in": "2",
+    "epoch_steps": "64", "learning_starts": "64", "train_every": "4", "updates": "2",
+    "batch_size": "32", "epoch_updates": "2", "unroll_length": "5", "burn_in": "2",
 }  # fmt: skip
 """As far as an algorithm has them."""
 OWN = (
