@@ -54,7 +54,7 @@ def expected(trained: Path, start: Start, undisturbed: dict[str, bytes]) -> dict
 @pytest.mark.parametrize(
     "fault",
     [
-        "after_rename:9:.arena-",
+        pytest.param("after_rename:9:.arena-", marks=pytest.mark.slow),
         *(
             pytest.param(late, marks=[pytest.mark.slow, pytest.mark.soak])
             for late in (
