@@ -31,7 +31,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this machine; ends with where to look
 	@$(BIN)/python -m workflows.submit ppo --local -p game=cartpole -p runs=3 -p epochs=196 -p outdir=$(RESULTS)/cartpole
 
-test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks: about 10 minutes
+test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks: 10 to 15 minutes of two cores
 	$(BIN)/python -m pytest -m 'not slow and not cluster' --numprocesses $(WORKERS) --dist worksteal
 
 test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kill soaks, coverage simulations (LONG: which)
