@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from config.errors import BadInput
 
@@ -82,6 +83,25 @@ def threads_for(rows: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the CPU on a device: the same one where that is the CPU.
+
+    A GPU gets it through pinned memory. A copy from pageable memory would wait until the GPU has
+    done all that it was asked for before.
+    """
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def copy_into(target: Tensor, source: Tensor) -> None:
+    """Copy a tensor of the CPU to where the target is, in the way of `on_device`."""
+    if target.is_cuda:
+        target.copy_(source.pin_memory(), non_blocking=True)
+    else:
+        target.copy_(source)
 
 
 def choose_device(requested: str) -> str:

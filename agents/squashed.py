@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from agents.devices import on_device
+
 LEAST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
 """As in the authors' code: beyond, log σ has no effect and gets no gradient."""
 
@@ -42,7 +44,9 @@ class SquashedActions:
     def drawn(self, policy: Tensor, generator: np.random.Generator) -> np.ndarray:
         """Policy [B, P] -> sampled actions [B, A], float32, by noise of this generator."""
         noise = generator.standard_normal((len(policy), self._count), np.float32)
-        return self.choose(policy, torch.from_numpy(noise).to(policy.device)).numpy(force=True)
+        return self.choose(policy, on_device(torch.from_numpy(noise), policy.device)).numpy(
+            force=True
+        )
 
     def mode(self, policy: Tensor) -> Tensor:
         """Policy [B, P] -> tanh(μ), [B, A]: the median, which the field calls deterministic."""

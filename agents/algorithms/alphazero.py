@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.devices import on_device
 from agents.interfaces import Growth, Progress, State
 from agents.optimiser import Adam
 from agents.selfplay.interfaces import Games, Rows, Take
@@ -183,7 +184,7 @@ class AlphaZeroTrainer:
             rows["value"],
             rows["full"],
         )
-        first, *rest = (torch.from_numpy(column).to(self.device) for column in columns)
+        first, *rest = (on_device(torch.from_numpy(column), self.device) for column in columns)
         return Batch(first.contiguous(memory_format=torch.channels_last), *rest)
 
     @torch.no_grad()

@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents.actions import masked
+from agents.devices import on_device
 from agents.experience.collection import Collection
 from agents.experience.exploration import linear_epsilon, random_actions
 from agents.experience.priorities import Priorities, importance_weights
@@ -173,12 +174,15 @@ class DQNTrainer:
         if explores.all():
             return chosen
         values = self.acting(self._encoded(observations))
-        allowed = None if masks is None else torch.from_numpy(masks).to(self.device)
+        allowed = None if masks is None else self._tensor(masks)
         greedy = masked(values, allowed).argmax(dim=1).numpy(force=True)
         return np.where(explores, chosen, greedy)
 
     def _encoded(self, observations: np.ndarray) -> Tensor:
-        return self.network.encode(torch.from_numpy(observations)).to(self.device)
+        return on_device(self.network.encode(torch.from_numpy(observations)), self.device)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return on_device(torch.from_numpy(array), self.device)
 
     def _learn(self) -> Iterator[Update]:
         """A round of updates, with one Q⁻; all that can be sampled at once is."""
@@ -243,11 +247,9 @@ class DQNTrainer:
         )
         actions = transitions.action.astype(np.int64)
         columns = (actions, transitions.reward, transitions.discount, weights)
-        action, reward, discount, weight = (
-            torch.from_numpy(column).to(self.device) for column in columns
-        )
+        action, reward, discount, weight = map(self._tensor, columns)
         masks = transitions.next_masks
-        allowed = None if masks is None else torch.from_numpy(masks).to(self.device)
+        allowed = None if masks is None else self._tensor(masks)
         return Batch(encoded, action, reward, discount, next_encoded, weight, allowed)
 
     @torch.no_grad()

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from agents.actions import make_actions, masked
 from agents.algorithms.impala_acting import look, make_network
+from agents.devices import on_device
 from agents.distributed import together
 from agents.distributed.batches import Batch, BatchQueue
 from agents.distributed.central import CentralInference
@@ -256,12 +257,12 @@ class IMPALATrainer:
 
     def _time_first(self, column: np.ndarray) -> Tensor:
         """[B, T, ...] -> [T, B, ...]."""
-        return torch.from_numpy(column).to(self.device).transpose(0, 1)
+        return on_device(torch.from_numpy(column), self.device).transpose(0, 1)
 
     def _encoded(self, observation: np.ndarray, begins: np.ndarray, columns: Columns) -> Any:
         """Observations [B, T + 1, ...] as the network is given them."""
         flat = torch.from_numpy(observation.reshape(-1, *observation.shape[2:]))
-        encoded = self.network.encode(flat.to(self.device))
+        encoded = on_device(self.network.encode(flat), self.device)
         if not isinstance(self.network, RecurrentActorCritic):
             return encoded
         state = as_state(columns, self.remembered, self.device)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from agents.actions import NoiseRows, make_actions, masked
+from agents.devices import on_device
 from agents.distributed.actor import Actor
 from agents.distributed.central import Turn
 from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
@@ -77,7 +78,7 @@ class ActorCriticPolicy:
         torch.set_num_threads(resolved.experiment.threads)
         spaces = environments.interface
         self._seed, self._run, self.device = resolved.experiment.seed, run, torch.device(device)
-        self.pads = self.device.type == "cuda"
+        self.pads = self.device.type != "cpu"
         unused = torch.Generator().manual_seed(0)
         network = make_network(resolved.hyperparameters, spaces, precision, unused)
         self.network = network.to(self.device)
@@ -137,11 +138,11 @@ class ActorCriticPolicy:
     @torch.inference_mode()
     def _by_torch(self, turns: Sequence[Turn], observations: np.ndarray) -> np.ndarray:
         """The head's output [N, P]."""
-        encoded, rows = self.network.encode(self._padded(observations)), len(observations)
+        encoded, rows = self._encoded(observations), len(observations)
         if isinstance(self.network, RecurrentActorCritic):
             remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)
-            before = tuple(self._padded(_joined(parts)) for parts in remembered)
-            begins = self._padded(_joined([turn.begins for turn in turns]))
+            before = tuple(self._to_device(self._padded(_joined(parts))) for parts in remembered)
+            begins = self._to_device(self._padded(_joined([turn.begins for turn in turns])))
             policy, after = self.network_now(encoded, before, begins)
             self._remember(turns, after)
         else:
@@ -157,19 +158,25 @@ class ActorCriticPolicy:
             turn.memory.keep(turn.places, tuple(part[own] for part in after))
             start = own.stop
 
+    def _encoded(self, observations: np.ndarray) -> torch.Tensor:
+        """Normalised observations [N, ...] as the network takes them, padded."""
+        return self._to_device(self.network.encode(self._padded(observations)))
+
+    def _to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        return on_device(tensor, self.device)
+
     def _padded(self, rows: np.ndarray) -> torch.Tensor:
-        """[N, ...] -> [size, ...], the last ones zeros, where the network is."""
+        """[N, ...] -> [size, ...] on the CPU, the last ones zeros."""
         if self.pads:
             missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
             rows = np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)))
-        return torch.from_numpy(rows).to(self.device)
+        return torch.from_numpy(rows)
 
     def _first_state(self, observations: np.ndarray) -> TorsoState:
         """Of one environment: what is remembered before its first observation."""
         if not isinstance(self.network, RecurrentActorCritic):
             return ()
-        encoded = self.network.encode(torch.from_numpy(observations).to(self.device))
-        return self.network.first_state(encoded)
+        return self.network.first_state(self._encoded(observations))
 
 
 def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:

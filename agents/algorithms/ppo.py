@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from agents.actions import make_actions, masked
 from agents.advantages import approximate_divergence, explained_variance, gae
-from agents.devices import threads_for
+from agents.devices import on_device, threads_for
 from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes, Rollout, collect
 from agents.interfaces import Progress, State
@@ -218,7 +218,7 @@ class PPOTrainer:
             discount=hyper.discount, gae_lambda=hyper.gae_lambda,
         )  # fmt: skip
         advantage, returns = (
-            torch.from_numpy(array.ravel().astype(np.float32)).to(self.device)
+            on_device(torch.from_numpy(array.ravel().astype(np.float32)), self.device)
             for array in (advantages, advantages + values)
         )
         actions = rollout.actions.flatten(0, 1)
@@ -228,7 +228,8 @@ class PPOTrainer:
         batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns, masks)
         if rollout.valid.all():
             return batch
-        return batch.take(torch.from_numpy(np.flatnonzero(rollout.valid)).to(self.device))
+        valid = torch.from_numpy(np.flatnonzero(rollout.valid))
+        return batch.take(on_device(valid, self.device))
 
     def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
         """K passes over the batch; remaining falls from 1 to 0. Returns the epoch's metrics."""
@@ -262,7 +263,7 @@ class PPOTrainer:
             return
         for _ in range(self.hyper.update_epochs):
             order = torch.randperm(len(batch.returns), generator=self.permutations)
-            parts = order.to(self.device).tensor_split(self.hyper.minibatches)
+            parts = on_device(order, self.device).tensor_split(self.hyper.minibatches)
             yield (self._minibatch(batch.take(rows)) for rows in parts if len(rows))
 
     def _minibatch(self, rows: Batch) -> Batch:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.ppo import Batch, PPOTrainer
+from agents.devices import on_device
 from agents.experience.recurrent import Memory, collect_sequences
 from agents.networks import make_recurrent_actor_critic
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
@@ -78,7 +79,7 @@ class RecurrentPPOTrainer(PPOTrainer):
         place = places[steps].flatten()
         rows = (place >= 0).nonzero().flatten()
         taken, steps, chosen, rows = (
-            one.to(self.device) for one in (place[rows], steps, chosen, rows)
+            on_device(one, self.device) for one in (place[rows], steps, chosen, rows)
         )
         sequences = Sequences(
             self.rollout.encoded[:-1].flatten(0, 1)[steps],

@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.r2d2_acting import BEST, TAKEN, RecurrentValueActing, make_network
+from agents.devices import on_device
 from agents.distributed.experience import LearnsFromReplay, ReplayedExperience
 from agents.distributed.interfaces import Columns, Spec
 from agents.distributed.memory import as_state
@@ -177,7 +178,7 @@ class R2D2Trainer(LearnsFromReplay):
         learnt = slice(self.hyper.burn_in, -1)
 
         def time_first(column: np.ndarray) -> Tensor:  # a copy: what has travelled is read-only
-            return torch.tensor(column, device=device).transpose(0, 1)
+            return on_device(torch.tensor(column), device).transpose(0, 1)
 
         masks = columns.get("mask")
         return Rows(
@@ -192,11 +193,11 @@ class R2D2Trainer(LearnsFromReplay):
         observations, begins = columns["observation"], columns["begins"]
         of_rows = observations.reshape(-1, *observations.shape[2:])
         normalised = self.experience.normalised(of_rows)
-        encoded = self.network.encode(torch.from_numpy(normalised)).to(self.device)
+        encoded = on_device(self.network.encode(torch.from_numpy(normalised)), self.device)
         return Seen(
             encoded.view(*begins.shape, *encoded.shape[1:]).transpose(0, 1),
             as_state(columns, self.remembered, self.device),
-            torch.from_numpy(begins).to(self.device).transpose(0, 1),
+            on_device(torch.from_numpy(begins), self.device).transpose(0, 1),
         )
 
     def _values(self, network: RecurrentActionValues, seen: Seen) -> Tensor:
@@ -238,7 +239,7 @@ class R2D2Trainer(LearnsFromReplay):
         """One step of Adam: what `_loss` gives, and the gradient's norm."""
         with torch.no_grad():
             target_values = self._values(self.target, seen)
-        of_each = torch.from_numpy(weights).to(self.device)
+        of_each = on_device(torch.from_numpy(weights), self.device)
         loss, errors, values = self.gradients(seen, rows, of_each, target_values)  # type: ignore[arg-type]
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         if not math.isfinite(norm + float(loss)):

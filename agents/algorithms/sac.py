@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from agents.devices import on_device
 from agents.environments.spaces import Interface
 from agents.experience.collection import Collection
 from agents.experience.replay import Transitions
@@ -248,12 +249,11 @@ class SoftActorCriticLearning:
 
     def _encoded(self, observations: np.ndarray) -> Tensor:
         """Normalised observations [B, ...] as the networks take them."""
-        return self.network.encode(torch.from_numpy(np.ascontiguousarray(observations))).to(
-            self.device
-        )
+        rows = torch.from_numpy(np.ascontiguousarray(observations))
+        return on_device(self.network.encode(rows), self.device)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.from_numpy(array).to(self.device)
+        return on_device(torch.from_numpy(array), self.device)
 
     def learnt_state(self) -> State:
         """Everything that affects the future, but what there is of experience."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from agents.devices import on_device
 from agents.distributed.interfaces import Columns, Spec, Specs
 from agents.networks.torsos import TorsoState
 
+CPU = torch.device("cpu")
 STATE = "state"
 """With this the names of columns begin: the parts of what is remembered before an unroll's first
 row."""
@@ -39,6 +41,6 @@ class ActingMemory:
             kept[environments] = part.numpy(force=True)
 
 
-def as_state(columns: Columns, names: Specs, device: torch.device | str = "cpu") -> TorsoState:
+def as_state(columns: Columns, names: Specs, device: torch.device = CPU) -> TorsoState:
     """The columns of these names as a network takes them."""
-    return tuple(torch.from_numpy(columns[name]).to(device) for name in names)
+    return tuple(on_device(torch.from_numpy(columns[name]), device) for name in names)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from agents.actions import Actions
+from agents.devices import on_device
 from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Collection, Rollout, fill
 from agents.interfaces import State
@@ -70,7 +71,8 @@ def collect_sequences(
     step: int,
 ) -> None:
     """`agents.experience.rollouts.collect`, with a memory."""
-    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(rollout.values.device)
+    noise = actions.noise(tuple(rollout.rewards.shape), generator)
+    noise = on_device(noise, rollout.values.device)
     collection = RecurrentCollection(
         rollout, environments, network, network.frozen(), actions, normaliser, noise, step,
         memory=memory,
@@ -97,7 +99,7 @@ class RecurrentCollection(Collection):
     def _answer(self, group: int, t: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Row T is where the next rollout starts: it is not remembered before that."""
         memory, rows, before = self.memory, self.environments.groups[group], self.states[group]
-        reset = torch.from_numpy(memory.begins[rows]).to(encoded.device)
+        reset = on_device(torch.from_numpy(memory.begins[rows]), encoded.device)
         policy, value, after = self.network_now(encoded, before, reset)
         if t < len(memory.resets):
             sequence, place = divmod(t, memory.sequence_length)

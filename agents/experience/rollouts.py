@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from agents.actions import Actions, masked
+from agents.devices import copy_into, on_device
 from agents.environments.masks import check_some_action
 from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
@@ -110,7 +111,8 @@ def collect(
     """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from
     environment step `step`.
     """
-    noise = actions.noise(tuple(rollout.rewards.shape), generator).to(rollout.values.device)
+    noise = actions.noise(tuple(rollout.rewards.shape), generator)
+    noise = on_device(noise, rollout.values.device)
     fill(
         Collection(
             rollout, environments, network, network.frozen(), actions, normaliser, noise, step
@@ -167,7 +169,7 @@ class Collection:
             while self._others_go_first(group):
                 yield True
             environments.settle(group)
-            encoded[t].copy_(self._encoded(group, t))
+            copy_into(encoded[t], self._encoded(group, t))
             policy, value = self._answer(group, t, encoded[t])
             values[t].copy_(value)
             if t < length:
@@ -194,7 +196,7 @@ class Collection:
         step = f"step {self.step + t * environments.count}"
         check_some_action(allowed, spaces.choices or (spaces.actions,), step)
         kept = self.rollout.masks[t, rows]
-        kept.copy_(torch.from_numpy(allowed))
+        copy_into(kept, torch.from_numpy(allowed))
         return kept
 
     def _others_go_first(self, group: int) -> bool:
@@ -242,9 +244,8 @@ class Collection:
             observations = np.stack([self.finals[place] for place in part])
             if self.normaliser is not None:
                 observations = self.normaliser(observations)
-            encoded = self.network.encode(torch.from_numpy(observations)).to(
-                self.rollout.values.device
-            )
+            encoded = self.network.encode(torch.from_numpy(observations))
+            encoded = on_device(encoded, self.rollout.values.device)
             found.update(zip(part, self._values(part, encoded).tolist(), strict=True))
         return found
 

@@ -68,7 +68,7 @@ class Head(nn.Module):
         """Q [B, A] of features [B, F] of a few rows: in `torch.inference_mode`, and before the next
         update. On the CPU it is numpy's, whose calls take a fifth of torch's time on a few rows.
         """
-        if self.weight.is_cuda or self.dueling or self.quantiles:
+        if self.weight.device.type != "cpu" or self.dueling or self.quantiles:
             return lambda features: self.means(self._head(features))
         weight, bias = self.weight.numpy(force=True).T, self.bias.numpy(force=True)
         return lambda features: torch.from_numpy(features.numpy() @ weight + bias)

@@ -76,7 +76,7 @@ class Heads(nn.Module):
 
     def _frozen_heads(self) -> Callable[[Features], OfHeads]:
         """On the CPU by numpy, whose calls take a fifth of torch's time on a few rows."""
-        if self.policy_weight.is_cuda:
+        if self.policy_weight.device.type != "cpu":
             return self.heads
         policy = self._frozen_policy_head()
         value_weight, value_bias = (
@@ -92,7 +92,7 @@ class Heads(nn.Module):
 
     def _frozen_policy_head(self) -> Callable[[Tensor], Tensor]:
         """The same of one head."""
-        if self.policy_weight.is_cuda:
+        if self.policy_weight.device.type != "cpu":
             return self._policy_head
         policy = self._policy_head_by_numpy()
         return lambda features: torch.from_numpy(policy(features.numpy()))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear as multiplied
 
+from agents.devices import on_device
 from agents.games.interfaces import Booleans, Floats, Game
 from agents.networks.layers import linear
 from agents.networks.own import make_torso
@@ -56,7 +57,7 @@ def evaluator(network: BoardNetwork) -> Evaluate:
 
     def evaluate(encoded: Floats, legal: Booleans) -> tuple[Floats, Floats]:
         with torch.inference_mode():
-            planes = torch.from_numpy(encoded).to(device)
+            planes = on_device(torch.from_numpy(encoded), device)
             logits, values = frozen(planes.contiguous(memory_format=torch.channels_last))
         return logits.cpu().numpy(), values.cpu().numpy()
 

@@ -44,7 +44,7 @@ class Layers(FeedForward):
 
     def frozen(self) -> FeaturesOf:
         """On the CPU by numpy, whose calls take a fifth of torch's time on a few rows."""
-        if self._layers[0][0].is_cuda:
+        if self._layers[0][0].device.type != "cpu":
             return self.rows
         layers = [
             (weight.numpy(force=True).T, bias.numpy(force=True)) for weight, bias in self._layers

@@ -46,7 +46,8 @@ class Torso(nn.Module):
 
     def encode(self, observations: Tensor) -> Tensor:
         """Observations [N, ...] as the environment gives them -> [N, ...] as rollouts store them:
-        [N, observation_size], float32, where a torso for images has nothing else to say.
+        [N, observation_size], float32, where a torso for images has nothing else to say. Both are on
+        the CPU, wherever the network is.
         """
         return observations.reshape(-1, self.spaces.observation_size).to(torch.float32)
 
