@@ -19,7 +19,7 @@ class Peers(Protocol):
     count: int
 
     def sum(self, values: Tensor) -> None:
-        """Add up in place, over all learners, each of which calls this with the same shape and type,
-        on the CPU; all have the same bits then. Blocks until all have come. Raises `PeersLost`; the
+        """Add up in place, over all learners, each of which calls this with the same shape, type and
+        kind of device; all have the same bits then. Blocks until all have come. Raises `PeersLost`; the
         values are worth nothing then.
         """

@@ -69,9 +69,9 @@ def average_gradients(
     """
     gradients = [one.grad for one in parameters if one.grad is not None]
     parts = [*(one.reshape(-1) for one in gradients), loss.reshape(1), loss.new_ones(1)]
-    sums = (torch.cat(parts) * rows).cpu()
+    sums = torch.cat(parts) * rows
     peers.sum(sums)
-    means = (sums / sums[-1].clamp(min=1)).to(loss.device)
+    means = sums / sums[-1].clamp(min=1)
     *averages, joint, _ = torch.split_with_sizes(means, [part.numel() for part in parts])
     shaped = [one.view(gradient.shape) for one, gradient in zip(averages, gradients, strict=True)]
     torch._foreach_copy_(gradients, shaped)  # in place: they keep their parameters' strides

@@ -1,9 +1,10 @@
 """The learners of a run as one group that adds up numbers: PyTorch's process group over gloo, which
-connects each of them with each by TCP.
+connects each of them with each by TCP; and over NCCL, from GPU to GPU, what lies on GPUs, where each
+learner has one of its own.
 
 They find each other in a store that the first of them keeps; the others read in a `Place` where it
-is. Neither that store nor gloo asks who connects, and nothing is encrypted: both listen at one
-address of this machine alone, and who can reach that can spoil the weights, as a network policy must
+is. Neither that store nor gloo nor NCCL asks who connects, and nothing is encrypted: the first two
+listen at one address of this machine alone, and who can reach that can spoil the weights, as a network policy must
 prevent. No more than that: what travels is numbers, of shapes that are known before. The secret of a
 place keeps apart whoever holds the port of an earlier store; it keeps nobody out.
 """
@@ -12,7 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
+import logging
+import os
 import re
 import secrets
 import socket
@@ -22,6 +26,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed
 from torch import Tensor
 
@@ -29,6 +34,7 @@ from agents.distributed.peers import PeersLost
 from agents.transport.address import MOST_PORTS, from_text
 from config.errors import BadInput
 
+log = logging.getLogger(__name__)
 pytorch: Any = torch.distributed
 """Its annotations leave out half of what is used here."""
 CONNECT_S = 60
@@ -38,6 +44,12 @@ ANSWER_S = 30
 REACH_S = 3
 PAUSE_S = 0.1
 POLL = timedelta(seconds=0.5)
+NCCL = {
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # else PyTorch ends the process where a sum is late
+    "TORCH_NCCL_USE_COMM_NONBLOCKING": "1",  # else nothing bounds how long NCCL connects
+    "TORCH_NCCL_NONBLOCKING_TIMEOUT": str(CONNECT_S),
+}
+"""PyTorch's settings of NCCL, which it reads when the group is made."""
 WHERE = re.compile(r"^(\[[^\]]*\] ?)+")
 """How a message of gloo's begins: with the line of its source."""
 
@@ -133,6 +145,9 @@ def take_part(
 class Group:
     """`agents.distributed.peers.Peers`; to be closed."""
 
+    _gpus: GroupOfGPUs | None = None
+    _asked_for_gpus = False
+
     def __init__(
         self, store: Any, number: int, count: int, host: str, longest_s: float, wait: Wait
     ) -> None:
@@ -148,8 +163,49 @@ class Group:
             self._gloo = gloo(pytorch.PrefixStore("gloo", store), number, count, options)
         self._store, self._pending = store, None  # the store lives as long as the group
 
+    @property
+    def has_gpus(self) -> bool:
+        """Whether numbers go from GPU to GPU; False before the first sum of numbers on one."""
+        return self._gpus is not None
+
     def sum(self, values: Tensor) -> None:
         """As of `Peers`; raises what `wait` does, too."""
+        if values.device.type == "cpu":
+            self._sum_on_cpu(values)
+            return
+        if not self._asked_for_gpus:
+            self._gpus, self._asked_for_gpus = self._connect_gpus(values.device), True
+        if self._gpus is None:
+            on_cpu = values.cpu()
+            self._sum_on_cpu(on_cpu)
+            values.copy_(on_cpu)
+            return
+        # NCCL waits for ever for a learner that has died. Gloo notices: so all come by it first.
+        self._sum_on_cpu(torch.zeros(1))
+        self._gpus.sum(values)
+
+    def _connect_gpus(self, device: torch.device) -> GroupOfGPUs | None:
+        """None where two learners share a GPU, which NCCL refuses, or where it cannot connect them;
+        all learners come to the same.
+        """
+        identities = torch.zeros(self.count, dtype=torch.int64)
+        identities[self.number] = gpu_identity(device)
+        self._sum_on_cpu(identities)
+        different = set(identities.tolist()) - {0}
+        if len(different) < self.count:
+            return None
+        connected = torch.ones(1)
+        made: GroupOfGPUs | None = None
+        try:
+            made = GroupOfGPUs(self._store, self.number, self.count)
+            made.sum(torch.zeros(1, device=device))
+        except (RuntimeError, PeersLost) as error:
+            log.warning("gradients go by way of the CPU: NCCL says %s", _line(error))
+            connected.zero_()
+        self._sum_on_cpu(connected)
+        return made if connected == self.count else None
+
+    def _sum_on_cpu(self, values: Tensor) -> None:
         self._pending = work = self._gloo.allreduce([values], self._options)
         while not work.is_completed():
             with contextlib.suppress(RuntimeError):  # not yet; else the last `wait` says it again
@@ -165,17 +221,59 @@ class Group:
         if self._pending is not None and not self._pending.is_completed():
             # gloo would wait for its end, which may not come: this is kept until the process ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
-        self._gloo = self._pending = self._store = None
+        if self._gpus is not None:
+            self._gpus.close()
+        self._gloo = self._pending = self._store = self._gpus = None
+
+
+class GroupOfGPUs:
+    """Sums over GPUs, by NCCL; to be closed."""
+
+    def __init__(self, store: Any, number: int, count: int) -> None:
+        """Connects at the first sum; raises `RuntimeError`."""
+        os.environ |= NCCL
+        options = pytorch.ProcessGroupNCCL.Options()
+        options._timeout = timedelta(seconds=CONNECT_S)
+        prefixed = pytorch.PrefixStore("nccl", store)
+        self._nccl = pytorch.ProcessGroupNCCL(prefixed, number, count, options)
+
+    def sum(self, values: Tensor) -> None:
+        """Add up in place; raises `PeersLost` where a GPU does not answer, `RuntimeError` where none
+        could be reached.
+        """
+        work, end = self._nccl.allreduce([values]), time.monotonic() + ANSWER_S
+        while not work.is_completed():
+            if time.monotonic() > end:
+                raise PeersLost(f"the GPU of another learner did not answer for {ANSWER_S} s")
+            time.sleep(0)
+        with _explained():
+            work.wait()
+
+    def close(self) -> None:
+        """End the connections, whatever is under way."""
+        self._nccl.abort()
+
+
+def gpu_identity(device: torch.device) -> int:
+    """A number that no other GPU has, on this machine or on another; 0 for what is no GPU."""
+    if device.type != "cuda":
+        return 0
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    return int.from_bytes(hashlib.sha256(uuid.encode()).digest()[:7], "big") | 1
 
 
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
-    """A failure of gloo's, on one line."""
+    """A failure of gloo's or NCCL's, on one line."""
     try:
         yield
     except RuntimeError as error:
-        said = WHERE.sub("", str(error)).partition(". ")[0].partition("\n")[0]
-        raise PeersLost(f"the learners have lost each other: {said}") from None
+        raise PeersLost(f"the learners have lost each other: {_line(error)}") from None
+
+
+def _line(error: Exception) -> str:
+    """The first sentence of what PyTorch says."""
+    return WHERE.sub("", str(error)).partition(". ")[0].partition("\n")[0]
 
 
 def _name(number: int) -> str:
