@@ -221,8 +221,9 @@ def well(part: Part, report: Report, longest_s: float) -> bool:
 
     def tell() -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            report.line(f"  {line.rstrip()}")
+        with process.stdout as said:
+            for line in said:
+                report.line(f"  {line.rstrip()}")
 
     teller = threading.Thread(target=tell, daemon=True)  # what it has started may keep the pipe
     teller.start()

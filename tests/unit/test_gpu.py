@@ -33,7 +33,13 @@ def saying(name: str, code: str, longest_s: float = 60, **more: object) -> Part:
 
 GOOD = "print('this is found')"
 BAD = "print('before it fails'); raise SystemExit(3)"
-HANGS = "import time; print('before it hangs', flush=True); time.sleep(600)"
+HANGS = """
+import time
+print("before it hangs", flush=True)
+for _ in range(600):
+    time.sleep(1)
+    print("and hangs", flush=True)
+"""
 
 
 def lines(path: Path) -> list[str]:
@@ -104,7 +110,7 @@ def test_a_part_that_fails_ends_no_other(report: Report, tmp_path: Path) -> None
 def test_a_part_that_hangs_is_stopped_with_all_that_it_started(
     report: Report, tmp_path: Path
 ) -> None:
-    child = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {HANGS!r}]); {HANGS}"
+    child = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {HANGS!r}])\n{HANGS}"
     started = time.monotonic()
     assert run([saying("first", child, 3), saying("second", GOOD)], report, 600) == 1
     assert time.monotonic() - started < 60
