@@ -7,8 +7,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.modes import respect_modes
-from tests.outside import OF_A_WORKFLOW, ROOT
+from tests.fault.child import run_step
+from tests.outside import ROOT
 
 TINY = {
     "game": "cartpole",
@@ -29,38 +27,6 @@ TINY = {
     "checkpoint_interval": "3",
     "log_interval": "2",
 }
-
-
-def _child(
-    module: str,
-    argv: list[str],
-    environment: dict[str, str],
-    output: str,
-    file_size: int | None,
-    unprivileged: bool,
-    hostname: str | None,
-) -> None:
-    os.setsid()
-    if hostname is not None:
-        socket.gethostname = lambda: hostname
-    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    for name in OF_A_WORKFLOW:
-        os.environ.pop(name, None)
-    os.environ.update(environment)
-    if file_size is not None:
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
-    if unprivileged:
-        respect_modes()
-    import importlib
-
-    code = importlib.import_module(module).main(argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 @dataclass
@@ -134,7 +100,7 @@ def start(server: multiprocessing.context.ForkServerContext, tmp_path: Path) -> 
         arguments = (
             module, list(argv), dict(environment or {}), str(output), file_size, unprivileged, hostname
         )  # fmt: skip
-        process = server.Process(target=_child, args=arguments)
+        process = server.Process(target=run_step, args=arguments)
         process.start()
         started.append(Step(process, output))
         return started[-1]
