@@ -5,6 +5,7 @@ the network.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,6 +39,42 @@ def render(facts: Facts, missing: list[str]) -> str:
     """The whole page. missing: the shortcomings; the same facts give the same bytes."""
     style, script = (FOLDER / "report.css").read_text(), (FOLDER / "report.js").read_text()
     plots = Plots(facts.directory.root)
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            facts=facts,
+            missing=missing,
+            headline=headline(facts),
+            problems=[
+                task
+                for task in facts.tasks_and_members
+                if task.state not in {"succeeded", "skipped", "not started"}
+            ],
+            skipped=[task for task in facts.tasks_and_members if task.state == "skipped"],
+            averages={name: plot for name in AVERAGE_PLOTS if (plot := plots.get("average", name))},
+            plots={run.index: _plots(plots, run) for run in facts.runs},
+            longest=_longest(facts),
+            open_runs=OPEN_RUNS,
+            sections=settings(facts.resolved),
+            derived=derived(facts.resolved)
+            | computed(facts.directory, facts.resolved.environment.vectorisation),
+            members=said_of_members(facts),
+            arena=standing(facts),
+            strength=said_of_strength(facts.summary or {}),
+            arena_plots=ARENA_PLOTS,
+            run_tasks=pipeline.names("run"),
+            shared_tasks=pipeline.names("experiment"),
+            style=_trusted(style),
+            script=_trusted(script),
+            policy=_policy(script),
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    """One for all pages of a process: the template is parsed once."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
@@ -46,33 +83,7 @@ def render(facts: Facts, missing: list[str]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": number, "duration": duration}
-    return environment.get_template("report.html").render(
-        facts=facts,
-        missing=missing,
-        headline=headline(facts),
-        problems=[
-            task
-            for task in facts.tasks_and_members
-            if task.state not in {"succeeded", "skipped", "not started"}
-        ],
-        skipped=[task for task in facts.tasks_and_members if task.state == "skipped"],
-        averages={name: plot for name in AVERAGE_PLOTS if (plot := plots.get("average", name))},
-        plots={run.index: _plots(plots, run) for run in facts.runs},
-        longest=_longest(facts),
-        open_runs=OPEN_RUNS,
-        sections=settings(facts.resolved),
-        derived=derived(facts.resolved)
-        | computed(facts.directory, facts.resolved.environment.vectorisation),
-        members=said_of_members(facts),
-        arena=standing(facts),
-        strength=said_of_strength(facts.summary or {}),
-        arena_plots=ARENA_PLOTS,
-        run_tasks=pipeline.names("run"),
-        shared_tasks=pipeline.names("experiment"),
-        style=_trusted(style),
-        script=_trusted(script),
-        policy=_policy(script),
-    )
+    return environment
 
 
 def _plots(plots: Plots, run: Run) -> dict[str, Plot]:
