@@ -169,6 +169,7 @@ class TestInABrowser:
         assert text(page, "players") == "You are O, minimax is X."
         assert served.session.person == 1 and len(served.session.actions) == 1
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("served", [("connect-four", "mcts-30")], indirect=True)
     def test_connect_four_with_hints(self, page: Chromium, served: GameServer) -> None:
         click(page, "document.querySelector('[data-action=\"3\"]')")

@@ -216,6 +216,7 @@ def test_a_policy_acts_in_the_environment_s_own_terms(pair: tuple[str, str]) -> 
     assert episode.length > 0 and np.isfinite(episode.return_)
 
 
+@pytest.mark.slow
 def test_atari_film_shows_the_evaluated_episode() -> None:
     resolved = short("ppo", "breakout")
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")

@@ -96,7 +96,13 @@ def assert_whole(run: RunDirectory, expected: bytes) -> None:
     assert checkpoints.load(newest).epoch == EPOCHS
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["alive", "stopped and woken"])
+@pytest.mark.parametrize(
+    "stopped",
+    [
+        pytest.param(False, id="alive", marks=pytest.mark.slow),
+        pytest.param(True, id="stopped and woken"),
+    ],
+)
 def test_a1_two_attempts_on_two_nodes(
     start: Start, tmp_path: Path, undisturbed: list[bytes], stopped: bool
 ) -> None:
@@ -119,6 +125,7 @@ def test_a1_two_attempts_on_two_nodes_twenty_times(
         assert_whole(run, expected)
 
 
+@pytest.mark.slow
 def test_a2_two_trainings_started_together_by_hand(
     start: Start, tmp_path: Path, undisturbed: list[bytes]
 ) -> None:
@@ -152,6 +159,7 @@ sys.exit(steps.train.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a1_an_attempt_that_stood_still_while_it_started(
     start: Start, tmp_path: Path, undisturbed: list[bytes]
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_killed_arena_ends_with_the_same_bytes(
     assert written(outdir) == expected(trained, start, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_stop_comes_within_a_match(
     trained: Path, start: Start, tmp_path: Path, undisturbed: dict[str, bytes]
 ) -> None:

@@ -67,7 +67,13 @@ def expected(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Products
     return _EXPECTED[0]
 
 
-@pytest.mark.parametrize("fault", ["before_rename:2:checkpoints", "after_rename:9:checkpoints"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "before_rename:2:checkpoints",
+        pytest.param("after_rename:9:checkpoints", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_at_a_chosen_place(
     start: Start, tmp_path: Path, expected: Products, fault: str
 ) -> None:
@@ -80,6 +86,7 @@ def test_killed_at_a_chosen_place(
     assert products(run) == expected
 
 
+@pytest.mark.slow
 def test_a_sigterm_is_no_loss(start: Start, tmp_path: Path, expected: Products) -> None:
     run = prepare(start, tmp_path / "x", TINY)
     step = start(*train(tmp_path / "x"))

@@ -99,7 +99,7 @@ def kill_at_random(
 
 
 def test_killed_at_random_moments(start: Start, tmp_path: Path, oracle: Oracle) -> None:
-    kill_at_random(start, tmp_path / "x", prepare(start, tmp_path / "x"), 6, oracle)
+    kill_at_random(start, tmp_path / "x", prepare(start, tmp_path / "x"), 3, oracle)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_killed_at_forty_random_moments(start: Start, tmp_path: Path, oracle: Or
         kill_at_random(start, outdir, prepare(start, outdir), 8, oracle)
 
 
-@pytest.mark.parametrize("signals", [1, 3])
+@pytest.mark.parametrize("signals", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_sigterm_saves_the_epoch_under_way_and_loses_nothing(
     start: Start, tmp_path: Path, oracle: Oracle, signals: int
 ) -> None:
@@ -135,7 +135,12 @@ def test_sigterm_saves_the_epoch_under_way_and_loses_nothing(
 
 
 @pytest.mark.parametrize(
-    "place", ["mid_save:2:checkpoints", "before_rename:2:checkpoints", "after_rename:2:checkpoints"]
+    "place",
+    [
+        pytest.param("mid_save:2:checkpoints", marks=pytest.mark.slow),
+        "before_rename:2:checkpoints",
+        pytest.param("after_rename:2:checkpoints", marks=pytest.mark.slow),
+    ],
 )
 def test_case_5_three_sigterms_during_a_save(
     start: Start, tmp_path: Path, oracle: Oracle, place: str
@@ -159,12 +164,11 @@ def test_case_5_three_sigterms_during_a_save(
     [
         ("mid_row:6:train.csv", "torn row"),
         ("mid_save:2:checkpoints", "temporary"),
-        ("before_rename:3:checkpoints", "temporary"),
+        pytest.param("before_rename:3:checkpoints", "temporary", marks=pytest.mark.slow),
         ("after_rename:3:checkpoints", "three checkpoints"),
-        (
-            "after_rename:14:checkpoints",
-            "three checkpoints",
-        ),  # the last one: nothing is left to train
+        pytest.param(  # the last one: nothing is left to train
+            "after_rename:14:checkpoints", "three checkpoints", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_killed_at_a_chosen_place(
@@ -318,6 +322,7 @@ def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
     assert third.end() == 1, "a person asked again after exit 3: one more honest try"
 
 
+@pytest.mark.slow
 def test_preemptions_in_a_row_are_no_lack_of_progress(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", epochs=100_000, checkpoint_interval=100_000)
     for _ in range(3):
@@ -377,6 +382,7 @@ def test_sigterm_during_the_start(start: Start, tmp_path: Path) -> None:
     assert not run.train_csv.exists()
 
 
+@pytest.mark.slow
 def test_sigterm_during_a_replay(start: Start, tmp_path: Path) -> None:
     """4 environments in endless episodes: with 5 ms a step, their replay takes longer than anyone
     waits for an answer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,9 +39,25 @@ def train(start: Start, outdir: Path, fault: str = "") -> int:
     return step.end()
 
 
-@pytest.mark.parametrize("algorithm", SMALL)
+FAULTS = (
+    ("before_rename:1:checkpoints", True),
+    ("after_rename:1:checkpoints", False),
+    ("mid_row:1:train.csv", False),
+    ("after_rename:2:checkpoints", False),
+)
+"""Where it is killed, and whether it needs the other then."""
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "faults"),
+    [
+        pytest.param("ppo", FAULTS[:2], id="ppo"),
+        pytest.param("ppo", FAULTS[2:], id="ppo, later", marks=pytest.mark.slow),
+        pytest.param("dqn", FAULTS, id="dqn", marks=pytest.mark.slow),
+    ],
+)
 def test_killed_before_its_first_checkpoint_and_after_it(
-    start: Start, tmp_path: Path, algorithm: str
+    start: Start, tmp_path: Path, algorithm: str, faults: Sequence[tuple[str, bool]]
 ) -> None:
     theirs, undisturbed = tmp_path / "theirs", tmp_path / "undisturbed"
     prepared(start, theirs, algorithm)
@@ -49,14 +66,7 @@ def test_killed_before_its_first_checkpoint_and_after_it(
     shutil.copytree(undisturbed, tmp_path / "prepared")
     assert train(start, undisturbed) == 0
     oracle: Products = products(run)
-    for number, (fault, needs_theirs) in enumerate(
-        (
-            ("before_rename:1:checkpoints", True),
-            ("after_rename:1:checkpoints", False),
-            ("mid_row:1:train.csv", False),
-            ("after_rename:2:checkpoints", False),
-        )
-    ):
+    for number, (fault, needs_theirs) in enumerate(faults):
         outdir = tmp_path / f"killed-{number}"
         shutil.copytree(tmp_path / "prepared", outdir)
         assert train(start, outdir, fault) == -signal.SIGKILL

@@ -137,6 +137,7 @@ def test_a_displaced_training_decides_nothing(
     assert not directory.compute_json.exists()
 
 
+@pytest.mark.slow
 def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(
     start: Start, prepared: Prepared
 ) -> None:
@@ -240,6 +241,7 @@ def test_a_gpu_that_was_decided_on_and_is_not_here_is_refused(
     )
 
 
+@pytest.mark.slow
 def test_the_probe_leaves_no_trace_in_a_training(start: Start, prepared: Prepared) -> None:
     """A game that draws from the global generators, so that one more that is made would be seen."""
     given = {

@@ -78,6 +78,7 @@ def expected(
     return undisturbed[0]
 
 
+@pytest.mark.slow
 def test_killed_at_seeded_moments(start: Start, tmp_path: Path, expected: Products) -> None:
     """Between and within the writing of segments, of the checkpoint, and of its tidying."""
     seed = random.SystemRandom().randrange(2**32)
@@ -116,7 +117,14 @@ def test_a_segment_that_no_checkpoint_lists_yet_counts_for_nothing(
     assert set(segments(run)) == listed(run)
 
 
-@pytest.mark.parametrize("harm", ["removed", "changed", "shorter"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param("removed", marks=pytest.mark.slow),
+        "changed",
+        pytest.param("shorter", marks=pytest.mark.slow),
+    ],
+)
 def test_a_checkpoint_without_its_segments_is_not_gone_on_from(
     start: Start, tmp_path: Path, expected: Products, harm: str
 ) -> None:

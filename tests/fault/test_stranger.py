@@ -63,6 +63,7 @@ def test_an_algorithm_by_import_path_reaches_its_report_with_the_same_bytes(tmp_
     assert "rollout_length" in page
 
 
+@pytest.mark.slow
 def test_an_environment_with_a_mask_behind_wrappers_reaches_its_report(tmp_path: Path) -> None:
     """Dict observations, a mask whose neglect raises, options, a wrapper with arguments, a network of
     the lab's own, a film."""

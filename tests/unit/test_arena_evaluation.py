@@ -240,6 +240,7 @@ def test_matches_of_another_arena_are_not_continued(tmp_path: Path) -> None:
     assert not stale.exists() and read_games(run.root / "evaluation.csv")[0].seed != 5
 
 
+@pytest.mark.slow
 def test_a_stopped_arena_goes_on_and_is_the_same(
     arena: ExperimentDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

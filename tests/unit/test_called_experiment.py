@@ -61,6 +61,7 @@ def printed(folder: Path) -> str:
     return "".join(path.read_text() for path in sorted((folder / "logs").glob("*.log")))
 
 
+@pytest.mark.slow
 def test_two_calls_in_one_workflow_make_two_complete_reports(
     manifest: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -67,10 +67,15 @@ def value_iteration(discount: float, masked: bool = False) -> np.ndarray:
     "switches",
     [
         {},
-        {"double": True},
-        {"dueling": True},
-        {"prioritised": True},
-        {"quantiles": 7},
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (
+                {"double": True},
+                {"dueling": True},
+                {"prioritised": True},
+                {"quantiles": 7},
+            )
+        ),
         {"double": True, "dueling": True, "prioritised": True, "quantiles": 7},
         {"num_envs": 4, "train_every": 4, "epoch_steps": 100},
     ],

@@ -56,7 +56,10 @@ def same(first: Sequence[Episode], second: Sequence[Episode]) -> bool:
 
 
 @pytest.mark.parametrize("sample", [True, False], ids=["sampled", "greedy"])
-@pytest.mark.parametrize(("game", "many"), [*((game, 40) for game in GAMES), ("breakout", 6)])
+@pytest.mark.parametrize(
+    ("game", "many"),
+    [*((game, 40) for game in GAMES), pytest.param("breakout", 6, marks=pytest.mark.slow)],
+)
 def test_more_episodes_never_change_the_first(game: str, many: int, sample: bool) -> None:
     resolved = of_at_most(small(game), 40)
     policy = beginner(game)

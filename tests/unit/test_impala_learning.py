@@ -80,6 +80,7 @@ def test_late_actors_send_what_is_20_updates_old_and_hear_of_newer_weights() -> 
     assert 20 <= (progress.metrics["policy_lag"] or 0) <= 23
 
 
+@pytest.mark.slow
 def test_cartpole_is_learnt_by_four_actors_in_threads() -> None:
     resolved = impala("cartpole", epochs=25, learning_rate=0.002)
     trainer = learner(resolved)

@@ -375,6 +375,7 @@ def step(name: str, *arguments: str) -> None:
     assert done.returncode == 0, (done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 def test_a_real_experiment_is_evaluated_with_both_policies(tmp_path: Path) -> None:
     made = Experiment(
         algorithm="ppo",

@@ -64,6 +64,7 @@ def test_a_noticed_mutant_is_killed(project: Path) -> None:
     assert (project / "sums.py").read_text() == MODULE, "only copies are changed"
 
 
+@pytest.mark.slow
 def test_a_survivor_fails_until_it_is_explained_or_an_assertion_kills_it(project: Path) -> None:
     code, printed = tool(project, STEP)
     assert (code, f"survived, unexplained: {STEP}\n" in printed) == (1, True), printed
@@ -78,6 +79,7 @@ def test_a_survivor_fails_until_it_is_explained_or_an_assertion_kills_it(project
     assert "explained, but no mutant: sums.py sum_to: a => b\n" in printed
 
 
+@pytest.mark.slow
 def test_a_hanging_mutant_is_ended_and_counts_as_noticed(project: Path) -> None:
     code, printed = tool(project, "number += 1 => pass")
     assert (code, "| sums.py | 1 | 0 | 1 | 0 | 0 |" in printed) == (0, True), printed

@@ -90,6 +90,7 @@ def test_a_list_is_an_option() -> None:
     assert Resolved.from_dict(resolved.as_dict()) == resolved
 
 
+@pytest.mark.slow
 def test_a_list_comes_through_submission_manifest_and_pod_to_the_environment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -182,7 +182,8 @@ def test_an_environment_that_cannot_be_replayed_is_forgotten(
 @pytest.mark.parametrize(
     ("game", "given"),
     [
-        ("cartpole-no-velocity", {}), ("pendulum-no-velocity", {}), ("breakout", {}),
+        ("cartpole-no-velocity", {}), ("pendulum-no-velocity", {}),
+        pytest.param("breakout", {}, marks=pytest.mark.slow),
         ("tests.own_games:Picture", {}), ("cartpole", {"network": "my_lab.nets:Gated"}),
         ("cartpole", {"network": "my_lab.nets:Residual"}),
         ("tests.own_games:Picture", {"network": "my_lab.nets:Gated"}),

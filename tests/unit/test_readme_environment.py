@@ -24,6 +24,7 @@ def block(language: str) -> str:
     return found[1]
 
 
+@pytest.mark.slow
 def test_the_readme_s_environment_is_learnt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

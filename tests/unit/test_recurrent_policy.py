@@ -151,8 +151,12 @@ def test_the_film_is_the_evaluated_episode() -> None:
 @pytest.mark.parametrize(
     ("game", "network"),
     [
-        ("cartpole", ""), ("pendulum-no-velocity", ""), ("tests.own_games:Picture", ""),
-        ("cartpole", "my_lab.nets:Gated"),
+        ("cartpole", ""),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (("pendulum-no-velocity", ""), ("tests.own_games:Picture", ""))
+        ),
+        pytest.param("cartpole", "my_lab.nets:Gated", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_onnx_remembers_as_torch_does(game: str, network: str) -> None:
@@ -225,6 +229,7 @@ def test_a_policy_that_breaks_a_promise(
     assert reason in last.seen
 
 
+@pytest.mark.slow
 def test_the_command_checks_a_network_that_remembers_with_ppo_lstm(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ def losses_in_all_lines(player: int, simulations: int) -> tuple[int, int]:
     return lost, ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("player", [0, 1])
 def test_tic_tac_toe_with_rollouts_loses_in_none_of_all_lines(player: int) -> None:
     """Of four further seeds the second player lost lines with 1000 and 3000, and none with 10 000."""

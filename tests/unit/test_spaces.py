@@ -77,7 +77,11 @@ def test_every_kind_trains_resumes_is_evaluated_and_filmed(
 
 @pytest.mark.parametrize(
     ("seen", "acts"),
-    [("tuple", "discrete"), ("grid", "multi-discrete"), ("multi-binary", "multi-binary")],
+    [
+        ("tuple", "discrete"),
+        pytest.param("grid", "multi-discrete", marks=pytest.mark.slow),
+        ("multi-binary", "multi-binary"),
+    ],
 )
 def test_it_is_learnt(seen: str, acts: str) -> None:
     resolved = resolved_for(seen, acts, **LEARNING)

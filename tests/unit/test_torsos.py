@@ -29,7 +29,15 @@ def small(game: str, network: str = OWN, **given: str) -> Resolved:
     return resolve("ppo", {"game": game, "network": network, **SMALL, **given})
 
 
-@pytest.mark.parametrize("game", ["cartpole", "pendulum", "breakout", "tests.own_games:Picture"])
+@pytest.mark.parametrize(
+    "game",
+    [
+        "cartpole",
+        "pendulum",
+        pytest.param("breakout", marks=pytest.mark.slow),
+        "tests.own_games:Picture",
+    ],
+)
 def test_every_promise_of_a_training_is_kept_with_it(game: str) -> None:
     findings = list(tried(TrainingChecks(small(game)).all()))
     assert [finding for finding in findings if not finding.kept] == []

@@ -42,7 +42,14 @@ def made(resolved: Resolved) -> PPOTrainer:
     return PPOTrainer(resolved, run=0, device="cpu", precision="fp32")
 
 
-@pytest.mark.parametrize("game", [one for one in GAMES if one != "lunarlander" or HAS_BOX2D])
+@pytest.mark.parametrize(
+    "game",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] if one == "breakout" else [])
+        for one in GAMES
+        if one != "lunarlander" or HAS_BOX2D
+    ],
+)
 def test_every_step_belongs_to_a_recorded_episode_or_to_one_in_flight(game: str) -> None:
     resolved, recorded, states = resolved_for(game), list[int](), list[tuple[int, Any]]()
     rows = resolved.steps_per_epoch
@@ -175,7 +182,7 @@ def test_resumes_exactly_after_every_epoch() -> None:
         assert [repr(one) for one in resumed.train()] == rows[epoch:]
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(
     threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +287,7 @@ def lives_played(*, fire: bool) -> tuple[int, int]:
     return lives, games
 
 
+@pytest.mark.slow
 def test_fire_starts_every_life_whatever_the_policy_does() -> None:
     """A ball that nobody meets is lost after about 25 steps: 5 lives are a game."""
     lives, games = lives_played(fire=True)
