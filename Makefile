@@ -31,10 +31,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this machine; ends with where to look
 	@$(BIN)/python -m workflows.submit ppo --local -p game=cartpole -p runs=3 -p epochs=196 -p outdir=$(RESULTS)/cartpole
 
-test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks: 10 to 15 minutes of two cores
+test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks
 	$(BIN)/python -m pytest -m 'not slow and not cluster and not gpu' --numprocesses $(WORKERS) --dist worksteal
 
-test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kill soaks, coverage simulations (LONG: which)
+test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
 	$(BIN)/python -m pytest -m '$(LONG) and not cluster and not gpu' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
 test-machines: $(INSTALLED) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)

@@ -35,6 +35,7 @@ def browser(directory, tmp_path_factory):
     started.close()
 
 
+@pytest.mark.slow
 def test_films_play_in_place(browser):
     films = browser.evaluate("document.querySelectorAll('video').length")
     assert films == 3

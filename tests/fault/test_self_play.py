@@ -196,6 +196,7 @@ def test_a_worker_without_a_trainer_ends_after_a_time_and_an_orphan_too(
     assert (code, "the trainer has taken no games for 20 s" in output) == (75, True), output
 
 
+@pytest.mark.slow
 def test_a_role_that_nobody_has_is_refused(processes: Processes) -> None:
     processes.prepare()
     for role, member, why in (

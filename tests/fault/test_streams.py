@@ -97,5 +97,9 @@ def test_c15_submit_without_streams(tmp_path: Path) -> None:
     assert closed(tmp_path, "workflows.submit", "--list") == 0
     assert closed(tmp_path, "workflows.submit", "no-such-algorithm") == 2
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_c15_a_whole_experiment_without_streams(tmp_path: Path) -> None:
     assert closed(tmp_path, "workflows.submit", *TINY, "-p", "outdir=x") == 0
     assert (tmp_path / "x/report.html").is_file()

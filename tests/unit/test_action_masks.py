@@ -150,6 +150,7 @@ def test_a_person_s_policy_takes_the_mask() -> None:
         agent.act(np.zeros(6), action_mask=np.ones(5))
 
 
+@pytest.mark.slow
 def test_the_onnx_graph_takes_the_mask() -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)

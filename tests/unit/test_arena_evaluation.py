@@ -291,6 +291,7 @@ def test_the_rating_is_that_of_the_closed_form(tmp_path: Path) -> None:
         rating_of([Played("agent", "lookahead", 0, one, 5, 50, (0,)) for one in "XO"], "agent")
 
 
+@pytest.mark.slow
 def test_a_damaged_table_is_one_line_and_made_again(tmp_path: Path) -> None:
     directory = arena_runs.experiment(tmp_path)
     step, path = [f"--outdir={tmp_path}", "--run=0"], directory.run(0).root / "arena.csv"

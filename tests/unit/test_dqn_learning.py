@@ -103,6 +103,7 @@ def test_values_with_a_mask_are_those_of_what_is_allowed() -> None:
         assert abs(found[state, action] - expected[state, action]) < 0.04
 
 
+@pytest.mark.slow
 def test_a_constant_reward_under_a_time_limit() -> None:
     """1 / (1 − γ) = 5. Where the limit is called an end, one of ten targets is 1, which the Huber loss
     weighs with ±1: 0.9 (1 + γ V − V) = 0.1, V = 40 / 9."""
@@ -248,7 +249,9 @@ def test_a_resumed_training_is_the_same(how: str, epoch: int) -> None:
     np.testing.assert_equal(resumed.state_dict(), undisturbed.state_dict())
 
 
-@pytest.mark.parametrize("switches", [{}, RESUMED["every switch"]])
+@pytest.mark.parametrize(
+    "switches", [{}, pytest.param(RESUMED["every switch"], marks=pytest.mark.slow)]
+)
 def test_it_keeps_every_promise_of_a_trainer(switches: dict[str, Any]) -> None:
     checks = TrainingChecks(resolved_of("cartpole", **switches))
     for check in checks.all().values():
@@ -383,7 +386,7 @@ def test_a_sampled_policy_is_greedy_but_for_epsilon() -> None:
     assert not policy.act(seen, sample=False, masks=masks).any()
 
 
-@pytest.mark.parametrize("game", ["cartpole", "masked"])
+@pytest.mark.parametrize("game", [pytest.param("cartpole", marks=pytest.mark.slow), "masked"])
 def test_onnx_answers_as_torch_does(game: str) -> None:
     """Outputs action and q; normalisation, masks and the mean of quantiles are in the graph."""
     onnxruntime = pytest.importorskip("onnxruntime")

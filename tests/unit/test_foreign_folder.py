@@ -76,6 +76,7 @@ def test_b14_a_step_takes_its_own_packages(foreign: Callable[[Path], None], tmp_
     assert "n = 1 of 1 runs" in done.stdout
 
 
+@pytest.mark.slow
 def test_b14_a_game_in_the_working_directory_is_found_beside_a_foreign_config(
     tmp_path: Path,
 ) -> None:

@@ -159,6 +159,7 @@ class Library(Distribution):
         return self.folder / path
 
 
+@pytest.mark.slow
 def test_only_libraries_for_every_python_are_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +177,7 @@ def test_only_libraries_for_every_python_are_shared(
     assert [path.name for path in shared.parent.iterdir()] == ["nvidia-cublas.so"]
 
 
+@pytest.mark.slow
 def test_a_library_that_cannot_be_linked_is_left_to_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ SWITCHES = st.fixed_dictionaries({
 })  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(given=SWITCHES, continuous=st.booleans(), lives=st.booleans(), fire=st.booleans())
 def test_whole_epochs_end_with_the_parameters_of_the_reference(

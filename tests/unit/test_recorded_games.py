@@ -78,6 +78,7 @@ def test_a_network_that_has_seen_games_plays_as_their_players_did() -> None:
     assert (trainer.updates, trainer.measured, trainer.window.added) == (0, [], 0)
 
 
+@pytest.mark.slow
 def test_prepare_plays_the_games_and_refuses_a_file_that_holds_none(tmp_path: Path) -> None:
     games = tmp_path / "games.txt"
 

@@ -140,6 +140,7 @@ def test_an_episode_depends_on_its_number_alone(
     assert same(list(evaluate(policy, resolved, 0, 12, sample)), together[:12])
 
 
+@pytest.mark.slow
 def test_the_film_is_the_evaluated_episode() -> None:
     resolved = small("pendulum-no-velocity")
     (episode,) = evaluate(trained("pendulum-no-velocity"), resolved, 0, 1, False)

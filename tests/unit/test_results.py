@@ -419,7 +419,9 @@ def test_the_command_exports_the_run_s_policy(
     ]
 
 
-@pytest.mark.parametrize("game", ONNX_GAMES)
+@pytest.mark.parametrize(
+    "game", [ONNX_GAMES[0], *(pytest.param(one, marks=pytest.mark.slow) for one in ONNX_GAMES[1:])]
+)
 def test_onnx_answers_as_torch_does(game: str, onnx_packages: None) -> None:
     import onnxruntime
     import torch

@@ -22,7 +22,10 @@ GAMES = {
 }
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    "game",
+    [pytest.param(one, marks=[] if one == "pendulum" else [pytest.mark.slow]) for one in GAMES],
+)
 def test_the_graph_acts_as_the_policy(game: str) -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed")

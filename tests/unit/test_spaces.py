@@ -199,6 +199,7 @@ def test_actions_that_a_game_does_not_have_never_reach_it(
         list(Replay(resolved_for("dict", acts), 0, actions).frames())
 
 
+@pytest.mark.slow
 def test_onnx_answers_as_torch_does() -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
