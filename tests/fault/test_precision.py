@@ -155,6 +155,7 @@ def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(
     assert used(directory, 0) == used(directory, 1) == ("cpu", "bf16")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_says_otherwise_counts_for_its_run(
     start: Start, prepared: Prepared
 ) -> None:

@@ -86,8 +86,12 @@ def test_an_environment_with_a_mask_behind_wrappers_reaches_its_report(tmp_path:
 @pytest.mark.parametrize(
     ("changed", "line"),
     [
-        ({"clip": "0.2"}, "unknown parameter 'clip'"),
-        ({"rollout_length": "1"}, "'rollout_length' cannot be '1'; allowed: an integer from 2"),
+        pytest.param({"clip": "0.2"}, "unknown parameter 'clip'", marks=pytest.mark.slow),
+        pytest.param(
+            {"rollout_length": "1"},
+            "'rollout_length' cannot be '1'; allowed: an integer from 2",
+            marks=pytest.mark.slow,
+        ),
         ({"game": "pendulum"}, "my_lab.reinforce:ALGORITHM cannot play pendulum: the game's"),
     ],
 )

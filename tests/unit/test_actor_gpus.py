@@ -55,7 +55,9 @@ def test_their_neighbours_are_not() -> None:
     assert given_gpus.identity_hash == resolve("alphazero", {}).identity_hash
 
 
-@pytest.mark.parametrize(("per_gpu", "at_once"), [(1, 2), (2, 4)])
+@pytest.mark.parametrize(
+    ("per_gpu", "at_once"), [(1, 2), pytest.param(2, 4, marks=pytest.mark.slow)]
+)
 def test_no_gpu_is_seen_by_more_actors_than_it_may_be(
     tmp_path: Path, per_gpu: int, at_once: int
 ) -> None:

@@ -30,6 +30,7 @@ from steps.results import Results
 from steps.statistics.intervals import t_interval
 from tests import arena_runs, synthetic
 
+pytestmark = pytest.mark.slow  # two evaluations of 25 matches, every plot and film
 RUNS = 2
 IN_RUNS = (evaluate, play, plot_training, plot_evaluation)
 OF_ALL = (average, plot_average)

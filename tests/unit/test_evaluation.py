@@ -152,7 +152,9 @@ def shown(resolved: Resolved, episode: Episode) -> tuple[Replay, int]:
 
 
 @pytest.mark.parametrize("sample", [True, False], ids=["sampled", "greedy"])
-@pytest.mark.parametrize("game", ["cartpole", "pendulum", "breakout"])
+@pytest.mark.parametrize(
+    "game", ["cartpole", "pendulum", pytest.param("breakout", marks=pytest.mark.slow)]
+)
 def test_the_film_is_the_evaluated_episode(game: str, sample: bool) -> None:
     resolved = of_at_most(small(game), 150)
     for episode in evaluate(beginner(game), resolved, 0, 2, sample):

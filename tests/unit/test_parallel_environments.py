@@ -237,6 +237,7 @@ def test_what_is_chosen_and_why(
     assert one_core == ("sync", "there is one core")
 
 
+@pytest.mark.slow
 def test_what_was_chosen_is_recorded_and_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -217,7 +217,7 @@ def test_an_environment_that_cannot_be_replayed_starts_over(
     assert [one.epoch for one in resumed.train()] == [2, 3]
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_atari_resumes_exactly(threads: str) -> None:
     given = {
         "game": "pong",

@@ -260,7 +260,10 @@ def test_whole_epochs_end_with_the_parameters_of_the_reference(
     assert largest_difference(given, continuous=continuous, lives=lives, fire=fire) < 1e-5
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize(
+    "mistake",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in MISTAKES[:-2]), *MISTAKES[-2:]],
+)
 def test_each_of_the_usual_mistakes_would_be_noticed(mistake: str) -> None:
     given: dict[str, object] = {
         "sequence_length": 8, "minibatches": 3, "update_epochs": 2, "learning_rate": 0.01,

@@ -112,6 +112,7 @@ def test_the_rows_of_a_game_are_its_positions_and_its_end(name: str) -> None:
             assert 50 * (1 + (value if mover == 0 else -value)) == one.score
 
 
+@pytest.mark.slow
 def test_only_full_searches_have_a_policy_and_they_are_as_many_as_asked_for() -> None:
     rows = [one.rows for one in games(150, resolved(full_search_share="0.3"))]
     full = np.concatenate([one["full"] for one in rows])

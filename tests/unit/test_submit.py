@@ -357,8 +357,8 @@ def test_start_up_is_light(tmp_path: Path) -> None:
         (("ppo", "--manifest"), 0),
         (("ppo", "--dry-run"), 0),
         (("ppo", "--local", "-p", "outdir=results/x"), 130),
-        (("ppo", "--name", "ppo-1"), 130),
-        (("ppo", "--name", "ppo-2", "--detach"), 130),
+        pytest.param(("ppo", "--name", "ppo-1"), 130, marks=pytest.mark.slow),
+        pytest.param(("ppo", "--name", "ppo-2", "--detach"), 130, marks=pytest.mark.slow),
         (("--follow", "ppo-0"), 130),
     ],
 )
