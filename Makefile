@@ -17,7 +17,7 @@ WORKERS ?= 2
 LONG ?= slow
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long strength learning learning-long clean
+.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long gpu strength learning learning-long clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -72,6 +72,9 @@ benchmark: $(INSTALLED) $(BENCHMARK) $(RLLIB) ## speed of training and of the se
 
 benchmark-long: $(INSTALLED) ## 20 minutes of a learner slowed tenfold, whose memory must stay flat
 	$(BIN)/python -m tests.benchmarks.limits --case memory --minutes 20
+
+gpu: ## what holds on CUDA, and how fast, in eight minutes, with the Python that PYTHON names (docs/gpu.md; GPU_OPTIONS='--minutes 60 --part breakout')
+	@$(PYTHON) -m tests.gpu $(GPU_OPTIONS)
 
 images: ## build the images (TARGETS) with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
 	@source=$$(containers/tag); tag="$(or $(TAG),$$source)"; [ "$$tag" ] || exit 2; image=$(if $(REGISTRY),$(REGISTRY)/)rl:$$tag; \

@@ -47,7 +47,8 @@ WITH_ACTORS = {
 }
 QUICK = {
     "learning_starts": "100", "rollout_length": "16", "batch_size": "4", "epoch_updates": "2",
-    "epoch_steps": "200", "sequence_length": "16", "unroll_length": "10", "burn_in": "4", "normalise_observations": "false",
+    "epoch_steps": "200", "sequence_length": "16", "unroll_length": "10", "burn_in": "4",
+    "normalise_observations": "false",
 }  # fmt: skip
 """As far as an algorithm has them: for a processor."""
 BATCHES = (64, 256, 1024)
