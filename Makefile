@@ -1,15 +1,19 @@
-# Everything from a fresh clone: only Python 3.11+, make and a package index are needed.
+# Everything from a fresh clone: only Python 3.11+, make and a package index are needed. TORCH_INDEX names another package index for
+# torch alone: with PyTorch's own for CPUs, `make run` installs 2 GB and not 6.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+WITH_TESTS := $(VENV)/.installed-with-tests
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BENCHMARK := .venv-benchmark/.installed
 RLLIB := .venv-rllib/.installed
 RESULTS ?= results
 REGISTRY ?=
 TAG ?=
 TARGETS ?= gpu cpu
+TORCH_INDEX ?=
 BUILDER ?= $(notdir $(firstword $(shell command -v docker podman buildah)))
 CLUSTER ?= ../shared/cluster
 CLUSTER_TESTS ?= tests/cluster
@@ -25,25 +29,30 @@ help: ## list the targets
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'make: $(PYTHON) is too old: Python 3.11 or newer is needed; PYTHON=… chooses another'; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(if $(TORCH_INDEX),$(PIP_INSTALL) --index-url $(TORCH_INDEX) torch)
+	$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(WITH_TESTS): $(INSTALLED)
+	$(PIP_INSTALL) --editable '.[test]'
 	@touch $@
 
 run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this machine; ends with where to look
 	@$(BIN)/python -m workflows.submit ppo --local -p game=cartpole -p runs=3 -p epochs=196 -p outdir=$(RESULTS)/cartpole
 
-test: $(INSTALLED) lint ## the quick tests, in WORKERS processes, and the static checks
+test: $(WITH_TESTS) lint ## the quick tests, in WORKERS processes, and the static checks
 	$(BIN)/python -m pytest -m 'not slow and not cluster and not gpu' --numprocesses $(WORKERS) --dist worksteal
 
-test-long: $(INSTALLED) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
+test-long: $(WITH_TESTS) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
 	$(BIN)/python -m pytest -m '$(LONG) and not cluster and not gpu' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
-test-machines: $(INSTALLED) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
+test-machines: $(WITH_TESTS) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)
 
-mutants: $(INSTALLED) ## small mistakes in losses, targets and statistics, which the quick tests must notice: 20 minutes (COUNT of them, drawn with SEED)
+mutants: $(WITH_TESTS) ## small mistakes in losses, targets and statistics, which the quick tests must notice: 20 minutes (COUNT of them, drawn with SEED)
 	$(BIN)/python -m tests.mutants --count $(or $(COUNT),300) --seed $(or $(SEED),0)
 
-lint: $(INSTALLED) ## ruff and mypy
+lint: $(WITH_TESTS) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -53,7 +62,7 @@ manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the tables of t
 	$(BIN)/python -m config.tables README.md
 
 messages: $(INSTALLED) ## make agents/transport/learner_pb2.py of learner.proto again
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt grpcio-tools
+	$(PIP_INSTALL) grpcio-tools
 	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. agents/transport/learner.proto
 	@sha256sum agents/transport/learner.proto | sed 's/^/# sha256 /' >> agents/transport/learner_pb2.py
 
@@ -67,25 +76,26 @@ $(RLLIB): pyproject.toml
 	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check 'ray[rllib]>=2.50' torch ale-py opencv-python-headless
 	@touch $@
 
-benchmark: $(INSTALLED) $(BENCHMARK) $(RLLIB) ## speed of training and of the search, against Stable-Baselines3, RLlib and this machine's limits (CASES: only these)
+benchmark: $(WITH_TESTS) $(BENCHMARK) $(RLLIB) ## speed of training and of the search, against Stable-Baselines3, RLlib and this machine's limits (CASES: only these)
 	$(BIN)/python -m tests.benchmarks $(CASES)
 
-benchmark-long: $(INSTALLED) ## 20 minutes of a learner slowed tenfold, whose memory must stay flat
+benchmark-long: $(WITH_TESTS) ## 20 minutes of a learner slowed tenfold, whose memory must stay flat
 	$(BIN)/python -m tests.benchmarks.limits --case memory --minutes 20
 
 gpu: ## what holds on CUDA, and how fast, in eight minutes, with the Python that PYTHON names (docs/gpu.md; GPU_OPTIONS='--minutes 60 --part breakout')
 	@$(PYTHON) -m tests.gpu $(GPU_OPTIONS)
 
-images: ## build the images (TARGETS) with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
+images: ## build the images (TARGETS; the CPU's with TORCH_INDEX) with docker, podman or buildah (BUILDER), and push them to REGISTRY if there is one; TAG, IMAGE_OPTIONS, PUSH_OPTIONS
 	@source=$$(containers/tag); tag="$(or $(TAG),$$source)"; [ "$$tag" ] || exit 2; image=$(if $(REGISTRY),$(REGISTRY)/)rl:$$tag; \
 	set -e; for target in $(TARGETS); do \
-		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$$source --tag $$image-$$target .; \
+		$(BUILDER) build $(IMAGE_OPTIONS) --file containers/Dockerfile --target $$target --build-arg SOURCE=$$source \
+			$$([ $$target = gpu ] || echo '$(addprefix --build-arg TORCH_INDEX=,$(TORCH_INDEX))') --tag $$image-$$target .; \
 		$(if $(REGISTRY),$(BUILDER) push $(PUSH_OPTIONS) $$image-$$target;) \
 	done; echo "submit with: $(foreach target,$(TARGETS),-p $(target)_image=$$image-$(target))"
 
 # Only a machine that can have no cluster skips: up ends with 2 without root, with 3 without Argo's programs, with 126 or 127 where it is
 # not there. A cluster that ran before goes on, and so does what there is of one that failed to start: down would remove its logs.
-test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one; CLUSTER_TESTS)
+test-cluster: $(WITH_TESTS) ## the tests on a real Kubernetes with Argo on this machine (CLUSTER: the scripts that start and stop one; CLUSTER_TESTS)
 	@(. $(CLUSTER)/settings; alive kube-apiserver) 2>/dev/null && down=: || down=$(CLUSTER)/down; \
 	$(CLUSTER)/up >/dev/null; up=$$?; \
 	case $$up in \
@@ -95,14 +105,14 @@ test-cluster: $(INSTALLED) ## the tests on a real Kubernetes with Argo on this m
 	esac; \
 	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
 
-learning: $(INSTALLED) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
+learning: $(WITH_TESTS) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
 	$(BIN)/python -m tests.benchmarks.learning $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))
 
-strength: $(INSTALLED) ## AlphaZero's Connect Four after 10 minutes, three runs, one of which goes on to an hour, against players of known strength
+strength: $(WITH_TESTS) ## AlphaZero's Connect Four after 10 minutes, three runs, one of which goes on to an hour, against players of known strength
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --runs 1 --minutes 10 --minutes 30 --minutes 60
 
-learning-long: $(INSTALLED) ## what takes hours of one core: SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
+learning-long: $(WITH_TESTS) ## what takes hours of one core: SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
 	$(BIN)/python -m tests.benchmarks.learning --long
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --minutes 10 --minutes 30 --minutes 60
 

@@ -89,7 +89,7 @@ def _make(python: Interpreter) -> tuple[str, int]:
     folder = python.environment.relative_to(ROOT)
     process = subprocess.Popen(
         ["make", "--no-print-directory", f"PYTHON={python.program}", f"VENV={folder}",
-         f"{folder}/.installed"],
+         f"{folder}/.installed-with-tests"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     )  # fmt: skip

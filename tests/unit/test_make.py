@@ -161,6 +161,31 @@ def test_what_to_submit_with(committed: Path) -> None:
     ]
 
 
+def installing(folder: Path, target: str, *variables: str) -> list[str]:
+    """What `make` would let pip install for a target, one line a call."""
+    for name in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder / name)
+    told = shell(folder, "make", "--dry-run", target, *variables).stdout.splitlines()
+    return [line.partition("constraints.txt ")[2] for line in told if "pip install" in line]
+
+
+def test_running_installs_only_what_running_needs(unpacked: Path) -> None:
+    assert installing(unpacked, "run") == ["--editable ."]
+    assert installing(unpacked, "test") == ["--editable .", "--editable '.[test]'"]
+
+
+def test_torch_alone_comes_from_another_index(unpacked: Path, committed: Path) -> None:
+    index = "TORCH_INDEX=https://torch.example.org/cpu"
+    assert installing(unpacked, "run", index) == [
+        "--index-url https://torch.example.org/cpu torch",
+        "--editable .",
+    ]
+    told = shell(committed, "make", "images", "BUILDER=echo", "TAG=v1", index).stdout.splitlines()
+    gpu, cpu = (line.split() for line in told if line.startswith("build "))
+    assert index not in gpu
+    assert cpu[cpu.index(index) - 1] == "--build-arg"
+
+
 def test_images_without_a_name(unpacked: Path) -> None:
     code, names, _, error = images(unpacked)
     assert (code, names) == (2, set()) and error.splitlines()[0].endswith(
@@ -211,7 +236,7 @@ def test_the_tests_on_a_cluster(
         unpacked,
         "make",
         "test-cluster",
-        "--assume-old=.venv/.installed",
+        "--assume-old=.venv/.installed-with-tests",
         "BIN=bin",
         "CLUSTER=./cluster",
     )

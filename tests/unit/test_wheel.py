@@ -1,0 +1,67 @@
+"""The wheel that `pip install .` makes: complete, at work in another folder, and removed again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.outside import ROOT
+
+PACKAGES = ("agents", "config", "steps", "workflows")
+TINY = {
+    "game": "cartpole", "runs": "1", "epochs": "2", "evaluation_episodes": "2", "outdir": "out",
+}  # fmt: skip
+
+
+def ran(folder: Path, *command: str | Path) -> str:
+    """What a command prints; it finds nothing of this checkout by way of the environment."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        command, cwd=folder, env=clean, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_works_anywhere_and_leaves_no_trace(tmp_path: Path) -> None:
+    """pip takes the build's own packages from the index; the dependencies are those of this
+    environment.
+    """
+    source, away, environment = (tmp_path / name for name in ("source", "away", "environment"))
+    away.mkdir()
+    source.mkdir()
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    ran(tmp_path, *pip, "wheel", "--no-deps", "--wheel-dir", ".", "./source")
+    [wheel] = tmp_path.glob("*.whl")
+
+    venv.create(environment, with_pip=False, symlinks=True)
+    python = environment / "bin/python"
+    packages = Path(ran(away, python, "-c", "import site; print(*site.getsitepackages())").strip())
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    before = files(environment)
+    into = (*pip, "--python", python)
+    ran(away, *into, "install", "--no-deps", wheel)
+
+    assert str(packages) in ran(away, python, "-c", "import agents; print(agents.__file__)")
+    parameters = [word for name, value in TINY.items() for word in ("-p", f"{name}={value}")]
+    ran(away, python, "-m", "workflows.submit", "ppo", "--local", *parameters)
+    assert (away / "out/report.html").exists()
+    ran(away, python, "-m", "workflows.submit", "--list")
+    ran(away, *into, "uninstall", "--yes", "rl-training-dag")
+    assert files(environment) == before
