@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config import VERSION
 from config.memory import MEMORY
 from config.parameters import parameter
 
@@ -117,14 +118,14 @@ class Experiment:
         **MEMORY,
     )
     gpu_image: str = parameter(
-        "rl:0.1.0-gpu",
+        f"rl:{VERSION}-gpu",
         pattern=IMAGE,
         form="an image reference",
         help="image of training pods",
         identity=False,
     )
     cpu_image: str = parameter(
-        "rl:0.1.0-cpu",
+        f"rl:{VERSION}-cpu",
         pattern=IMAGE,
         form="an image reference",
         help="image of all other pods",

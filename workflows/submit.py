@@ -1,4 +1,5 @@
-"""`python -m workflows.submit ppo -p game=cartpole -p runs=3`: a whole experiment by one command.
+"""`python -m workflows.submit ppo -p game=cartpole -p runs=3`: a whole experiment by one command, which
+is installed as `rl-dag`, too.
 
 With an Argo Server configured (`ARGO_SERVER`, `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, as the
 `argo` command reads them) the manifest is submitted there and followed; otherwise it runs on this
@@ -21,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from config import VERSION
 from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
 from config.cluster import Cluster, defaults, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
@@ -48,6 +50,12 @@ EXAMPLES = """examples:
   python -m workflows.submit ppo -p game=breakout -p epochs=2000 -p outdir=results/breakout --dry-run
   python -m workflows.submit ppo --cluster my-cluster.yaml --manifest > ppo.yaml
 """
+
+
+def console() -> int:
+    """The command `rl-dag`: `main`, which finds modules in the working directory as `python -m` does."""
+    sys.path.insert(1, "")
+    return main()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return (
             SUCCEEDED
-            if options.help or options.list or options.manifest or options.dry_run
+            if options.help
+            or options.version
+            or options.list
+            or options.manifest
+            or options.dry_run
             else INTERRUPTED
         )
 
@@ -95,6 +107,9 @@ def _dispatch(options: argparse.Namespace) -> int:
         print(_parser().format_help())
         chosen = options.algorithm
         print("\n".join(listing.parameter_table(chosen)) if chosen else EXAMPLES)
+        return SUCCEEDED
+    if options.version:
+        print(f"rl-training-dag {VERSION}")
         return SUCCEEDED
     if options.list:
         print(listing.everything([options.algorithm] if options.algorithm else algorithm_names()))
@@ -335,6 +350,7 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "-h", "--help", action="store_true", help="show this; with an algorithm, its parameters too"
     )
+    add("--version", action="store_true", help="show the version")
     return parser
 
 

@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from loopback_argo import LoopbackArgo
 
-from config import pipeline
+from config import VERSION, pipeline
 from config.described import parameters
 from workflows import submit
 from workflows.dag import manifest_yaml, render
@@ -417,3 +419,15 @@ def test_a_machine_that_can_start_nothing_is_said_in_one_line(
     shown = capsys.readouterr().err
     assert shown.startswith("failed: ") and said in shown and shown.count("\n") == 1
     assert files() == []
+
+
+def test_the_console_script_is_this_command_and_says_its_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    command = EntryPoint("rl-dag", scripts["rl-dag"], "console_scripts").load()
+    monkeypatch.setattr(sys, "argv", ["rl-dag", "--version"])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert command() == 0
+    assert capsys.readouterr().out == f"rl-training-dag {VERSION}\n"
+    assert "" in sys.path, "modules in the working directory are found"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from config import VERSION
 from tests.outside import ROOT
 
 PACKAGES = ("agents", "config", "steps", "workflows")
@@ -63,5 +64,10 @@ def test_an_installed_wheel_works_anywhere_and_leaves_no_trace(tmp_path: Path) -
     ran(away, python, "-m", "workflows.submit", "ppo", "--local", *parameters)
     assert (away / "out/report.html").exists()
     ran(away, python, "-m", "workflows.submit", "--list")
+    (away / "mygame.py").write_text((ROOT / "tests/own_games.py").read_text())
+    command = environment / "bin/rl-dag"
+    assert ran(away, command, "--version") == f"rl-training-dag {VERSION}\n"
+    own = ran(away, command, "ppo", "--local", "--dry-run", "-p", "game=mygame:Bandit")
+    assert "mygame:Bandit" in own, "found beside the caller, as by python -m"
     ran(away, *into, "uninstall", "--yes", "rl-training-dag")
     assert files(environment) == before
