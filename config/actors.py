@@ -36,7 +36,7 @@ def gpus_of(role: str, most: int, without: str) -> Any:
         low=0,
         high=most,
         identity=False,
-        help=f"GPUs for a run's {role}s, each of which sees one of them; 0: none, {without}",
+        help=f"GPUs for the {role}s of a run, each of which uses one of them; 0: none, {without}",
     )
 
 
@@ -47,7 +47,7 @@ def per_gpu_of(role: str, most: int) -> Any:
         low=1,
         high=most,
         identity=False,
-        help=f"{role}s that see the same GPU, at most; more than 1 need a GPU resource that the cluster shares",
+        help=f"largest number of {role}s that use the same GPU; more than 1 needs a GPU resource that the cluster shares",
     )
 
 
@@ -63,13 +63,15 @@ class ActorSettings:
         low=1,
         high=MOST_ACTORS,
         identity=False,
-        help="processes that step envs_per_actor environments each, for one learner; may change when submitted again",
+        help="actor processes of a run, each stepping envs_per_actor environments for the "
+        "learner; may change when submitted again",
     )
     learners: int = parameter(
         1,
         low=1,
         high=MOST_LEARNERS,
-        help="processes that learn as one, each with its share of the actors and of every batch, and with gpus of its own",
+        help="processes that learn together, each with a share of the actors and of every "
+        "batch, and with its own GPUs",
     )
     actor_image: str | None = parameter(
         None,
@@ -77,7 +79,8 @@ class ActorSettings:
         pattern=IMAGE,
         form="an image reference",
         identity=False,
-        help="image of the actors' pods, for a simulator that needs more than ours; empty: cpu_image",
+        help="container image of the actors' pods, for simulators with dependencies of their "
+        "own; empty: cpu_image",
     )
     actor_command: str | None = parameter(
         None,
@@ -85,10 +88,10 @@ class ActorSettings:
         canonical=_words,
         form="words as a shell splits them",
         identity=False,
-        help="how an actor is started, the options of its step come after it, as in xvfb-run -a python -m steps.train; empty: "
-        "python -m steps.train",
+        help="command that starts an actor, to which the step's options are appended, such as "
+        "xvfb-run -a python -m steps.train; empty: python -m steps.train",
     )
-    actor_gpus: int = gpus_of("actor", MOST_ACTORS, "for simulators that need none")
+    actor_gpus: int = gpus_of("actor", MOST_ACTORS, "for simulators that do not use one")
     actors_per_gpu: int = per_gpu_of("actor", MOST_ACTORS)
     reconnect_timeout: int = parameter(
         300,
@@ -96,7 +99,8 @@ class ActorSettings:
         high=86_400,
         unit="s",
         identity=False,
-        help="an actor that finds no learner for so long ends, leaves its room to others, and is started again",
+        help="time after which an actor that cannot reach its learner exits, frees its "
+        "resources and is restarted",
     )
     no_data_timeout: int = parameter(
         600,
@@ -104,7 +108,8 @@ class ActorSettings:
         high=86_400,
         unit="s",
         identity=False,
-        help="a learner that gets no experience, or is without the other learners, for so long ends, and is started again",
+        help="time after which a learner that receives no experience, or cannot reach the "
+        "other learners, exits and is restarted",
     )
 
     @property

@@ -59,19 +59,23 @@ class Limits:
 class Toleration:
     """A Kubernetes toleration."""
 
-    key: str | None = parameter(None, optional=True, help="of the taint; empty: every taint")
+    key: str | None = parameter(
+        None, optional=True, help="key of the tolerated taint; empty: every taint"
+    )
     operator: str = parameter(
         "Equal", choices=("Equal", "Exists"), help="how the taint's value is compared"
     )
-    value: str | None = parameter(None, optional=True, help="of the taint, with Equal")
+    value: str | None = parameter(
+        None, optional=True, help="value of the tolerated taint, with operator Equal"
+    )
     effect: str | None = parameter(
         None,
         optional=True,
         choices=("NoSchedule", "PreferNoSchedule", "NoExecute"),
-        help="of the taint; empty: every effect",
+        help="effect of the tolerated taint; empty: every effect",
     )
     toleration_seconds: int | None = parameter(
-        None, optional=True, low=0, high=10**9, help="how long NoExecute is tolerated"
+        None, optional=True, low=0, high=10**9, help="time for which NoExecute is tolerated"
     )
 
 
@@ -90,28 +94,30 @@ class Cluster:
     """Everything in `cluster.yaml`; namespace: None means the caller's."""
 
     namespace: str | None = parameter(
-        MISSING, optional=True, help="of the workflows; empty: the caller's", **NAME
+        MISSING, optional=True, help="namespace of the workflows; empty: the caller's", **NAME
     )
-    service_account: str = parameter(MISSING, help="of the pods", **NAME)
-    claim: str = parameter(MISSING, help="volume claim of the storage mount", **NAME)
-    gpu_image: str = parameter(MISSING, help="image of training pods", **IMAGE_REFERENCE)
-    cpu_image: str = parameter(MISSING, help="image of all other pods", **IMAGE_REFERENCE)
-    gpu_resource: str = parameter(MISSING, help="what a GPU is called", **RESOURCE)
+    service_account: str = parameter(MISSING, help="service account of the pods", **NAME)
+    claim: str = parameter(
+        MISSING, help="persistent volume claim that is mounted as the storage", **NAME
+    )
+    gpu_image: str = parameter(MISSING, help="container image of training pods", **IMAGE_REFERENCE)
+    cpu_image: str = parameter(MISSING, help="container image of all other pods", **IMAGE_REFERENCE)
+    gpu_resource: str = parameter(MISSING, help="Kubernetes resource name of a GPU", **RESOURCE)
     shared_gpu_resource: str = parameter(
-        MISSING, help="what a GPU is called that several pods share", **RESOURCE
+        MISSING, help="Kubernetes resource name of a GPU that several pods share", **RESOURCE
     )
     training_memory: str = parameter(
-        MISSING, help="of a training pod whose algorithm does not need more", **MEMORY
+        MISSING, help="memory of a training pod, unless its algorithm needs more", **MEMORY
     )
     grace_period_s: int = parameter(
-        MISSING, low=1, high=86_400, help="from SIGTERM to SIGKILL", unit="s"
+        MISSING, low=1, high=86_400, help="time from SIGTERM to SIGKILL", unit="s"
     )
-    parallelism: int = parameter(MISSING, low=1, high=256, help="runs that are active at once")
+    parallelism: int = parameter(MISSING, low=1, high=256, help="runs that train at the same time")
     parallelism_with_actors: int = parameter(
         MISSING,
         low=1,
         high=256,
-        help="runs that are active at once where runs have actors or workers",
+        help="runs that train at the same time if they have actors or workers",
     )
     gpu: Pool
     actor: Pool

@@ -95,45 +95,59 @@ class EnvironmentSettings:
         optional=True,
         canonical=_canonical_options,
         form="name=value with commas between",
-        help="keyword arguments of the environment; a value is an integer, a number, true, false, text, or a list of them, [1;2;3]",
+        help="keyword arguments of the environment's constructor; a value is an integer, a "
+        "number, true, false, text, or a list of these such as [1;2;3]",
     )
     wrappers: str | None = parameter(
         None,
         optional=True,
         canonical=_import_paths,
         form="package.module:Name with commas between",
-        help="what is called with each environment and returns it wrapped, the first one first; not for Atari",
+        help="wrappers applied to each environment, the innermost first; each is called with "
+        "the environment and returns the wrapped one; not for Atari",
     )
     vectorisation: str = parameter(
         "auto",
         choices=("auto", "sync", "async"),
         identity=False,
-        help="environments in training that no vector of their own makes: in one process, or each in one; auto: by the time of a step",
+        help="how training steps environments that have no vectorised version: all in one "
+        "process (sync) or each in its own (async); auto: the choice that the duration of "
+        "a step favours",
     )
     normalise_observations: bool = parameter(
-        False, help="by running mean and variance, kept with the agent; not for images"
+        False,
+        help="scale observations by their running mean and variance, which are saved with the "
+        "agent; not for images",
     )
     normalise_rewards: bool = parameter(
-        False, help="divide learnt rewards by the running deviation of the discounted return"
+        False,
+        help="divide the rewards used for learning by the running standard deviation of the "
+        "discounted return",
     )
     clip_rewards: bool = parameter(
-        False, help="learn from rewards cut to -1 ... 1; reported returns stay the game's own"
+        False,
+        help="clip the rewards used for learning to -1 ... 1; reported returns are not clipped",
     )
     sticky_actions: float = parameter(
         0.25, low=0, high=1, help="Atari: probability that the emulator repeats the last action"
     )
     full_action_set: bool = parameter(
-        False, help="Atari: all 18 actions instead of those that the game uses"
+        False, help="Atari: use all 18 actions instead of only those that the game needs"
     )
     episodic_life: bool = parameter(
-        False, help="Atari: a lost life ends the episode in training, never in evaluation"
+        False, help="Atari: losing a life ends the episode in training, but not in evaluation"
     )
     fire_after_life_loss: bool = parameter(
         True,
-        help="Atari: where the game has FIRE, it is pressed after a reset and after a lost life, by nobody's choice",
+        help="Atari: press FIRE automatically after a reset and after a lost life, in games "
+        "that have it",
     )
     noop_max: int = parameter(
-        30, low=0, high=1000, unit="frames", help="Atari: idle at most so long after a reset"
+        30,
+        low=0,
+        high=1000,
+        unit="frames",
+        help="Atari: largest random number of idle frames after a reset",
     )
 
     @property
@@ -164,7 +178,7 @@ class OneProcess(EnvironmentSettings):
 
     counted_by = "num_envs"
 
-    num_envs: int = parameter(8, low=1, high=1024, help="environments that step together")
+    num_envs: int = parameter(8, low=1, high=1024, help="environments that are stepped together")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +188,7 @@ class EachActor(EnvironmentSettings):
     counted_by = "envs_per_actor"
 
     envs_per_actor: int = parameter(
-        8, low=1, high=1024, help="environments of each actor, which step together"
+        8, low=1, high=1024, help="environments that each actor steps together"
     )
 
 

@@ -21,20 +21,20 @@ class Experiment:
     game: str = parameter(
         "cartpole",
         form="a short name, a gymnasium id, or package.module: before a Name or an id",
-        help="what to learn",
+        help="environment to learn",
     )
     outdir: str = parameter(
         "/storage/experiment",
         form="a path below the storage mount",
-        help="directory of the results",
+        help="directory of the experiment's results",
         identity=False,
     )
     start_from: str | None = parameter(
         None,
         optional=True,
         form="a path below the storage mount",
-        help="directory of an experiment of this algorithm: run i begins with the weights of its run i, counted again from 0 "
-        "where it has fewer; empty: with random ones",
+        help="directory of an earlier experiment of the same algorithm: run i starts from the "
+        "weights of its run i (runs wrap around if it has fewer); empty: random weights",
     )
     runs: int = parameter(
         1,
@@ -49,10 +49,13 @@ class Experiment:
         high=256,
         optional=True,
         identity=False,
-        help="usable runs that make a success; empty: all of them",
+        help="usable runs needed for the experiment to succeed; empty: all of them",
     )
     seed: int = parameter(
-        0, low=0, high=2**31 - 1, help="every generator of every run is derived from it"
+        0,
+        low=0,
+        high=2**31 - 1,
+        help="seed from which every random generator of every run is derived",
     )
     epochs: int | None = parameter(
         None,
@@ -60,40 +63,53 @@ class Experiment:
         high=10**9,
         optional=True,
         unit="epochs",
-        help="length of a training; empty: the preset's for this game",
+        help="length of a training; empty: the length in the game's preset",
     )
     threads: int = parameter(
-        1, low=1, high=256, help="torch's threads in training; never detected from the machine"
+        1,
+        low=1,
+        high=256,
+        help="torch threads of a training process; never taken from the machine's processor count",
     )
     device: str = parameter(
         "auto",
         choices=("auto", "cpu", "cuda"),
-        help="where training computes; auto: cuda if there is one",
+        help="device that training computes on; auto: cuda if a GPU is available",
     )
     precision: str = parameter(
-        "auto", choices=("auto", "fp32", "bf16"), help="auto: bf16 where a probe shows it is faster"
+        "auto",
+        choices=("auto", "fp32", "bf16"),
+        help="floating-point precision of training; auto: bf16 where a measurement shows that "
+        "it is faster",
     )
     evaluation_episodes: int = parameter(
         20,
         low=1,
         high=10_000,
         unit="episodes",
-        help="fresh and seeded, for each trained agent; after self-play games against each player of the ladder",
+        help="evaluation episodes of each trained agent, each with a fresh seed; for "
+        "self-play, games against each player of the ladder",
     )
     evaluation_policy: str | None = parameter(
         None, choices=("greedy", "sample"), optional=True,
-        help="the most probable action, or a sampled one; empty: sample for Atari, greedy elsewhere",
+        help="whether evaluation takes the most probable action (greedy) or samples one; "
+"empty: sample for Atari, greedy otherwise",
     )  # fmt: skip
     evaluate_above: float | None = parameter(
         None,
         optional=True,
-        help="evaluate and film only if the last 100 training episodes return this much on average; empty: always",
+        help="evaluate and film only if the mean return of the last 100 training episodes "
+        "reaches this value; empty: always",
     )
     video_episodes: int = parameter(
-        1, low=0, high=10, unit="episodes", help="to film of each trained agent"
+        1,
+        low=0,
+        high=10,
+        unit="episodes",
+        help="evaluation episodes of each trained agent that are filmed",
     )
     log_interval: int = parameter(
-        1, low=1, high=10**6, unit="epochs", help="in one row of train.csv"
+        1, low=1, high=10**6, unit="epochs", help="epochs summarised in one row of train.csv"
     )
     checkpoint_interval: int | None = parameter(
         None,
@@ -101,7 +117,7 @@ class Experiment:
         high=10**9,
         optional=True,
         unit="epochs",
-        help="from one checkpoint to the next; empty: at most 2 % of the training",
+        help="epochs between two checkpoints; empty: at most 2 % of the training",
     )
     gpus: int = parameter(
         1,
@@ -113,7 +129,7 @@ class Experiment:
     )
     training_memory: str = parameter(
         "4Gi",
-        help="memory of a training pod, requested and limited; a replay must fit into it",
+        help="memory of a training pod, both requested and its limit; the replay must fit into it",
         identity=False,
         **MEMORY,
     )
@@ -121,20 +137,20 @@ class Experiment:
         f"rl:{VERSION}-gpu",
         pattern=IMAGE,
         form="an image reference",
-        help="image of training pods",
+        help="container image of training pods",
         identity=False,
     )
     cpu_image: str = parameter(
         f"rl:{VERSION}-cpu",
         pattern=IMAGE,
         form="an image reference",
-        help="image of all other pods",
+        help="container image of all other pods",
         identity=False,
     )
     claim: str = parameter(
         "storage",
         pattern=KUBERNETES_NAME,
         form="a Kubernetes name",
-        help="volume claim of the storage mount",
+        help="persistent volume claim that is mounted as the storage",
         identity=False,
     )

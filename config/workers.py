@@ -26,9 +26,10 @@ class WorkerSettings:
         low=1,
         high=MOST_WORKERS,
         identity=False,
-        help="processes that play games_per_worker games at once, for one trainer; may change when submitted again",
+        help="worker processes of a run, each playing games_per_worker games for the trainer; "
+        "may change when submitted again",
     )
-    worker_gpus: int = gpus_of("worker", MOST_WORKERS, "their networks compute on processors")
+    worker_gpus: int = gpus_of("worker", MOST_WORKERS, "the networks run on CPUs")
     workers_per_gpu: int = per_gpu_of("worker", MOST_WORKERS)
     reconnect_timeout: int = parameter(
         300,
@@ -36,8 +37,8 @@ class WorkerSettings:
         high=86_400,
         unit="s",
         identity=False,
-        help="a worker that finds no network, or whose games nobody takes, for so long ends, leaves its room to others, "
-        "and is started again",
+        help="time after which a worker that finds no network, or whose games are not "
+        "collected, exits, frees its resources and is restarted",
     )
     no_data_timeout: int = parameter(
         600,
@@ -45,7 +46,7 @@ class WorkerSettings:
         high=86_400,
         unit="s",
         identity=False,
-        help="a trainer that gets no games for so long ends, and is started again",
+        help="time after which a trainer that receives no games exits and is restarted",
     )
 
     opponents: str | None = parameter(
@@ -54,8 +55,9 @@ class WorkerSettings:
         identity=False,
         canonical=canonical_opponents,
         form="names of players, package.module:Name or DIRECTORY[:run], with commas between",
-        help="whom the trained agent meets besides the ladder when it is evaluated: also players of your own, and the "
-        "agents of other experiments; may change when submitted again",
+        help="further opponents of the trained agent in evaluation, besides the ladder: "
+        "players by name, players of your own, or agents of other experiments; may change "
+        "when submitted again",
     )
 
     @property

@@ -22,104 +22,144 @@ class AlphaZero:
     """Defaults: for Connect Four on a few processors. A step is a position that workers have played."""
 
     simulations: int = parameter(
-        96, low=1, high=100_000, help="of a full search, whose visits the policy learns"
+        96,
+        low=1,
+        high=100_000,
+        help="simulations of a full search, whose visit counts are the policy's target",
     )
     cheap_simulations: int = parameter(
-        16, low=1, high=100_000, help="of all other searches, which only bring games to their ends"
+        16,
+        low=1,
+        high=100_000,
+        help="simulations of all other searches of self-play, whose moves are played but not "
+        "learnt",
     )
     full_search_share: float = parameter(
-        0.25, low=0.01, high=1, help="of the moves in self-play that are searched in full"
+        0.25, low=0.01, high=1, help="share of the moves of self-play that are searched in full"
     )
     evaluation_simulations: int = parameter(
-        96, low=1, high=100_000, help="for each move of the trained player"
+        96, low=1, high=100_000, help="simulations of each move of the trained player in evaluation"
     )
     c_init: float = parameter(
-        1.25, low=0, high=100, help="of PUCT's factor c, which weighs priors against values"
+        1.25,
+        low=0,
+        high=100,
+        help="initial exploration constant c of PUCT, the weight of the prior against the value",
     )
     dirichlet_alpha: float = parameter(
         1.0,
         low=1e-3,
         high=100,
-        help="of the noise at the root of full searches, about 10 / average number of legal actions",
+        help="concentration of the Dirichlet noise at the root of full searches; about 10 / "
+        "average number of legal actions",
     )
     noise_fraction: float = parameter(
-        0.25, low=0, high=1, help="of the root's priors that is this noise"
+        0.25, low=0, high=1, help="share of the Dirichlet noise in the priors of the root"
     )
     sampled_plies: int = parameter(
         10,
         low=0,
         high=10_000,
         unit="plies",
-        help="of a game of self-play whose moves are drawn by their visits; later ones are the best",
+        help="first plies of a game of self-play whose moves are drawn in proportion to "
+        "visits; later moves are the best ones found",
     )
     gumbel: bool = parameter(
-        False, help="the root searches by sequential halving, for few simulations, in place of PUCT"
+        False,
+        help="search the root by sequential halving (Gumbel AlphaZero), which suits few "
+        "simulations, instead of PUCT",
     )
     generation_positions: int = parameter(
-        2000, low=1, high=10**8, unit="steps", help="that workers play in one epoch, a generation"
+        2000,
+        low=1,
+        high=10**8,
+        unit="steps",
+        help="positions that all workers play in one epoch, a generation",
     )
     learning_starts: int = parameter(
-        2000, low=1, high=10**8, unit="steps", help="of all workers, before the first update"
+        2000,
+        low=1,
+        high=10**8,
+        unit="steps",
+        help="positions of all workers before the first update",
     )
     replay_ratio: float = parameter(
-        4.0, low=1e-3, high=10_000, help="how often each position is learnt from"
+        4.0, low=1e-3, high=10_000, help="average number of times that each position is learnt from"
     )
     max_ahead: int = parameter(
         16,
         low=1,
         high=10**6,
         unit="updates",
-        help="by which trainer or workers may be ahead of the replay ratio; then they wait",
+        help="updates by which the trainer or the workers may be ahead of the replay ratio "
+        "before they wait",
     )
     window: int = parameter(
         20_000,
         low=1,
         high=10**8,
         unit="steps",
-        help="c: the last positions, to learn from; as more are played they become more than c",
+        help="c: positions that the replay window holds at first; it grows with the positions "
+        "played",
     )
     window_exponent: float = parameter(
-        0.75, low=0.01, high=1, help="alpha of c (1 + beta ((N / c)^alpha - 1) / alpha), the window"
+        0.75,
+        low=0.01,
+        high=1,
+        help="alpha in the size of the replay window, c (1 + beta ((N / c)^alpha - 1) / alpha) "
+        "for N positions played",
     )
-    window_growth: float = parameter(0.4, low=0, high=1, help="beta of it; 0: it never grows")
-    batch_size: int = parameter(256, low=1, high=65_536, unit="steps", help="of one update")
-    learning_rate: float = parameter(1e-3, low=1e-8, high=1.0, help="of Adam")
+    window_growth: float = parameter(
+        0.4,
+        low=0,
+        high=1,
+        help="beta in the size of the replay window; 0: the window does not grow",
+    )
+    batch_size: int = parameter(
+        256, low=1, high=65_536, unit="steps", help="positions in one update"
+    )
+    learning_rate: float = parameter(1e-3, low=1e-8, high=1.0, help="step size of the optimiser")
     anneal_learning_rate: bool = parameter(
-        False, help="the learning rate falls linearly to 0 over the training"
+        False, help="whether the learning rate falls linearly to 0 over the training"
     )
     weight_decay: float = parameter(
-        1e-4, low=0, high=1, help="weight of the sum of all squared weights in the loss"
+        1e-4, low=0, high=1, help="weight of the sum of squared network weights in the loss"
     )
     average_decay: float = parameter(
         0.98,
         low=0,
         high=0.99999,
-        help="per update, of the exponential average of the weights, which plays; 0: the newest ones",
+        help="decay per update of the exponential average of the weights, which plays in "
+        "self-play; 0: the newest weights play",
     )
-    blocks: int = parameter(4, low=0, high=100, help="of the residual network")
-    channels: int = parameter(64, low=1, high=4096, help="of the residual network")
+    blocks: int = parameter(4, low=0, high=100, help="blocks of the residual network")
+    channels: int = parameter(64, low=1, high=4096, help="channels of the residual network")
     network: str | None = parameter(
         None,
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own below the two heads; empty: the residual network",
+        help="your own torso below the policy and value heads; empty: the residual network",
     )
     imitate: str | None = parameter(
         None,
         optional=True,
         form="a path below the storage mount",
-        help="file of recorded games, a line of actions' numbers each, from which the network learns before the first game; "
-        "empty: it begins with random weights",
+        help="file of recorded games, one line of action numbers each, that the network "
+        "imitates before the first game; empty: no imitation",
     )
     imitation_updates: int = parameter(
-        1000, low=1, high=10**7, unit="updates", help="by these games, where there are some"
+        1000,
+        low=1,
+        high=10**7,
+        unit="updates",
+        help="updates of the network on the recorded games of imitate",
     )
     kept_generations: int = parameter(
         8,
         low=1,
         high=1000,
-        help="networks that are kept, evenly over the training, and the one before it",
+        help="networks kept for evaluation, spread evenly over the training, besides the final one",
     )
 
     @property

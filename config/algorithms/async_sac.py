@@ -23,14 +23,19 @@ class AsyncSAC(sac.SAC):
     multiples = ()
 
     unroll_length: int = parameter(
-        8, low=1, high=65_536, unit="steps", help="of one environment, sent and stored as one"
+        8,
+        low=1,
+        high=65_536,
+        unit="steps",
+        help="consecutive steps of one environment that are sent and stored together",
     )
     max_ahead: int = parameter(
         32,
         low=1,
         high=10**6,
         unit="updates",
-        help="by which learner or workers may be ahead of updates per train_every; then they wait",
+        help="updates by which the learner or the actors may be ahead of the ratio of updates "
+        "to train_every before they wait",
     )
 
     @property

@@ -26,84 +26,123 @@ class DQN(OffPolicy):
     multiples = (*OffPolicy.multiples, "target_every")
 
     epoch_steps: int = parameter(
-        1000, low=1, high=10**7, unit="steps", help="of all environments in one epoch"
+        1000,
+        low=1,
+        high=10**7,
+        unit="steps",
+        help="steps of all environments together in one epoch",
     )
     replay_size: int = parameter(
-        100_000, low=100, high=10**8, unit="steps", help="the last ones are learnt from"
+        100_000,
+        low=100,
+        high=10**8,
+        unit="steps",
+        help="transitions in the replay; the oldest are overwritten",
     )
     learning_starts: int = parameter(
-        1000, low=0, high=10**8, unit="steps", help="with random actions, before the first update"
+        1000,
+        low=0,
+        high=10**8,
+        unit="steps",
+        help="steps of all environments with random actions before the first update",
     )
     train_every: int = parameter(
-        4, low=1, high=10**6, unit="steps", help="of all environments between two rounds of updates"
+        4,
+        low=1,
+        high=10**6,
+        unit="steps",
+        help="steps of all environments between two rounds of updates",
     )
-    updates: int = parameter(1, low=1, high=10_000, help="in one round")
+    updates: int = parameter(1, low=1, high=10_000, help="updates of the network in one round")
     batch_size: int = parameter(32, low=1, high=65_536, help="transitions in one update")
     target_every: int = parameter(
         10_000,
         low=1,
         high=10**8,
         unit="steps",
-        help="of all environments between two copies of the network to the target network, never within a round",
+        help="steps of all environments between two copies of the network to the target "
+        "network; a copy waits for the end of a round of updates",
     )
-    learning_rate: float = parameter(1e-4, low=1e-8, high=1.0, help="of Adam")
+    learning_rate: float = parameter(1e-4, low=1e-8, high=1.0, help="step size of the optimiser")
     anneal_learning_rate: bool = parameter(
-        False, help="the learning rate falls linearly to 0 over the training"
+        False, help="whether the learning rate falls linearly to 0 over the training"
     )
     adam_epsilon: float = parameter(
-        1e-8, low=1e-12, high=0.1, help="of Adam, added to the denominator"
+        1e-8, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
     )
     max_gradient_norm: float = parameter(
-        10.0, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+        10.0,
+        low=1e-3,
+        high=1000,
+        help="largest norm of a gradient; a larger gradient is scaled down to it",
     )
     discount: float = parameter(
-        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+        0.99,
+        low=0,
+        high=1,
+        help="gamma: factor by which a reward loses weight for each step that it lies in the "
+        "future",
     )
     exploration_fraction: float = parameter(
         0.1,
         low=0,
         high=1,
-        help="of the training, in which epsilon, the probability of a random action, falls linearly from 1",
+        help="share of the training in which epsilon, the probability of a random action, "
+        "falls linearly from 1 to final_epsilon",
     )
     final_epsilon: float = parameter(
-        0.05, low=0, high=1, help="probability of a random action from then on"
+        0.05, low=0, high=1, help="probability of a random action after the exploration phase"
     )
     double: bool = parameter(
-        False, help="double DQN: the network chooses the action whose target value is learnt"
+        False,
+        help="double DQN: the online network chooses the action, the target network gives its "
+        "value",
     )
     dueling: bool = parameter(
-        False, help="a stream for the value and one for the advantages, of the last hidden layer on"
+        False, help="separate streams for value and advantages, starting at the last hidden layer"
     )
     n_step: int = parameter(
-        1, low=1, high=100, unit="steps", help="whose rewards are summed before the target's value"
+        1,
+        low=1,
+        high=100,
+        unit="steps",
+        help="rewards that are summed in a target before the value of a later state is added",
     )
     prioritised: bool = parameter(
-        False, help="transitions with a large error are learnt more often"
+        False, help="whether transitions with a large error are sampled more often"
     )
     priority_exponent: float = parameter(
-        0.6, low=0, high=2, help="prioritised: alpha; 0 is uniform sampling"
+        0.6,
+        low=0,
+        high=2,
+        help="alpha: how strongly a transition's priority decides its sampling, with "
+        "prioritised; 0: uniform sampling",
     )
     importance_exponent: float = parameter(
         0.4,
         low=0,
         high=1,
-        help="prioritised: beta of the importance weights, which rises to 1 over the training",
+        help="beta: exponent of the importance weights, with prioritised; it rises to 1 over "
+        "the training",
     )
     quantiles: int = parameter(
-        0, low=0, high=1000, help="of the return, learnt by QR-DQN; 0: its mean, by DQN"
+        0,
+        low=0,
+        high=1000,
+        help="quantiles of the return that are learnt (QR-DQN); 0: learn only its mean (DQN)",
     )
     network: str | None = parameter(
         None,
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own; empty: ReLU layers, for images the Nature CNN or a smaller one",
+        help="your own torso; empty: ReLU layers, or for images the Nature CNN or a smaller one",
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (64, 64),
         low=1,
         high=8192,
-        help="units of the hidden layers for vector observations; images have convolutions",
+        help="units of the hidden layers for vector observations; not used for images",
     )
 
     def check(self, environment: EnvironmentSettings) -> None:

@@ -19,56 +19,77 @@ class IMPALA:
     """Defaults: for small environments; a loss is a mean, where the paper has a sum."""
 
     unroll_length: int = parameter(
-        20, low=1, high=65_536, unit="steps", help="of one environment, sent and learnt from as one"
+        20,
+        low=1,
+        high=65_536,
+        unit="steps",
+        help="consecutive steps of one environment that are sent and learnt from together",
     )
     batch_size: int = parameter(
-        16, low=1, high=65_536, unit="unrolls", help="of one update, of all learners together"
+        16,
+        low=1,
+        high=65_536,
+        unit="unrolls",
+        help="unrolls in one update, over all learners together",
     )
     epoch_updates: int = parameter(
-        10, low=1, high=10**6, unit="updates", help="of the optimiser in one epoch"
+        10, low=1, high=10**6, unit="updates", help="updates of the network in one epoch"
     )
     inference: str = parameter(
         "actor",
         choices=("actor", "learner"),
-        help="who acts: each actor by a copy of the policy, or the learner for all of them, in batches, as in SEED",
+        help="which process chooses actions: each actor with its copy of the policy, or the "
+        "learner for all actors in batches (SEED)",
     )
     max_lag: int = parameter(
         100,
         low=0,
         high=10**6,
         unit="updates",
-        help="experience by weights that are further behind is not learnt from",
+        help="largest age of the weights that acted; experience from older weights is discarded",
     )
     vtrace: bool = parameter(
-        True, help="correct for actors that act by older weights; false: as if there were none, A3C"
+        True,
+        help="correct for experience from older weights (V-trace); false: no correction, as in A3C",
     )
     rho_bar: float = parameter(
-        1.0, low=0, high=1000, help="most that a step's importance weight can be"
+        1.0, low=0, high=1000, help="largest importance weight of a step in its own target"
     )
     c_bar: float = parameter(
-        1.0, low=0, high=1000, help="the same for what later steps weigh; at most rho_bar"
+        1.0,
+        low=0,
+        high=1000,
+        help="largest importance weight with which later steps enter a target; at most rho_bar",
     )
     trace_lambda: float = parameter(
-        1.0, low=0, high=1, help="lambda: what later steps weigh in the targets, besides"
+        1.0,
+        low=0,
+        high=1,
+        help="lambda: additional factor on the weight of later steps in a target",
     )
     optimiser: str = parameter(
-        "adam", choices=("adam", "rmsprop"), help="what the gradients are given to"
+        "adam", choices=("adam", "rmsprop"), help="gradient-descent algorithm"
     )
-    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="of the optimiser")
+    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="step size of the optimiser")
     anneal_learning_rate: bool = parameter(
-        True, help="the learning rate falls linearly to 0 over the training"
+        True, help="whether the learning rate falls linearly to 0 over the training"
     )
     adam_epsilon: float = parameter(
-        1e-5, low=1e-12, high=0.1, help="of Adam or RMSProp, added to the denominator"
+        1e-5, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
     )
     discount: float = parameter(
-        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+        0.99,
+        low=0,
+        high=1,
+        help="gamma: factor by which a reward loses weight for each step that it lies in the "
+        "future",
     )
     reward_scale: float = parameter(
         1.0,
         low=1e-6,
         high=1e6,
-        help="learnt rewards are multiplied by it, after any clipping; reported returns stay the game's own",
+        help="factor on the rewards used for learning, applied after clipping; reported "
+        "returns are not scaled",
     )
     entropy_coefficient: float = parameter(
         0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
@@ -80,26 +101,34 @@ class IMPALA:
         help="weight of the value loss, half the mean squared error, in the loss",
     )
     max_gradient_norm: float = parameter(
-        0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+        0.5,
+        low=1e-3,
+        high=1000,
+        help="largest norm of a gradient; a larger gradient is scaled down to it",
     )
     network: str | None = parameter(
         None,
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own, which may remember; empty: as for PPO, or with an LSTM",
+        help="your own torso, which may be recurrent; empty: PPO's network, with an LSTM if "
+        "lstm_size is not 0",
     )
     lstm_size: int = parameter(
-        0, low=0, high=8192, help="units of an LSTM that remembers the episode; 0: none"
+        0, low=0, high=8192, help="units of the LSTM that gives the network a memory; 0: no LSTM"
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (64, 64),
         low=1,
         high=8192,
-        help="units of the hidden layers for vector observations, of those after an LSTM; images have convolutions",
+        help="units of the hidden layers for vector observations, after the LSTM if there is "
+        "one; not used for images",
     )
     log_std_init: float = parameter(
-        0.0, low=-5, high=2, help="continuous actions: first log standard deviation"
+        0.0,
+        low=-5,
+        high=2,
+        help="continuous actions: initial logarithm of the policy's standard deviation",
     )
 
     @property

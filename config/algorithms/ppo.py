@@ -20,34 +20,47 @@ class PPO:
     """Defaults: those of CleanRL for classic control, without value clipping."""
 
     rollout_length: int = parameter(
-        128, low=2, high=65_536, unit="steps", help="of each environment in one epoch"
+        128, low=2, high=65_536, unit="steps", help="steps of each environment in one epoch"
     )
     update_epochs: int = parameter(4, low=1, high=100, help="passes over the batch in one epoch")
     minibatches: int = parameter(
-        4, low=1, high=65_536, help="equal parts of the batch, one update each"
+        4,
+        low=1,
+        high=65_536,
+        help="equal parts into which the batch is split, with one update each",
     )
     optimiser: str = parameter(
-        "adam", choices=("adam", "rmsprop"), help="what the gradients are given to"
+        "adam", choices=("adam", "rmsprop"), help="gradient-descent algorithm"
     )
-    learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="of the optimiser")
+    learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="step size of the optimiser")
     anneal_learning_rate: bool = parameter(
-        True, help="the learning rate falls linearly to 0 over the training"
+        True, help="whether the learning rate falls linearly to 0 over the training"
     )
     adam_epsilon: float = parameter(
-        1e-5, low=1e-12, high=0.1, help="of Adam or RMSProp, added to the denominator"
+        1e-5, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
     )
     discount: float = parameter(
-        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+        0.99,
+        low=0,
+        high=1,
+        help="gamma: factor by which a reward loses weight for each step that it lies in the "
+        "future",
     )
     gae_lambda: float = parameter(
         0.95, low=0, high=1, help="lambda of generalised advantage estimation"
     )
-    normalise_advantages: bool = parameter(True, help="to mean 0 and deviation 1 in each minibatch")
-    clip: float = parameter(
-        0.2, low=1e-3, high=1, help="the probability ratio is clipped to 1 - clip ... 1 + clip"
+    normalise_advantages: bool = parameter(
+        True, help="scale advantages to mean 0 and standard deviation 1 in each minibatch"
     )
-    anneal_clip: bool = parameter(False, help="clip falls linearly to 0 over the training")
-    clip_value_loss: bool = parameter(False, help="clip the change of the value estimate as well")
+    clip: float = parameter(
+        0.2, low=1e-3, high=1, help="clip range of the probability ratio: 1 - clip ... 1 + clip"
+    )
+    anneal_clip: bool = parameter(
+        False, help="whether the clip range falls linearly to 0 over the training"
+    )
+    clip_value_loss: bool = parameter(
+        False, help="whether the change of the value estimate is clipped to the clip range, too"
+    )
     entropy_coefficient: float = parameter(
         0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
     )
@@ -58,23 +71,30 @@ class PPO:
         help="weight of the value loss, half the mean squared error, in the loss",
     )
     max_gradient_norm: float = parameter(
-        0.5, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+        0.5,
+        low=1e-3,
+        high=1000,
+        help="largest norm of a gradient; a larger gradient is scaled down to it",
     )
     network: str | None = parameter(
         None,
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own; empty: two towers, for images the Nature CNN or a smaller one",
+        help="your own torso; empty: two towers of hidden layers, or for images the Nature CNN "
+        "or a smaller one",
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (64, 64),
         low=1,
         high=8192,
-        help="units of the hidden layers for vector observations; images have convolutions",
+        help="units of the hidden layers for vector observations; not used for images",
     )
     log_std_init: float = parameter(
-        0.0, low=-5, high=2, help="continuous actions: first log standard deviation"
+        0.0,
+        low=-5,
+        high=2,
+        help="continuous actions: initial logarithm of the policy's standard deviation",
     )
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:

@@ -17,10 +17,17 @@ class RecurrentPPO(PPO):
     """Defaults: PPO's, and the network that rl-baselines3-zoo's tuned settings share."""
 
     sequence_length: int = parameter(
-        32, low=1, high=65_536, unit="steps", help="of one environment, learnt from as a whole"
+        32,
+        low=1,
+        high=65_536,
+        unit="steps",
+        help="steps of one environment that are learnt from as one sequence",
     )
     minibatches: int = parameter(
-        4, low=1, high=65_536, help="equal parts of the batch, of whole sequences, one update each"
+        4,
+        low=1,
+        high=65_536,
+        help="equal parts of whole sequences into which the batch is split, with one update each",
     )
     lstm_size: int = parameter(64, low=1, high=8192, help="units of each LSTM")
     network: str | None = parameter(
@@ -28,13 +35,14 @@ class RecurrentPPO(PPO):
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own, which may remember; empty: an LSTM for policy and value each, for images one on a convolution's features",
+        help="your own torso, which may be recurrent; empty: one LSTM each for policy and "
+        "value, or for images one LSTM after a convolutional network",
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (64,),
         low=1,
         high=8192,
-        help="units of the layers after the LSTM for vector observations; images have none",
+        help="units of the layers after the LSTM for vector observations; not used for images",
     )
 
     def check(self, environment: EnvironmentSettings) -> None:

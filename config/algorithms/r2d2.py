@@ -19,65 +19,105 @@ class R2D2:
     """Defaults: for small environments; a loss is a mean over rows, where the paper has a sum."""
 
     unroll_length: int = parameter(
-        20, low=2, high=65_536, unit="steps", help="of one environment, replayed as one sequence"
+        20,
+        low=2,
+        high=65_536,
+        unit="steps",
+        help="consecutive steps of one environment that are replayed as one sequence",
     )
     burn_in: int = parameter(
         5,
         low=0,
         high=65_535,
         unit="steps",
-        help="of a sequence's beginning, which only bring what is remembered up to date; the sequence before has them, too",
+        help="first steps of a sequence that only update the recurrent state; they overlap "
+        "with the previous sequence and are not learnt from",
     )
     n_step: int = parameter(
-        3, low=1, high=100, unit="steps", help="whose rewards are summed before the target's value"
+        3,
+        low=1,
+        high=100,
+        unit="steps",
+        help="rewards that are summed in a target before the value of a later state is added",
     )
-    batch_size: int = parameter(32, low=1, high=65_536, unit="sequences", help="of one update")
+    batch_size: int = parameter(
+        32,
+        low=1,
+        high=65_536,
+        unit="sequences",
+        help="sequences drawn from the replay for one update",
+    )
     epoch_updates: int = parameter(
-        100, low=1, high=10**6, unit="updates", help="of the optimiser in one epoch"
+        100, low=1, high=10**6, unit="updates", help="updates of the network in one epoch"
     )
     replay_ratio: float = parameter(
-        4.0, low=1e-3, high=10_000, help="how often each step is learnt from"
+        4.0, low=1e-3, high=10_000, help="average number of times that each step is learnt from"
     )
     max_ahead: int = parameter(
         16,
         low=1,
         high=10**6,
         unit="updates",
-        help="by which learner or actors may be ahead of the replay ratio; then they wait",
+        help="updates by which the learner or the actors may be ahead of the replay ratio "
+        "before they wait",
     )
     replay_size: int = parameter(
-        150_000, low=1, high=10**9, unit="steps", help="the last ones, to learn from"
+        150_000,
+        low=1,
+        high=10**9,
+        unit="steps",
+        help="steps in the replay; the oldest are overwritten",
     )
     learning_starts: int = parameter(
-        5000, low=1, high=10**9, unit="steps", help="of all actors, before the first update"
+        5000, low=1, high=10**9, unit="steps", help="steps of all actors before the first update"
     )
     target_every: int = parameter(
-        200, low=1, high=10**8, unit="updates", help="between two copies to the target network"
+        200,
+        low=1,
+        high=10**8,
+        unit="updates",
+        help="updates between two copies of the network to the target network",
     )
-    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="of Adam")
+    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="step size of the optimiser")
     anneal_learning_rate: bool = parameter(
-        False, help="the learning rate falls linearly to 0 over the training"
+        False, help="whether the learning rate falls linearly to 0 over the training"
     )
     adam_epsilon: float = parameter(
-        5e-5, low=1e-12, high=0.1, help="of Adam, added to the denominator"
+        5e-5, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
     )
     max_gradient_norm: float = parameter(
-        40.0, low=1e-3, high=1000, help="gradients are scaled down to this norm"
+        40.0,
+        low=1e-3,
+        high=1000,
+        help="largest norm of a gradient; a larger gradient is scaled down to it",
     )
     discount: float = parameter(
-        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+        0.99,
+        low=0,
+        high=1,
+        help="gamma: factor by which a reward loses weight for each step that it lies in the "
+        "future",
     )
     rescale_values: bool = parameter(
-        True, help="learn values on the scale of their square roots, h, in place of clipped rewards"
+        True,
+        help="learn values on a compressed scale (h, close to the square root) instead of "
+        "clipping rewards",
     )
     priority_exponent: float = parameter(
-        0.9, low=0, high=2, help="of a sequence's priority; 0 is uniform sampling"
+        0.9,
+        low=0,
+        high=2,
+        help="alpha: how strongly a sequence's priority decides its sampling; 0: uniform sampling",
     )
     priority_mix: float = parameter(
-        0.9, low=0, high=1, help="eta: weight of a sequence's largest error, beside the mean one"
+        0.9,
+        low=0,
+        high=1,
+        help="eta: weight of a sequence's largest error in its priority; the mean error has "
+        "the rest",
     )
     importance_exponent: float = parameter(
-        0.6, low=0, high=1, help="beta of the importance weights; 0: none"
+        0.6, low=0, high=1, help="beta: exponent of the importance weights; 0: no weights"
     )
     epsilon: float = parameter(
         0.4, low=0, high=1, help="probability of a random action in the first environment"
@@ -86,26 +126,26 @@ class R2D2:
         7.0,
         low=0,
         high=100,
-        help="alpha: the last environment of the last actor acts by epsilon to the power of 1 + alpha",
+        help="alpha: the last environment of the last actor acts with probability epsilon to "
+        "the power of 1 + alpha at random",
     )
-    dueling: bool = parameter(
-        True, help="a layer for the value and one for the advantages, after the LSTM"
-    )
+    dueling: bool = parameter(True, help="separate layers for value and advantages after the LSTM")
     network: str | None = parameter(
         None,
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own, which may remember; empty: an LSTM on ReLU layers, for images on a convolution's features",
+        help="your own torso, which may be recurrent; empty: ReLU layers, or for images a "
+        "convolutional network, followed by an LSTM",
     )
     lstm_size: int = parameter(
-        64, low=1, high=8192, help="units of the LSTM, and of each layer after it"
+        64, low=1, high=8192, help="units of the LSTM and of each layer after it"
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (64,),
         low=1,
         high=8192,
-        help="units of the layers before the LSTM for vector observations; images have convolutions",
+        help="units of the layers before the LSTM for vector observations; not used for images",
     )
 
     @property

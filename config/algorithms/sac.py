@@ -19,43 +19,64 @@ class SAC(OffPolicy):
     """Defaults: those of Stable-Baselines3, which are the paper's, with its later `learning_starts`."""
 
     epoch_steps: int = parameter(
-        1000, low=1, high=10**6, unit="steps", help="of all environments together in one epoch"
+        1000,
+        low=1,
+        high=10**6,
+        unit="steps",
+        help="steps of all environments together in one epoch",
     )
     learning_starts: int = parameter(
         10_000,
         low=1,
         high=10**9,
         unit="steps",
-        help="of all environments, with actions drawn uniformly, before the first update",
+        help="steps of all environments with uniformly random actions before the first update",
     )
     train_every: int = parameter(
-        1, low=1, high=10**6, unit="steps", help="of all environments from one learning to the next"
+        1,
+        low=1,
+        high=10**6,
+        unit="steps",
+        help="steps of all environments between two rounds of updates",
     )
-    updates: int = parameter(1, low=1, high=10**4, help="batches to learn from each time")
+    updates: int = parameter(1, low=1, high=10**4, help="updates of the networks in one round")
     batch_size: int = parameter(
-        256, low=1, high=65_536, unit="transitions", help="drawn from the replay for one update"
+        256,
+        low=1,
+        high=65_536,
+        unit="transitions",
+        help="transitions drawn from the replay for one update",
     )
     replay_size: int = parameter(
-        1_000_000, low=1, high=10**9, unit="transitions", help="the last ones, to learn from"
+        1_000_000,
+        low=1,
+        high=10**9,
+        unit="transitions",
+        help="transitions in the replay; the oldest are overwritten",
     )
-    learning_rate: float = parameter(
-        3e-4, low=1e-8, high=1.0, help="of Adam, for policy, critics and temperature"
-    )
+    learning_rate: float = parameter(3e-4, low=1e-8, high=1.0, help="step size of the optimiser")
     anneal_learning_rate: bool = parameter(
-        False, help="the learning rate falls linearly to 0 over the training"
+        False, help="whether the learning rate falls linearly to 0 over the training"
     )
     discount: float = parameter(
-        0.99, low=0, high=1, help="gamma: weight of a reward one step later"
+        0.99,
+        low=0,
+        high=1,
+        help="gamma: factor by which a reward loses weight for each step that it lies in the "
+        "future",
     )
     target_rate: float = parameter(
-        0.005, low=1e-6, high=1, help="tau: how far the targets follow the critics in one update"
+        0.005,
+        low=1e-6,
+        high=1,
+        help="tau: share by which the target networks move towards the critics in each update",
     )
     alpha: float | None = parameter(
         None,
         low=0,
         high=1000,
         optional=True,
-        help="temperature: weight of the entropy; empty: learnt, beginning with 1",
+        help="temperature: weight of the policy's entropy; empty: learnt, starting from 1",
     )
     target_entropy: float | None = parameter(
         None,
@@ -63,20 +84,22 @@ class SAC(OffPolicy):
         high=1e6,
         optional=True,
         unit="nats",
-        help="that a learnt temperature holds, of actions between -1 and 1; empty: minus their number",
+        help="entropy at which a learnt temperature keeps the policy, for actions scaled to -1 "
+        "... 1; empty: minus the number of actions",
     )
     network: str | None = parameter(
         None,
         optional=True,
         pattern=IMPORT_PATH.pattern,
         form="package.module:Name",
-        help="a torso of your own; empty: none, for images the Nature CNN or a smaller one",
+        help="your own torso below policy and critics; empty: none, or for images the Nature "
+        "CNN or a smaller one",
     )
     hidden_sizes: tuple[int, ...] = parameter(
         (256, 256),
         low=1,
         high=8192,
-        help="units of the hidden layers of the policy, and of each critic, behind the torso",
+        help="units of the hidden layers of the policy and of each critic, after the torso",
     )
 
     def check(self, environment: EnvironmentSettings) -> None:
