@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 if TYPE_CHECKING:
-    from agents.distributed.interfaces import Link, Receiver
-    from agents.distributed.peers import Peers
-    from agents.environments.spaces import Interface
+    from agents.spaces import Interface
     from config.resolve import Resolved
 
 State = dict[str, Any]
@@ -121,72 +119,6 @@ class MakeTrainer(Protocol):
 
     def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
         """The training of one run, at its start; device and precision are decided."""
-
-
-class Learner(Resumable, Protocol):
-    """A training whose experience comes from actors, in other processes."""
-
-    def receiver(self, generation: int) -> Receiver:
-        """Where what they send arrives, of this start of the learner; called once, before `train`
-        and after `load_state_dict`. generation: higher than at any start before.
-        """
-
-    def train(self) -> Iterator[Progress | None]:
-        """One `Progress` an epoch until `epochs` are done, and None about once a second while there
-        is nothing to learn from; raises `config.errors.Diverged` before a non-finite update.
-        """
-
-    def close(self) -> None:
-        """Release what it holds, and let nobody wait in the receiver any more; may come again."""
-
-
-@runtime_checkable
-class HasCounters(Protocol):
-    """What a learner has as well that can say what became of what actors sent; without it the files
-    hold only what the service counts.
-    """
-
-    def counters(self) -> Mapping[str, float]:
-        """Totals since the training began, and what waits now: as of
-        `agents.distributed.exchange.Exchange`.
-        """
-
-
-@runtime_checkable
-class LearnsTogether(Protocol):
-    """What a learner has as well of which a run may have several."""
-
-    def learn_with(self, peers: Peers) -> None:
-        """As one of several from now on, from where the first of them is; called at most once, before
-        `receiver`. Raises `agents.distributed.peers.PeersLost`, as `train` does then: between two
-        updates, so that what was learnt until then may be kept.
-        """
-
-
-class MakeLearner(Protocol):
-    """What a descriptor's `trainer` names, of an algorithm with actors."""
-
-    def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Learner:
-        """The training of one run, at its start; device and precision are decided."""
-
-
-class Actor(Protocol):
-    """Steps environments for a learner, which it finds at the other end of a link."""
-
-    def act(self) -> Iterator[int]:
-        """Yields environment steps, all that have been done since it was made, at the latest after
-        each message to the learner; ends when the learner says so. Raises what its link does.
-        """
-
-    def close(self) -> None:
-        """Release the environments."""
-
-
-class MakeActor(Protocol):
-    """What a descriptor's `actor` names."""
-
-    def __call__(self, resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
-        """One of a run's actors, by its number from 0; not joined yet."""
 
 
 class ReplayBytes(Protocol):

@@ -6,28 +6,14 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from agents.devices import Decision, Trials, choose_device, choose_precision
+from agents.distributed.protocol import Actor, Learner, MakeActor, MakeLearner
 from agents.environments.vectors import choose_vectorisation
-from agents.interfaces import (
-    Actor,
-    AnyPolicy,
-    Learner,
-    LoadPolicy,
-    MakeActor,
-    MakeLearner,
-    MakeTrainer,
-    State,
-    Trainer,
-)
+from agents.interfaces import AnyPolicy, LoadPolicy, MakeTrainer, State, Trainer
 from config.imports import imported
 
 if TYPE_CHECKING:
-    from agents.distributed.interfaces import Link
-    from agents.selfplay.interfaces import (
-        MakeSelfPlayTrainer,
-        MakeWorker,
-        SelfPlayTrainer,
-        Worker,
-    )
+    from agents.distributed.protocol import Link
+    from agents.selfplay.roles import MakeSelfPlayTrainer, MakeWorker, SelfPlayTrainer, Worker
     from config.resolve import Resolved
 
 

@@ -1,14 +1,17 @@
-"""torch's states as what a checkpoint holds: nested dicts with string keys and arrays, and back."""
+"""States of trainings: torch's as nested dicts of arrays, and a new training that begins with the
+weights of another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from config.errors import NoUsableState
+from agents.interfaces import HasStreams, HasWeights, Resumable, State
+from config.errors import BadInput, NoUsableState
 
 FORMAT = 3
 """Of the states of our own algorithms."""
@@ -50,3 +53,67 @@ def ranges(columns: Mapping[str, torch.Tensor]) -> str:
     return ", ".join(
         f"{name} {column.min():.4g} … {column.max():.4g}" for name, column in columns.items()
     )
+
+
+SAME = ("format", "interface")
+"""Entries of a state, where there are such, that both trainings must have alike."""
+
+NUMBERS = (np.ndarray, np.number, int, float)
+
+
+def begin_with_weights(trainer: Resumable, theirs: State) -> None:
+    """Give a new trainer, which `HasWeights`, those of another one's state.
+
+    Raises `BadInput` if it has none, or the other sees, does or is something else; nothing is
+    changed then.
+    """
+    if not isinstance(trainer, HasWeights):
+        raise BadInput("this algorithm cannot begin with weights, its trainer has no 'learnt'")
+    state = with_weights(trainer.state_dict(), theirs, trainer.learnt)
+    trainer.load_state_dict(state)
+    if isinstance(trainer, HasStreams):
+        trainer.load_streams({})
+
+
+def with_weights(ours: State, theirs: State, learnt: Sequence[str]) -> State:
+    """Our state with the entries `learnt` of theirs, by their paths; raises `BadInput` where these
+    have other names or shapes, or what is in `SAME` differs.
+    """
+    for name in SAME:
+        _require_same(name, theirs.get(name), ours.get(name))
+    for path in learnt:
+        ours = _replaced(ours, theirs, path.split("."), path)
+    return ours
+
+
+def _replaced(ours: State, theirs: State, names: Sequence[str], path: str) -> State:
+    name, *inner = names
+    if name not in ours or name not in theirs:
+        _require_same(path, theirs.get(name, "nothing"), ours.get(name, "nothing"))
+        return ours
+    if inner:
+        return {**ours, name: _replaced(ours[name], theirs[name], inner, path)}
+    _require_same(path, _shapes(theirs[name]), _shapes(ours[name]))
+    return {**ours, name: theirs[name]}
+
+
+def _shapes(entry: Any) -> Any:
+    """Shapes in place of arrays and numbers, which have one without axes."""
+    if isinstance(entry, Mapping):
+        return {name: _shapes(value) for name, value in entry.items()}
+    return list(np.shape(entry)) if isinstance(entry, NUMBERS) else type(entry).__name__
+
+
+def _require_same(path: str, theirs: Any, ours: Any) -> None:
+    """Raise `BadInput` with the first difference in two trees."""
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        for name in (*theirs, *ours):
+            both = (theirs.get(name, "nothing"), ours.get(name, "nothing"))
+            _require_same(f"{path}.{name}", *both)
+    elif theirs != ours:
+        raise BadInput(f"the {path} of its agents is {_brief(theirs)}, here it is {_brief(ours)}")
+
+
+def _brief(tree: Any) -> str:
+    """Without what is inside."""
+    return "something" if isinstance(tree, Mapping | np.ndarray) else str(tree)

@@ -54,7 +54,7 @@ class Game:
 
     id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native
     vector environment), "native" (gymnasium's `vector_entry_point`), "sync" (one Python environment
-    after the other) or "board" (`agents.games.load` knows the id); family: one of FAMILIES or BOARD,
+    after the other) or "board" (`agents.games.named` knows the id); family: one of FAMILIES or BOARD,
     empty where only the environment itself knows; options: further keyword arguments of the environment; frames_per_step: emulator frames in
     one environment step; solved: the return that counts as solved.
     """

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agents.games.load import OPENSPIEL, OURS, load_game
+from agents.games.named import OPENSPIEL, OURS, load_game
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE, Algorithm
 from config.errors import BadInput, shown
@@ -98,7 +98,7 @@ def _is_network(what: str) -> bool:
 
 def _trains(network: str, given: dict[str, str]) -> str:
     """The first algorithm of ours that trains it: one with a memory for a network with one."""
-    from agents.environments.training import check_game
+    from agents.environments.game_check import check_game
     from agents.networks.own import encoded_shape, make_torso
 
     shown = {name: text for name, text in given.items() if name in OF_WHAT_IS_SEEN}
@@ -121,9 +121,9 @@ def _player(game: str) -> str:
 
 
 def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
+    from agents.checks.algorithm_checks import TrainingChecks
     from agents.checks.promises import Finding, tried
-    from agents.checks.training import TrainingChecks
-    from agents.environments.training import check_game
+    from agents.environments.game_check import check_game
 
     algorithm = checked(find_algorithm(what), what)
     if algorithm.topology != SINGLE:
@@ -140,14 +140,14 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
 
 
 def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
-    from agents.checks.environment import EnvironmentChecks
+    from agents.checks.environment_checks import EnvironmentChecks
     from agents.checks.promises import tried
 
     yield from tried(EnvironmentChecks(resolve(algorithm, given)).all())
 
 
 def _of_self_play(name: str) -> Iterator[Finding]:
-    from agents.checks.games import GameChecks
+    from agents.checks.game_checks import GameChecks
     from agents.checks.promises import tried
 
     yield from tried(GameChecks(lambda: load_game(name)).all())

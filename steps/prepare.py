@@ -108,8 +108,8 @@ def _check_recorded_games(resolved: Resolved) -> None:
     text = recorded_games(resolved)
     if text is None:
         return
-    from agents.games.load import load_game
-    from agents.selfplay.records import read_games
+    from agents.games.named import load_game
+    from agents.selfplay.positions import read_games
 
     try:
         read_games(text, load_game(resolved.game.id))
@@ -172,8 +172,8 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     """The record of an experiment that starts now; asks the game whether it can be played and
     filmed. Raises `BadInput`.
     """
+    from agents.checks.playable import check_playable
     from agents.evaluation.rendering import renders
-    from agents.playable import check_playable
 
     check_playable(resolved)
     if resolved.descriptor.has_workers:

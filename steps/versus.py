@@ -11,11 +11,10 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-from agents.arena.interfaces import Player
-from agents.arena.load import NAMES, load_player
-from agents.arena.searching import trained
-from agents.games.interfaces import Game
-from agents.games.load import OPENSPIEL, OURS, load_game
+from agents.arena.opponents import NAMES, load_player, trained
+from agents.arena.players import Player
+from agents.games.named import OPENSPIEL, OURS, load_game
+from agents.games.rules import Game
 from config.errors import BadInput, shown
 from config.ladder import is_directory
 from steps.arena.entrants import agent_at

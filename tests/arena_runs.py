@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from agents.arena import load as arena_players
-from agents.arena.searching import Searching, monte_carlo
-from agents.games.interfaces import Game
-from agents.games.load import load_game
-from agents.selfplay.network import make_network
+from agents.arena import opponents as arena_players
+from agents.arena.opponents import Searching, monte_carlo
+from agents.games.named import load_game
+from agents.games.rules import Game
+from agents.selfplay.policy import make_network
 from agents.states import FORMAT, to_arrays
 from config.resolve import Resolved, resolve
 from steps.directory import checkpoints

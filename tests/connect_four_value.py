@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.arena.interfaces import Player
-from agents.arena.simple import Lookahead
+from agents.arena.players import Lookahead, Player
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import States
+from agents.games.rules import States
 from tests.connect_four_solver import WIDTH, Solver
 
 LEAST_STONES, MOST_STONES = 24, 38

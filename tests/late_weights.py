@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agents.algorithms import impala_acting
-from agents.distributed.actor import Actor
-from agents.distributed.interfaces import Ack, Join, Joined, Link, Unrolls, Version, Weights
-from agents.distributed.observing import ObservingActor
+from agents.distributed.actors import Actor, ObservingActor
+from agents.distributed.protocol import Ack, Join, Joined, Link, Unrolls, Version, Weights
 from config.algorithms import impala
 from config.resolve import Resolved
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from agents.algorithms.impala import IMPALATrainer
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import Link
 from agents.distributed.local import LocalLink
-from agents.interfaces import Actor, Progress
+from agents.distributed.protocol import Actor, Link
+from agents.interfaces import Progress
 from agents.load import make_actor
 from config.parameters import to_text
 from config.resolve import Resolved, resolve

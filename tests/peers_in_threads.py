@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.distributed.peers import PeersLost
+from agents.distributed.protocol import PeersLost
 
 
 class Sums:
@@ -44,7 +44,7 @@ class Sums:
 
 
 class PeersInThreads:
-    """`agents.distributed.peers.Peers`. lost_after: so many sums this one takes part in."""
+    """`agents.distributed.protocol.Peers`. lost_after: so many sums this one takes part in."""
 
     def __init__(self, sums: Sums, number: int, lost_after: int | None = None) -> None:
         self.number, self.count = number, sums.count

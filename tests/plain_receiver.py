@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from agents.distributed.interfaces import (
+from agents.distributed.protocol import (
     PROTOCOL,
     Ack,
     Columns,
@@ -29,9 +29,14 @@ from agents.distributed.interfaces import (
     Version,
     Weights,
 )
-from agents.transport.address import Address, address_from_text, address_to_text
-from agents.transport.credentials import make_certificate, make_token
-from agents.transport.server import Server
+from agents.transport.address import (
+    Address,
+    address_from_text,
+    address_to_text,
+    make_certificate,
+    make_token,
+)
+from agents.transport.service import Server
 
 IDENTITY = "the-experiment"
 SPECS = {

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.environments.spaces import Interface
 from agents.environments.training import Transition
 from agents.experience.replay import Replay, ReplaySettings
+from agents.spaces import Interface
 
 ACTIONS = 5
 FRAMES = 3

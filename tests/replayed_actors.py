@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents.distributed.interfaces import Columns, Version, Weights
-from agents.distributed.play import Acting, Play
+from agents.distributed.protocol import Columns, Version, Weights
+from agents.distributed.stepping import Acting, Play
 from agents.environments.training import TrainingEnvironments
 from agents.load import make_learner
 from config.parameters import to_text

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.games.interfaces import Game, States
-from agents.search.interfaces import SearchSettings
+from agents.games.rules import Game, States
+from agents.search.evaluator import SearchSettings
 
 
 @dataclass

@@ -32,12 +32,10 @@ from torch import Tensor
 
 from agents.devices import on_device
 from agents.interfaces import Growth, Progress, State
-from agents.optimiser import Adam
-from agents.selfplay.interfaces import Games, Rows, Take
-from agents.selfplay.network import check_board_game, make_network
-from agents.selfplay.policy import AVERAGE
-from agents.selfplay.positions import Window, refusal, unpacked_states
-from agents.selfplay.symmetries import Symmetries
+from agents.optimisation.optimiser import Adam
+from agents.selfplay.policy import AVERAGE, check_board_game, make_network
+from agents.selfplay.positions import Symmetries, Window, refusal, unpacked_states
+from agents.selfplay.roles import Games, Rows, Take
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
@@ -74,7 +72,7 @@ def losses(logits: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor
 
 
 class AlphaZeroTrainer:
-    """The training of one run; `agents.selfplay.interfaces.SelfPlayTrainer` and `HasStreams`."""
+    """The training of one run; `agents.selfplay.roles.SelfPlayTrainer` and `HasStreams`."""
 
     learnt = ("network", AVERAGE)
 
@@ -255,7 +253,7 @@ class AlphaZeroTrainer:
         return {"format": FORMAT, AVERAGE: to_arrays(self.average.state_dict())}
 
     def counters(self) -> Mapping[str, float]:
-        """See `agents.selfplay.interfaces.SelfPlayTrainer`; learnt: positions, one as often as it
+        """See `agents.selfplay.roles.SelfPlayTrainer`; learnt: positions, one as often as it
         was.
         """
         learnt = self.updates * self.hyper.batch_size

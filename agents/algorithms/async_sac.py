@@ -5,7 +5,7 @@
     learner, repeat: take over what has come in, into the replay
              as soon as that is due: one update on a batch of its transitions; publish the policy
 
-Neither waits for the other but to keep the replay ratio (`agents.distributed.replay_queue`): after
+Neither waits for the other but to keep the replay ratio (`agents.distributed.queues`): after
 `learning_starts` steps, `updates` for every `train_every` of them, as where one process does both.
 Steps are those that have come in, whoever made them.
 """
@@ -19,15 +19,13 @@ from torch import Tensor
 
 from agents.algorithms.async_sac_acting import SquashedActing, of_policy
 from agents.algorithms.sac import SoftActorCriticLearning
-from agents.distributed.experience import LearnsFromReplay, ReplayedExperience
-from agents.distributed.play import Play
-from agents.distributed.policy_weights import weights_of
-from agents.distributed.stepping import one_environment, row_specs
+from agents.distributed.replayed import LearnsFromReplay, ReplayedExperience, sample_transitions
+from agents.distributed.stepping import Play, one_environment, row_specs
 from agents.distributed.unrolls import bytes_of, unroll_specs
-from agents.environments.spaces import Interface
+from agents.distributed.weights import weights_of
 from agents.experience.replay import Transitions
-from agents.experience.sequences import sample_transitions
 from agents.interfaces import Progress, State
+from agents.spaces import Interface
 from config.resolve import Resolved
 
 

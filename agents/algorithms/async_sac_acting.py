@@ -6,21 +6,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.distributed.actor import Actor
-from agents.distributed.interfaces import Columns, Link, Specs, Weights
-from agents.distributed.play import Acted
-from agents.distributed.policy_weights import PolicyWeights
+from agents.distributed.actors import Actor
+from agents.distributed.protocol import Columns, Link, Specs, Weights
+from agents.distributed.stepping import Acted
+from agents.distributed.weights import PolicyWeights
+from agents.environments.normalisation import make_observation_normaliser
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_soft_actor_critic
+from agents.networks.action_distributions import SquashedActions
 from agents.networks.soft_actor_critic import SoftActorCritic
-from agents.normalisation import make_observation_normaliser
-from agents.squashed import SquashedActions
 from config.resolve import Resolved
 from config.seeds import seed_sequence
 
 
 class SquashedActing:
-    """`agents.distributed.play.Acting`, on the CPU: uniform actions until something was learnt, then
+    """`agents.distributed.stepping.Acting`, on the CPU: uniform actions until something was learnt, then
     the policy's.
     """
 

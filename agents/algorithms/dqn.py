@@ -30,18 +30,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from agents.actions import masked
 from agents.devices import on_device
 from agents.experience.collection import Collection
-from agents.experience.exploration import linear_epsilon, random_actions
 from agents.experience.priorities import Priorities, importance_weights
 from agents.experience.replay import Transitions
 from agents.interfaces import Growth, Progress, State
 from agents.networks import make_action_values
-from agents.networks.action_values import ActionValues, bootstrapped, taken
-from agents.optimiser import Adam
+from agents.networks.action_distributions import masked
+from agents.networks.action_values import (
+    ActionValues,
+    bootstrapped,
+    linear_epsilon,
+    random_actions,
+    taken,
+)
+from agents.optimisation.optimiser import Adam
+from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
-from agents.tape import GradientTape
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence

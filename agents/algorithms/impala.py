@@ -31,24 +31,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import make_actions, masked
 from agents.algorithms.impala_acting import look, make_network
 from agents.devices import on_device
-from agents.distributed import together
-from agents.distributed.batches import Batch, BatchQueue
+from agents.distributed import joint_learning as together
 from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import Columns, Receiver
-from agents.distributed.memory import as_state
-from agents.distributed.peers import Peers
-from agents.distributed.policy_weights import weights_of
-from agents.distributed.unrolls import unroll_specs
+from agents.distributed.protocol import Columns, Peers, Receiver
+from agents.distributed.queues import Batch, BatchQueue
+from agents.distributed.unrolls import as_state, unroll_specs
+from agents.distributed.weights import weights_of
+from agents.experience.returns import vtrace
 from agents.interfaces import Progress, State
+from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
-from agents.optimiser import OPTIMISERS
+from agents.optimisation.optimiser import OPTIMISERS
+from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
-from agents.tape import GradientTape
-from agents.vtrace import vtrace
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed

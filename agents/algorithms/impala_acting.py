@@ -10,22 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.actions import NoiseRows, make_actions, masked
 from agents.devices import on_device
-from agents.distributed.actor import Actor
+from agents.distributed.actors import Actor, ObservingActor
 from agents.distributed.central import Turn
-from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
-from agents.distributed.memory import ActingMemory
-from agents.distributed.observing import ObservingActor
-from agents.distributed.play import Acted
-from agents.distributed.policy_weights import PolicyWeights
-from agents.distributed.stepping import one_environment, row_specs
-from agents.environments.spaces import Interface
+from agents.distributed.protocol import Columns, Link, Spec, Specs, Weights
+from agents.distributed.stepping import Acted, one_environment, row_specs
+from agents.distributed.unrolls import ActingMemory
+from agents.distributed.weights import PolicyWeights
+from agents.environments.normalisation import make_observation_normaliser
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_actor_critic, make_recurrent_actor_critic
+from agents.networks.action_distributions import NoiseRows, make_actions, masked
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.torsos import TorsoState
-from agents.normalisation import make_observation_normaliser
+from agents.spaces import Interface
 from config.resolve import Resolved
 from config.seeds import integer_seed
 
@@ -48,7 +46,7 @@ def make_network(
 
 class Memory(ActingMemory):
     """What a policy has of one actor's E environments: what it remembers of their episodes, and the
-    noise of their actions; `agents.distributed.play.Remembers`.
+    noise of their actions; `agents.distributed.stepping.Remembers`.
     """
 
     def __init__(self, rows: Specs, first_state: TorsoState, noise: NoiseRows) -> None:
@@ -187,7 +185,7 @@ def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class ActorCriticActing:
-    """`agents.distributed.play.Acting`: the policy of one actor, on its CPU."""
+    """`agents.distributed.stepping.Acting`: the policy of one actor, on its CPU."""
 
     def __init__(
         self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int

@@ -24,18 +24,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from agents.actions import make_actions, masked
-from agents.advantages import approximate_divergence, explained_variance, gae
 from agents.devices import on_device, threads_for
+from agents.environments.normalisation import REWARD_SCALE, ObservationNormaliser, RewardNormaliser
 from agents.environments.training import TrainingEnvironments
+from agents.experience.returns import approximate_divergence, explained_variance, gae
 from agents.experience.rollouts import Episodes, Rollout, collect
 from agents.interfaces import Progress, State
 from agents.networks import make_actor_critic
+from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import Heads
-from agents.normalisation import REWARD_SCALE, ObservationNormaliser, RewardNormaliser
-from agents.optimiser import OPTIMISERS
+from agents.optimisation.optimiser import OPTIMISERS
+from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
-from agents.tape import GradientTape
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from agents.algorithms.ppo import Batch, PPOTrainer
 from agents.devices import on_device
-from agents.experience.recurrent import Memory, collect_sequences
+from agents.experience.recurrent_rollouts import Memory, collect_sequences
 from agents.networks import make_recurrent_actor_critic
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
 from config.resolve import Resolved

@@ -34,22 +34,20 @@ from torch import Tensor
 
 from agents.algorithms.r2d2_acting import BEST, TAKEN, RecurrentValueActing, make_network
 from agents.devices import on_device
-from agents.distributed.experience import LearnsFromReplay, ReplayedExperience
-from agents.distributed.interfaces import Columns, Spec
-from agents.distributed.memory import as_state
-from agents.distributed.play import Play
-from agents.distributed.policy_weights import weights_of
-from agents.distributed.stepping import one_environment, row_specs
-from agents.distributed.unrolls import bytes_of, unroll_specs
-from agents.environments.spaces import Interface
+from agents.distributed.protocol import Columns, Spec
+from agents.distributed.replayed import LearnsFromReplay, ReplayedExperience
+from agents.distributed.stepping import Play, one_environment, row_specs
+from agents.distributed.unrolls import as_state, bytes_of, unroll_specs
+from agents.distributed.weights import weights_of
 from agents.experience.priorities import Priorities, importance_weights
+from agents.experience.returns import n_step_returns, rescaled, unrescaled
 from agents.interfaces import Progress, State
-from agents.n_step import n_step_returns, rescaled, unrescaled
 from agents.networks.action_values import RecurrentActionValues, bootstrapped, taken
 from agents.networks.torsos import TorsoState
-from agents.optimiser import Adam
+from agents.optimisation.optimiser import Adam
+from agents.optimisation.tape import GradientTape
+from agents.spaces import Interface
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
-from agents.tape import GradientTape
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence

@@ -11,18 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import masked
-from agents.distributed.actor import Actor
-from agents.distributed.interfaces import Columns, Link, Spec, Specs, Weights
-from agents.distributed.memory import ActingMemory, as_state
-from agents.distributed.play import Acted
-from agents.distributed.policy_weights import PolicyWeights
-from agents.environments.spaces import Interface
+from agents.distributed.actors import Actor
+from agents.distributed.protocol import Columns, Link, Spec, Specs, Weights
+from agents.distributed.stepping import Acted
+from agents.distributed.unrolls import ActingMemory, as_state
+from agents.distributed.weights import PolicyWeights
+from agents.environments.normalisation import make_observation_normaliser
 from agents.environments.training import TrainingEnvironments
-from agents.experience.exploration import epsilon_of_actor, random_actions
 from agents.networks import make_recurrent_action_values
-from agents.networks.action_values import RecurrentActionValues, taken
-from agents.normalisation import make_observation_normaliser
+from agents.networks.action_distributions import masked
+from agents.networks.action_values import (
+    RecurrentActionValues,
+    epsilon_of_actor,
+    random_actions,
+    taken,
+)
+from agents.spaces import Interface
 from config.resolve import Resolved
 from config.seeds import seed_sequence
 
@@ -41,7 +45,7 @@ def make_network(
 
 
 class RecurrentValueActing:
-    """`agents.distributed.play.Acting`, on the CPU. epsilons [E]: every environment explores like one
+    """`agents.distributed.stepping.Acting`, on the CPU. epsilons [E]: every environment explores like one
     of the paper's actors, which have one each; member: which of the experiment's actors this is.
     """
 

@@ -28,15 +28,15 @@ import torch
 from torch import Tensor, nn
 
 from agents.devices import on_device
-from agents.environments.spaces import Interface
 from agents.experience.collection import Collection
 from agents.experience.replay import Transitions
 from agents.interfaces import Growth, Progress, State
 from agents.networks import make_soft_actor_critic
-from agents.optimiser import Adam
-from agents.squashed import SquashedActions
+from agents.networks.action_distributions import SquashedActions
+from agents.optimisation.optimiser import Adam
+from agents.optimisation.tape import GradientTape
+from agents.spaces import Interface
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
-from agents.tape import GradientTape
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence

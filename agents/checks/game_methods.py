@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.checks.promises import Broken
-from agents.games.interfaces import Game, States
+from agents.games.rules import Game, States
 from config.errors import BadInput
 
 GAMES = 24

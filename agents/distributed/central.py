@@ -14,27 +14,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from agents.distributed.batcher import Batcher
-from agents.distributed.checks import wrong_observations
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import (
-    Ack,
-    Join,
-    Joined,
-    Refused,
-    Specs,
-    Unrolls,
-    Version,
-    Weights,
+from agents.distributed.observations import (
+    Actions,
+    Answer,
+    Observations,
+    shown_specs,
+    wrong_observations,
 )
-from agents.distributed.observations import Actions, Answer, Observations, shown_specs
-from agents.distributed.play import Acted, Remembers, Trajectories
+from agents.distributed.protocol import Ack, Join, Joined, Refused, Specs, Unrolls, Version, Weights
+from agents.distributed.stepping import Acted, Remembers, Trajectories
 from agents.distributed.weights import unpack
 from agents.environments.training import halves
 
@@ -234,3 +229,92 @@ class CentralInference:
         if self._version is None:
             raise RuntimeError("no weights were published")
         return self._version
+
+
+T = TypeVar("T")
+SHORTEST_WAIT_S = 1e-3
+
+
+class _Item(NamedTuple, Generic[T]):
+    stream: Hashable
+    rows: int
+    item: T
+
+
+class Batcher(Generic[T]):
+    """Filled by many threads and emptied by one. clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._rows = dict[Hashable, int]()
+        self._held = set[Hashable]()
+        self._waiting = list[_Item[T]]()
+        self._since = self._took_s = 0.0
+        self._closed = False
+
+    def enter(self, stream: Hashable, rows: int) -> None:
+        """A stream begins, all of whose groups together have so many rows."""
+        with self._changed:
+            self._rows[stream] = rows
+
+    def leave(self, stream: Hashable) -> None:
+        """It has ended; what came from it is not answered any more."""
+        with self._changed:
+            self._rows.pop(stream, None)
+            self._held.discard(stream)
+            self._waiting = [one for one in self._waiting if one.stream != stream]
+            self._changed.notify()
+
+    def hold(self, stream: Hashable) -> None:
+        """Nothing comes from it until it is let go, or adds something."""
+        with self._changed:
+            if stream in self._rows:
+                self._held.add(stream)
+            self._changed.notify()
+
+    def add(self, stream: Hashable, rows: int, item: T) -> None:
+        """What waits from now on, unless its stream has ended."""
+        with self._changed:
+            if stream not in self._rows:
+                return
+            self._held.discard(stream)
+            if not self._waiting:
+                self._since = self._clock()
+            self._waiting.append(_Item(stream, rows, item))
+            if len(self._waiting) == 1 or self._is_enough():
+                self._changed.notify()
+
+    def take(self) -> list[T]:
+        """All that waits, as soon as it is to be answered; nothing once this is closed."""
+        with self._changed:
+            while not self._closed and not self._is_due():
+                self._changed.wait(self._patience_s() if self._waiting else None)
+            taken, self._waiting = self._waiting, []
+            return [] if self._closed else [one.item for one in taken]
+
+    def took(self, seconds: float) -> None:
+        """For so long was what was taken last answered."""
+        self._took_s = seconds
+
+    def close(self) -> None:
+        """Nothing is answered any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _is_due(self) -> bool:
+        return bool(self._waiting) and (self._is_enough() or self._patience_s() <= 0)
+
+    def _is_enough(self) -> bool:
+        """Whether it is not worth waiting for more."""
+        live = self._rows.keys() - self._held
+        rows = sum(one.rows for one in self._waiting)
+        if 2 * rows >= sum(self._rows[stream] for stream in live):
+            return True
+        return live <= {one.stream for one in self._waiting}
+
+    def _patience_s(self) -> float:
+        """For so long the oldest will still wait."""
+        allowed_s = max(self._took_s / 2, SHORTEST_WAIT_S)
+        return self._since + allowed_s - self._clock()

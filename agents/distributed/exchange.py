@@ -1,5 +1,5 @@
 """Where actors' experience arrives, and where they get their weights: the learner's side of
-`agents.distributed.interfaces`, whatever carries it.
+`agents.distributed.protocol`, whatever carries it.
 
     actors' threads     join, packed_weights, receive, left; hear, place, refuse, where the learner acts
     the learner's       share, begin, publish, take, give_back, ended_episodes, counters, end, close
@@ -19,9 +19,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Generic, Protocol, TypeVar
 
-from agents.distributed.batches import Placed
-from agents.distributed.checks import wrong_columns, wrong_episodes
-from agents.distributed.interfaces import (
+from agents.distributed.observations import wrong_columns, wrong_episodes
+from agents.distributed.protocol import (
     PROTOCOL,
     Ack,
     AckState,
@@ -33,6 +32,7 @@ from agents.distributed.interfaces import (
     Unrolls,
     Version,
 )
+from agents.distributed.queues import Placed
 from agents.distributed.weights import Packer
 from agents.interfaces import State
 
@@ -85,7 +85,7 @@ class Queue(Protocol[Taken]):
 
 
 class Exchange(Generic[Taken]):
-    """`agents.distributed.interfaces.Receiver`, and what a trainer learns from."""
+    """`agents.distributed.protocol.Receiver`, and what a trainer learns from."""
 
     def __init__(
         self, specs: Specs, *, identity: str, queue: Queue[Taken], max_lag: float = math.inf

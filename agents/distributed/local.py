@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 from typing import Any
 
-from agents.distributed.interfaces import (
+from agents.distributed.observations import Actions, Observations
+from agents.distributed.protocol import (
     Ack,
     Join,
     Joined,
@@ -15,12 +16,11 @@ from agents.distributed.interfaces import (
     Version,
     Weights,
 )
-from agents.distributed.observations import Actions, Observations
 from agents.distributed.weights import unpack
 
 
 class LocalLink:
-    """`agents.distributed.interfaces.Link`, and `agents.distributed.observations.ObservingLink` to a
+    """`agents.distributed.protocol.Link`, and `agents.distributed.observations.ObservingLink` to a
     learner that acts; for one actor.
     """
 

@@ -1,8 +1,8 @@
-"""Rows of many environments, as they come, made into unrolls of T + 1 rows of one environment each.
+"""Assembles rows of many environments into unrolls of T + 1 rows of one environment each.
 
-A truncated episode has one row more, its final observation, so that environments fill their unrolls
-at different times: each has a place of its own where its next row goes. An unroll may repeat the
-end of the one before it, so that what is learnt of the rest can look back that far.
+A truncated episode has an extra row for its final observation, so environments fill their unrolls at
+different times, and each has its own write position. Unrolls may overlap: the end of one is repeated
+at the start of the next, so that a recurrent network can be warmed up on it (R2D2's burn-in).
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
 
-from agents.distributed.interfaces import Columns, Spec, Specs
+from agents.devices import on_device
+from agents.distributed.protocol import Columns, Spec, Specs
+from agents.networks.torsos import TorsoState
 
 Rows = dict[str, np.ndarray | int]
 """By name, of n environments: [n, ...], or the same for all."""
@@ -91,3 +94,40 @@ class Assembler:
         if len(next(iter(whole.values()))) > most:
             self._finished.append({name: column[most:] for name, column in whole.items()})
         return {name: column[:most] for name, column in whole.items()}
+
+
+CPU = torch.device("cpu")
+STATE = "state"
+"""With this the names of columns begin: the parts of what is remembered before an unroll's first
+row."""
+
+
+class ActingMemory:
+    """E environments'; specs: of the columns, none without a memory."""
+
+    def __init__(self, first_state: TorsoState) -> None:
+        """Zeros [E, ...] each."""
+        self._parts = [part.numpy(force=True) for part in first_state]
+        self.specs: Specs = {
+            f"{STATE}{number}": Spec("float32", part.shape[1:])
+            for number, part in enumerate(self._parts)
+        }
+
+    def columns(self, environments: slice | np.ndarray) -> Columns:
+        """A copy of what is remembered of their episodes, whether or not these have ended."""
+        parts = zip(self.specs, self._parts, strict=True)
+        return {name: part[environments].copy() for name, part in parts}
+
+    def parts(self, environments: slice) -> tuple[np.ndarray, ...]:
+        """The same where it is kept, [n, ...] each."""
+        return tuple(part[environments] for part in self._parts)
+
+    def keep(self, environments: slice, after: TorsoState) -> None:
+        """What is remembered from now on."""
+        for kept, part in zip(self._parts, after, strict=True):
+            kept[environments] = part.numpy(force=True)
+
+
+def as_state(columns: Columns, names: Specs, device: torch.device = CPU) -> TorsoState:
+    """The columns of these names as a network takes them."""
+    return tuple(on_device(torch.from_numpy(columns[name]), device) for name in names)

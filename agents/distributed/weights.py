@@ -1,22 +1,27 @@
-"""Weights as one buffer, made once per version, whoever asks: a header and the arrays' bytes.
+"""Network weights as one buffer that is packed once per version, however many actors ask for it.
 
 8 bytes      the header's length, little-endian
-header       JSON: of every array its type, shape and place
-arrays       each from a multiple of 64 bytes on, little-endian, in C order
+header       JSON: type, shape and offset of every array
+arrays       little-endian, in C order, each at a multiple of 64 bytes
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
+import weakref
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import nn
 
-from agents.distributed.buffers import Buffers
-from agents.distributed.interfaces import Columns, Version, Weights
+from agents.distributed.protocol import Columns, Version, Weights
+from agents.environments.normalisation import ObservationNormaliser
+from agents.states import to_tensors
 
 ALIGNMENT = 64
 LENGTH_BYTES = 8
@@ -117,3 +122,76 @@ def _view(buffer: np.ndarray, place: _Place, begin: int) -> np.ndarray:
 def _aligned(place: int) -> int:
     """The next multiple of `ALIGNMENT`."""
     return -(-place // ALIGNMENT) * ALIGNMENT
+
+
+NETWORK, STATISTICS = "network.", "observations."
+"""With these the names of weights begin."""
+
+
+def weights_of(network: nn.Module, normaliser: ObservationNormaliser | None) -> Columns:
+    """What `PolicyWeights` takes; views of the network's own memory where that is the CPU's."""
+    arrays = {name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()}
+    statistics = {} if normaliser is None else normaliser.state_dict()
+    return prefixed(arrays, NETWORK) | prefixed(statistics, STATISTICS)
+
+
+class PolicyWeights:
+    """A network that goes on with a learner's weights again and again: these are copied to where its
+    own are, which takes a third of the time of `load_state_dict`.
+    """
+
+    def __init__(self, network: nn.Module, normaliser: ObservationNormaliser | None) -> None:
+        """The network stays where it is."""
+        self._network, self._normaliser = network, normaliser
+        own = itertools.chain(
+            network.named_parameters(remove_duplicate=False),
+            network.named_buffers(remove_duplicate=False),
+        )
+        names = network.state_dict().keys()
+        self._own = {name: tensor.detach() for name, tensor in own if name in names}
+        self._shapes = {name: tuple(tensor.shape) for name, tensor in self._own.items()}
+        self._views = {  # with numpy's copies small weights load in two thirds of torch's time
+            name: tensor.numpy()
+            for name, tensor in self._own.items()
+            if tensor.device.type == "cpu"
+        }
+
+    def load(self, weights: Weights) -> None:
+        """What `weights_of` gave. Raises `RuntimeError` for those of another network."""
+        arrays = named(weights.arrays, NETWORK)
+        if {name: array.shape for name, array in arrays.items()} != self._shapes:
+            self._network.load_state_dict(to_tensors(arrays))
+        elif self._views:
+            for name, view in self._views.items():
+                view[...] = arrays[name]
+        else:
+            for name, tensor in self._own.items():
+                tensor.copy_(torch.from_numpy(arrays[name].copy()))
+        if self._normaliser is not None:
+            self._normaliser.load_state_dict(named(weights.arrays, STATISTICS))
+
+
+class Buffers:
+    """As many as are read at the same time; for one thread."""
+
+    def __init__(self) -> None:
+        self._kept = list[tuple[np.ndarray, weakref.ref[np.ndarray]]]()
+
+    def take(self, size_bytes: int) -> np.ndarray:
+        """uint8 [size_bytes], uninitialised, the caller's for as long as it lives or a memoryview of
+        it (`.data`), also a part of that; numpy's own views of it do not count.
+        """
+        self._kept = [
+            (buffer, reader)
+            for buffer, reader in self._kept
+            if reader() is not None or len(buffer) >= size_bytes
+        ]
+        for number, (buffer, reader) in enumerate(self._kept):
+            if reader() is None:
+                view = buffer[:size_bytes]
+                self._kept[number] = buffer, weakref.ref(view)
+                return view
+        buffer = np.empty(size_bytes, np.uint8)
+        view = buffer[:]
+        self._kept.append((buffer, weakref.ref(view)))
+        return view

@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from agents.environments.spaces import Interface
+from agents.spaces import Interface
 from config.errors import BadInput, Diverged
 
 KEY = "action_mask"

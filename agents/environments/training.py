@@ -11,25 +11,20 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.environments.action_log import ActionLog
 from agents.environments.atari import FIRE, life_lost, needs_fire
 from agents.environments.masks import KEY, masks
-from agents.environments.spaces import Interface, interface
 from agents.environments.vectors import Vector, make_environments, reset
 from agents.interfaces import State
-from agents.memory import check_replay
-from config.algorithms import ALGORITHMS
+from agents.spaces import interface
 from config.errors import BadInput, ExperimentError
-from config.games import check_installed
-from config.imports import imported
-from config.resolve import Resolved, check_family
+from config.resolve import Resolved
 from config.seeds import environment_seeds, integer_seed
 
 log = logging.getLogger(__name__)
@@ -322,46 +317,55 @@ def halves(count: int) -> tuple[slice, ...]:
     return (slice(0, middle), slice(middle, count))[: min(2, count)]
 
 
-def check_game(resolved: Resolved, memory_bytes: int | None = None) -> Interface:
-    """Make the game once and look at its spaces; raises `BadInput` naming what is not supported, what
-    the algorithm cannot play, or what it cannot remember: see `check_replay` for memory_bytes.
-    """
-    check_installed(resolved.game)
-    environments = make_environments(resolved, 1)
-    try:
-        spaces = interface(
-            resolved.game.name,
-            environments.single_observation_space,
-            environments.single_action_space,
-        )
-        dtype = np.dtype(environments.single_observation_space.dtype)
-    finally:
-        environments.close()
-    _check_algorithm(resolved, spaces)
-    check_replay(resolved, spaces, dtype, memory_bytes)
-    return spaces
-
-
-def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
-    """Refuse, with one line of `BadInput`, an algorithm that cannot play this game, and one of a
-    person's own whose code is not there; and a network that breaks its promises.
-    """
-    check_family(resolved, spaces.family)
-    algorithm = resolved.descriptor
-    if algorithm.bounded_actions and spaces.continuous and not spaces.bounded:
-        raise BadInput(
-            f"{resolved.algorithm} cannot play {resolved.game.name}: an action of the game has no "
-            f"bounds; {algorithm.name} plays games whose actions have a least and a largest value"
-        )
-    if resolved.algorithm not in ALGORITHMS:
-        imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
-        imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
-    if resolved.network is not None:
-        from agents.networks.own import encoded_shape, make_torso
-
-        make_torso(resolved.network, encoded_shape(spaces), may_remember=algorithm.remembers)
-
-
 def episode_seed(resolved: Resolved, run: int, episode: int) -> int:
     """The seed of one episode of evaluation; filming the same episode starts from the same one."""
     return integer_seed(resolved.experiment.seed, run, "evaluation", episode)
+
+
+FIRST_ROWS = 64
+
+
+class ActionLog:
+    """Actions of n environments, a row a step; as long as the longest time since a seeding.
+
+    lengths [n]: steps of each environment since its last seeding.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        """shape: of a row, [n] or [n, A]; dtype: the smallest that fits."""
+        self._rows = np.zeros((FIRST_ROWS, *shape), dtype)
+        self._used = 0
+        self._seeded_at = np.zeros(shape[0], np.int64)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps since the last seeding, [n]."""
+        lengths: np.ndarray = self._used - self._seeded_at
+        return lengths
+
+    def append(self, actions: np.ndarray) -> None:
+        """One step of all environments."""
+        if self._used == len(self._rows):
+            self._make_room()
+        self._rows[self._used] = actions
+        self._used += 1
+
+    def clear(self, seeded: np.ndarray) -> None:
+        """These environments were seeded anew, bool [n] or indices."""
+        self._seeded_at[seeded] = self._used
+
+    def each(self) -> Iterator[np.ndarray]:
+        """The actions of each environment since its last seeding, [length, ...]."""
+        for place, seeded_at in enumerate(self._seeded_at):
+            yield self._rows[seeded_at : self._used, place]
+
+    def _make_room(self) -> None:
+        """Leave out what came before every seeding, and double the space where that is not half of
+        it.
+        """
+        oldest = int(self._seeded_at.min())
+        kept = self._rows[oldest : self._used]
+        rows = np.zeros((max(FIRST_ROWS, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
+        rows[: len(kept)] = kept
+        self._rows, self._used = rows, len(kept)
+        self._seeded_at -= oldest

@@ -19,8 +19,7 @@ from agents.environments.games import make_environment
 from agents.environments.masks import KEY, check_some_action, mask
 from agents.environments.training import episode_seed
 from agents.environments.vectors import reset
-from agents.evaluation.acting import Acting
-from agents.interfaces import AnyPolicy
+from agents.interfaces import AnyPolicy, RecurrentPolicy
 from config.errors import Diverged
 from config.games import LARGEST_RETURN
 from config.resolve import Resolved
@@ -184,3 +183,24 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
     environments.close()
     together = np.stack(taken)
     return returns.tolist(), [together[:length, n].copy() for n, length in enumerate(lengths)]
+
+
+class Acting:
+    """Plays one episode in each of `count` rows, from their first observations on."""
+
+    def __init__(self, policy: AnyPolicy, count: int) -> None:
+        self.policy, self._begins = policy, np.ones(count, np.bool_)
+        self._state = policy.first_state(count) if isinstance(policy, RecurrentPolicy) else ()
+
+    def act(
+        self, observations: np.ndarray, *, sample: bool, masks: np.ndarray | None = None
+    ) -> np.ndarray:
+        """As of a `Policy`, for the next observation of every row."""
+        allowed = {} if masks is None else {"masks": masks}
+        if not isinstance(self.policy, RecurrentPolicy):
+            return self.policy.act(observations, sample=sample, **allowed)
+        actions, self._state = self.policy.act(
+            observations, self._state, self._begins, sample=sample, **allowed
+        )
+        self._begins = np.zeros_like(self._begins)
+        return actions

@@ -6,7 +6,7 @@ a second one, `action_mask` [N, P], bool. Outputs:
 
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
     logits    [N, P]     of discrete actions, one component's after the other's; of continuous ones
-    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.environments.spaces.Interface`;
+    mean      [N, A]     instead, and log_std [N, A], in the units of `agents.spaces.Interface`;
                          SAC's are of the normal distribution whose tanh the action is
     value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled;
                          SAC's is the smaller Q of the action, entropy included
@@ -32,16 +32,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from agents.actions import masked
+from agents.environments.normalisation import CLIP
 from agents.evaluation.policies import Trained, TrainedPolicy, TrainedRecurrentPolicy
 from agents.evaluation.value_policy import RecurrentValuePolicy, ValuePolicy
 from agents.interfaces import AnyPolicy
+from agents.networks.action_distributions import masked
 from agents.networks.action_values import ActionValues
 from agents.networks.actor_critic import RecurrentActorCritic
 from agents.networks.images import BLOCK, NatureCNN
 from agents.networks.recurrent import LSTMTorso
 from agents.networks.torsos import each
-from agents.normalisation import CLIP
 from config.errors import BadInput
 
 OPSET = 18

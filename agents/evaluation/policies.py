@@ -8,18 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import Choice, make_actions, masked
-from agents.environments.spaces import Interface
+from agents.environments.normalisation import ObservationNormaliser
 from agents.interfaces import PolicyState, State
 from agents.networks import (
     make_actor_critic,
     make_recurrent_actor_critic,
     make_soft_actor_critic,
 )
+from agents.networks.action_distributions import Choice, SquashedActions, make_actions, masked
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.soft_actor_critic import SoftActorCritic
-from agents.normalisation import ObservationNormaliser
-from agents.squashed import SquashedActions
+from agents.spaces import Interface
 from agents.states import check_format, to_tensors
 from config.resolve import Resolved
 

@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import masked
-from agents.environments.spaces import Interface
-from agents.experience.exploration import random_actions
+from agents.environments.normalisation import ObservationNormaliser
 from agents.interfaces import PolicyState, State
 from agents.networks import make_action_values, make_recurrent_action_values
-from agents.networks.action_values import ActionValues, Head, RecurrentActionValues
-from agents.normalisation import ObservationNormaliser
+from agents.networks.action_distributions import masked
+from agents.networks.action_values import ActionValues, Head, RecurrentActionValues, random_actions
+from agents.spaces import Interface
 from agents.states import check_format, to_tensors
 from config.resolve import Resolved
 

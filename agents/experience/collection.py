@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from agents.environments.masks import check_some_action
+from agents.environments.normalisation import make_observation_normaliser
 from agents.environments.training import TrainingEnvironments
 from agents.experience.replay import Replay, replay_settings
 from agents.experience.rollouts import Episodes, check_finite, not_finite
 from agents.interfaces import Growth, State
-from agents.normalisation import make_observation_normaliser
 from config.resolve import Resolved
 
 Act = Callable[[np.ndarray, np.ndarray | None], np.ndarray]

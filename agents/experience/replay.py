@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.environments.spaces import Interface
 from agents.environments.training import Transition
 from agents.interfaces import Growth, State
+from agents.spaces import Interface
 from config.errors import NoUsableState
 from config.resolve import Resolved
 

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.actions import Actions, masked
 from agents.devices import copy_into, on_device
 from agents.environments.masks import check_some_action
+from agents.environments.normalisation import ObservationNormaliser
 from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
+from agents.networks.action_distributions import Actions, masked
 from agents.networks.actor_critic import Heads
-from agents.normalisation import ObservationNormaliser
 from config.errors import Diverged
 
 

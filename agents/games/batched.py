@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.games.boards import one
-from agents.games.interfaces import Booleans, Example, Floats, Integers, States, Symmetry
 from agents.games.one_at_a_time import OneAtATime
+from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 from config.errors import BadInput, shown
 
 KEPT = 100_000

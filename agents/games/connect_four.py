@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from agents.compiled import compiled
 from agents.games.boards import board_text, check_played, one, read_board
-from agents.games.interfaces import Booleans, Example, Floats, Integers, States, Symmetry
+from agents.games.compiled import compiled
+from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 from config.errors import BadInput, shown
 
 ROWS, COLUMNS = 6, 7

@@ -18,7 +18,7 @@ class OneAtATime(Protocol):
     and no method changes it; player 0 begins; an end does not come after `longest` actions.
 
     Further methods where there is something to say: `symmetries() -> list[Symmetry]` and
-    `examples() -> list[Example]`, as `agents.games.interfaces` describes them.
+    `examples() -> list[Example]`, as `agents.games.rules` describes them.
     """
 
     actions: int

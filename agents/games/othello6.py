@@ -7,9 +7,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from agents.compiled import compiled
 from agents.games.boards import board_symmetries, board_text, check_played, read_board
-from agents.games.interfaces import Booleans, Example, Floats, Integers, States, Symmetry
+from agents.games.compiled import compiled
+from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 
 Cells = npt.NDArray[np.int8]
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.games.boards import board_symmetries, board_text, check_played, one, read_board
-from agents.games.interfaces import Booleans, Example, Floats, Integers, States, Symmetry
+from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 from config.errors import BadInput, shown
 
 LINES = np.array(

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
-from agents.environments.spaces import Interface
 from agents.networks.action_values import ActionValues, RecurrentActionValues
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.images import NatureCNN, SmallCNN
-from agents.networks.layers import Layers
 from agents.networks.own import OwnTorso
 from agents.networks.recurrent import LSTMTorso
 from agents.networks.soft_actor_critic import Flat, SoftActorCritic
-from agents.networks.torsos import FeedForward, Torso
+from agents.networks.torsos import FeedForward, Layers, Torso
 from agents.networks.towers import Towers
+from agents.spaces import Interface
 
 
 def make_actor_critic(

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.environments.spaces import Interface
 from agents.networks.torsos import Features, FeedForward, Torso, TorsoState, each, orthogonal
+from agents.spaces import Interface
 
 OfHeads = tuple[Tensor, Tensor]
 """policy [B, P], value [B]."""

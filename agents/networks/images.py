@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.environments.spaces import Interface
 from agents.networks.torsos import FeaturesOf, FeedForward, orthogonal, planes
+from agents.spaces import Interface
 
 BLOCK = 2
 """The side of the blocks that space-to-depth folds into channels: half the first convolution's

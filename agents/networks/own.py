@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from agents.environments.spaces import Interface
 from agents.networks.torsos import Features, FeedForward, TorsoState, planes
+from agents.spaces import Interface
 from config.errors import BadInput
 from config.imports import imported, reason
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents.environments.spaces import Interface
 from agents.networks import lstm
 from agents.networks.torsos import Features, FeedForward, Step, Torso, TorsoState, orthogonal
+from agents.spaces import Interface
 
 
 class LSTMTorso(Torso):

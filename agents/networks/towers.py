@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents.environments.spaces import Interface
 from agents.networks.torsos import FeaturesOf, FeedForward, orthogonal
+from agents.spaces import Interface
 
 
 class Towers(FeedForward):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agents.compiled import compiled
+from agents.games.compiled import compiled
 
 IDLE, SEARCHING, WAITING, FINISHED = 0, 1, 2, 3
 """A slot's status; waiting: for the network."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from agents.games.interfaces import Game
-from agents.games.load import load_game
+from agents.games.named import load_game
+from agents.games.rules import Game
 from agents.interfaces import State
-from agents.networks.board import evaluator
-from agents.search.interfaces import Evaluate, SearchSettings
-from agents.selfplay.network import make_network, search_settings
+from agents.networks.board_games import BoardNetwork, OwnHeads, ResidualTower, evaluator
+from agents.search.evaluator import Evaluate, SearchSettings
 from agents.states import check_format, to_tensors
 from config.resolve import Resolved
 
@@ -41,3 +41,32 @@ def load(resolved: Resolved, state: State, device: str = "cpu") -> SelfPlayPolic
     return SelfPlayPolicy(
         game, evaluator(network.to(device)), search_settings(hyper), hyper.evaluation_simulations
     )
+
+
+def make_network(hyper: Any, game: Game, generator: torch.Generator) -> BoardNetwork:
+    """On the CPU, its weights drawn from `generator` alone. Raises `BadInput` for a person's own that
+    breaks its promises.
+    """
+    if hyper.network is not None:
+        return OwnHeads(hyper.network, game, generator)
+    return ResidualTower(
+        game.planes, game.actions, blocks=hyper.blocks, channels=hyper.channels, generator=generator
+    )
+
+
+def search_settings(hyper: Any) -> SearchSettings:
+    """As the hyperparameters say."""
+    return SearchSettings(
+        c_init=hyper.c_init, noise_fraction=hyper.noise_fraction,
+        dirichlet_alpha=hyper.dirichlet_alpha, gumbel=hyper.gumbel,
+    )  # fmt: skip
+
+
+def check_board_game(resolved: Resolved) -> Game:
+    """The game, which two players can play, and the network, of a person's own, that sees it; raises
+    `BadInput` for what cannot be loaded or breaks its promises.
+    """
+    game = load_game(resolved.game.id)
+    if resolved.network is not None:
+        OwnHeads(resolved.network, game, torch.Generator())
+    return game

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.games.interfaces import Game, States
-from agents.selfplay.interfaces import Rows
+from agents.games.rules import Floats, Game, States
+from agents.selfplay.roles import Rows
+from config.errors import BadInput, shown
 
 TOLERANCE = 1e-3
 """Of a policy's sum."""
@@ -134,3 +135,83 @@ class Window:
         for name, rows in kept.items():
             self._columns[name] = np.empty((room, *rows.shape[1:]), rows.dtype)
             self._columns[name][: len(rows)] = rows
+
+
+def read_games(text: str, game: Game) -> Rows:
+    """Every position of every game, as if each had been searched in full; raises `BadInput` with the
+    first line that is no game.
+    """
+    lines = [(number, line.partition("#")[0]) for number, line in enumerate(text.splitlines(), 1)]
+    games = [(number, _actions(number, line)) for number, line in lines if line.split()]
+    if not games:
+        raise BadInput("there is no game in it; allowed: a line of actions' numbers for each game")
+    longest = max(len(actions) for _, actions in games)
+    states, parts, of_game = game.start(len(games)), list[Rows](), list[np.ndarray]()
+    movers = list[np.ndarray]()
+    for ply in range(longest):
+        running = np.array([row for row, (_, actions) in enumerate(games) if ply < len(actions)])
+        actions = np.array([games[row][1][ply] for row in running])
+        _check_legal(game, states[running], actions, [games[row][0] for row in running], ply)
+        parts.append(_rows(game, states[running], actions))
+        of_game.append(running)
+        movers.append(game.mover(states[running]))
+        states[running] = game.play(states[running], actions)
+    over, values = game.outcome(states)
+    if not over.all():
+        number = games[int(np.argmin(over))][0]
+        raise BadInput(f"line {number} does not play its game to the end")
+    of_first = np.where(game.mover(states) == 0, values, -values)[np.concatenate(of_game)]
+    rows = joined(parts)
+    rows["value"] = np.where(np.concatenate(movers) == 0, of_first, -of_first).astype(np.float32)
+    return rows
+
+
+def _actions(number: int, line: str) -> list[int]:
+    words = line.split()
+    if not all(word.isdecimal() and len(word) < 10 for word in words):
+        raise BadInput(f"line {number} is {shown(line.strip())}; allowed: actions' numbers")
+    return [int(word) for word in words]
+
+
+def _check_legal(
+    game: Game, states: np.ndarray, actions: np.ndarray, numbers: list[int], ply: int
+) -> None:
+    known = actions < game.actions
+    legal = known & game.legal(states)[np.arange(len(states)), np.where(known, actions, 0)]
+    if not legal.all():
+        row = int(np.argmin(legal))
+        raise BadInput(f"line {numbers[row]}: action {actions[row]} at ply {ply + 1} is not legal")
+
+
+def _rows(game: Game, states: np.ndarray, actions: np.ndarray) -> Rows:
+    count = len(states)
+    return {
+        "state": packed_states(states),
+        "policy": np.eye(game.actions, dtype=np.float32)[actions],
+        "legal": game.legal(states),
+        "value": np.zeros(count, np.float32),
+        "full": np.ones(count, np.bool_),
+        "generation": np.zeros(count, np.int64),
+    }
+
+
+class Symmetries:
+    """of_planes, of_actions: which [n] are numbers below `len`; 0 changes nothing."""
+
+    def __init__(self, game: Game) -> None:
+        listed = game.symmetries()
+        self._boards = np.stack([one.board for one in listed])
+        self._actions = np.stack([one.actions for one in listed])
+
+    def __len__(self) -> int:
+        return len(self._boards)
+
+    def of_planes(self, planes: Floats, which: np.ndarray) -> Floats:
+        """[n, C, H, W], as it comes out."""
+        cells = planes.reshape(*planes.shape[:2], -1)
+        turned: Floats = np.take_along_axis(cells, self._boards[which][:, None, :], axis=2)
+        return turned.reshape(planes.shape)
+
+    def of_actions(self, column: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """[n, A], as it comes out."""
+        return np.take_along_axis(column, self._actions[which], axis=1)

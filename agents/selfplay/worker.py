@@ -5,20 +5,21 @@ one's leaves are with the network.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
 
-from agents.games.load import load_game
-from agents.search.alternation import Alternation
-from agents.search.evaluations import Evaluations
-from agents.search.interfaces import Evaluate
-from agents.search.search import Search
-from agents.selfplay.interfaces import Newest, Played, Published
-from agents.selfplay.moves import Moves
-from agents.selfplay.network import search_settings
-from agents.selfplay.policy import load
+from agents.games.named import load_game
+from agents.games.rules import Floats, Game
+from agents.search.evaluator import Evaluate, EvaluatePositions, Evaluations
+from agents.search.gumbel import choose
+from agents.search.tree_search import Search
+from agents.selfplay.policy import load, search_settings
+from agents.selfplay.positions import packed_states
+from agents.selfplay.roles import Newest, Played, Published, Rows
 from config.resolve import Resolved
 from config.seeds import seed_sequence
 
@@ -29,7 +30,7 @@ GAMES_BITS = 22
 
 
 class Worker:
-    """`agents.selfplay.interfaces.Worker`. One seed, one game: the same start of the same worker plays
+    """`agents.selfplay.roles.Worker`. One seed, one game: the same start of the same worker plays
     the same games by the same networks.
     """
 
@@ -43,7 +44,7 @@ class Worker:
         self._generation = -1
 
     def play(self, newest: Newest) -> Generator[list[Played], None, None]:
-        """See `agents.selfplay.interfaces.Worker`; raises `ValueError` where there is no network."""
+        """See `agents.selfplay.roles.Worker`; raises `ValueError` where there is no network."""
         first = newest()
         if first is None:
             raise ValueError("there is no network to play by")
@@ -86,3 +87,99 @@ class Worker:
         return np.random.default_rng(
             seed_sequence(self.resolved.experiment.seed, self.run, purpose, number)
         )
+
+
+Generators = Callable[[], np.random.Generator]
+"""A new one for each game: the only source of its chance."""
+
+
+class Moves:
+    """The games in the slots of one search; hyper: of `config.algorithms.alphazero`."""
+
+    def __init__(self, game: Game, hyper: Any, search: Search, generators: Generators) -> None:
+        self.game, self.hyper, self.search, self._generators = game, hyper, search, generators
+        count = search.slots
+        self._states, self._plies = game.start(count), np.zeros(count, np.int32)
+        self._full, self._begun = np.zeros(count, np.bool_), np.zeros(count, np.int64)
+        self._chance = [generators() for _ in range(count)]
+        self._kept: list[list[Rows]] = [[] for _ in range(count)]
+
+    def begin(self, slots: np.ndarray, generation: int) -> None:
+        """Search the positions [k] of these slots [k] by the network of this generation, newest now."""
+        chance = [self._chance[slot] for slot in slots]
+        full = np.array([one.random() < self.hyper.full_search_share for one in chance])
+        budget = np.where(full, self.hyper.simulations, self.hyper.cheap_simulations)
+        noise = [one if is_full else None for one, is_full in zip(chance, full, strict=True)]
+        self._full[slots], self._begun[slots] = full, generation
+        self.search.begin(slots, self._states[slots], budget, noise)
+
+    def advance(self, slots: np.ndarray) -> list[Played]:
+        """Play what the finished searches of these slots found, and begin anew where a game ends."""
+        searched = self.search.results(slots)
+        chance = [self._chance[slot] for slot in slots]
+        actions = choose(searched, self._plies[slots], self.hyper.sampled_plies, chance)
+        self._keep(slots, np.where(self._full[slots, None], searched.policy, 0))
+        self._states[slots] = self.game.play(self._states[slots], actions)
+        self._plies[slots] += 1
+        over, values = self.game.outcome(self._states[slots])
+        movers = self.game.mover(self._states[slots])
+        ended = np.flatnonzero(over)
+        return [self._ended(slots[row], float(values[row]), int(movers[row])) for row in ended]
+
+    def _keep(self, slots: np.ndarray, policies: np.ndarray) -> None:
+        states = self._states[slots]
+        rows: Rows = {
+            "state": packed_states(states),
+            "policy": policies.astype(np.float32),
+            "legal": self.game.legal(states),
+            "value": np.where(self.game.mover(states) == 0, 1, -1).astype(np.float32),
+            "full": self._full[slots],
+            "generation": self._begun[slots],
+        }
+        for row, slot in enumerate(slots):
+            self._kept[slot].append({name: column[row] for name, column in rows.items()})
+
+    def _ended(self, slot: int, value: float, mover: int) -> Played:
+        """value: for this mover; until now, a row's is 1 where player 0 was to move, else -1."""
+        of_first = value if mover == 0 else 0.0 - value
+        rows = stacked(self._kept[slot])
+        rows["value"] = rows["value"] * np.float32(of_first)
+        self._kept[slot], self._chance[slot] = [], self._generators()
+        self._states[slot], self._plies[slot] = self.game.start(1)[0], 0
+        return Played(rows, 50.0 * (1 + of_first))
+
+
+def stacked(rows: Sequence[Rows]) -> Rows:
+    """One by one -> [n, ...]."""
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+class Alternation:
+    """evaluate is called by one thread of its own, for one half after the other: what it remembers
+    needs no lock, and the same searches give it the same batches.
+    """
+
+    def __init__(self, halves: Sequence[Search], evaluate: EvaluatePositions) -> None:
+        self.halves, self.evaluate = halves, evaluate
+
+    def rounds(self) -> Iterator[Search]:
+        """Each half in turn, as soon as its leaves are evaluated: for whoever iterates to take the
+        results of its finished searches, and to begin new ones. Ends when nothing is searched.
+        """
+        pending: list[Future[tuple[Floats, Floats]] | None] = [None] * len(self.halves)
+        with ThreadPoolExecutor(1, thread_name_prefix="evaluation") as thread:
+            while True:
+                for number, half in enumerate(self.halves):
+                    waiting = pending[number]
+                    if waiting is not None:
+                        half.receive(*waiting.result())
+                    yield half
+                    leaves = half.leaves()
+                    pending[number] = (
+                        thread.submit(self.evaluate, leaves.states, leaves.legal)
+                        if len(leaves.states)
+                        else None
+                    )
+                finished = any(len(half.finished()) for half in self.halves)
+                if not finished and not any(pending):
+                    return

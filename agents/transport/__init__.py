@@ -1,7 +1,8 @@
-"""The gRPC service between a learner and its actors: `server` is the learner's side, `client` the
-actor's. `learner.proto` says what travels; what arrives is checked in `messages` and `tensors`.
+"""gRPC between a learner and its actors: `service` is the learner's end, `client` the actor's.
+
+`learner.proto` defines the messages; `messages` and `tensors` check what arrives.
 """
 
-from agents.transport import native
+from agents.transport import calls
 
-native.settle()
+calls.settle()

@@ -1,13 +1,23 @@
-"""Where a learner is found, and what to show it there: what the learner writes down for its actors,
-as JSON. Whoever may read it may send experience.
+"""How an actor finds its learner and how the two prove who they are.
+
+The learner writes its `Address` to the run's directory as JSON: where it listens, a token, and the
+certificate that it made for itself. Anyone who can read that file can send experience, so the token
+travels only over TLS or over a local socket.
 """
 
 from __future__ import annotations
 
+import datetime
 import json
+import secrets
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from config.errors import BadInput
 
@@ -82,3 +92,49 @@ def from_text(text: str, written: type[Written], what: str) -> Written:
         described = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
         raise BadInput(f"{what} is an object with {described}")
     return written(**read)
+
+
+NAME = "learner"
+"""The certificate's, whatever the learner's host is called: an actor trusts this certificate alone,
+not an authority that signs names.
+"""
+VALID_FROM = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
+VALID_UNTIL = datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)
+"""Not by the clock: those of two nodes may be hours apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """In PEM. certificate: public; key: never leaves the learner."""
+
+    certificate: str
+    key: str = field(repr=False)
+
+
+def make_certificate() -> Certificate:
+    """Signed by itself, with a new key (P-256)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(VALID_FROM)
+        .not_valid_after(VALID_UNTIL)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    public = signed.public_bytes(serialization.Encoding.PEM)
+    return Certificate(certificate=public.decode(), key=private.decode())
+
+
+def make_token() -> str:
+    """256 random bits."""
+    return secrets.token_urlsafe(32)

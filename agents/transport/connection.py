@@ -11,17 +11,14 @@ from typing import Any, TypeVar
 
 import grpc
 
-from agents.distributed.buffers import Buffers
-from agents.distributed.interfaces import Ack, Join, Joined, Refused, Spec, Specs, Version
 from agents.distributed.observations import Actions
+from agents.distributed.protocol import Ack, Join, Joined, Refused, Spec, Specs, Version
+from agents.distributed.weights import Buffers
 from agents.transport import calls, messages
 from agents.transport import learner_pb2 as wire
-from agents.transport.address import Address
-from agents.transport.credentials import NAME
-from agents.transport.messages import Welcome
-from agents.transport.observation_messages import ACTION, unpack_actions
-from agents.transport.packed_weights import CHUNK_BYTES, Packed, join_parts, unpack_part
-from agents.transport.tensors import BadMessage
+from agents.transport.address import NAME, Address
+from agents.transport.messages import ACTION, Welcome, unpack_actions
+from agents.transport.tensors import CHUNK_BYTES, BadMessage, Packed, join_parts, unpack_part
 
 T = TypeVar("T")
 LOCAL_OPTIONS: calls.Options = [

@@ -30,7 +30,7 @@ import torch
 import torch.distributed
 from torch import Tensor
 
-from agents.distributed.peers import PeersLost
+from agents.distributed.protocol import PeersLost
 from agents.transport.address import MOST_PORTS, from_text
 from config.errors import BadInput
 
@@ -143,7 +143,7 @@ def take_part(
 
 
 class Group:
-    """`agents.distributed.peers.Peers`; to be closed."""
+    """`agents.distributed.protocol.Peers`; to be closed."""
 
     _gpus: GroupOfGPUs | None = None
     _asked_for_gpus = False

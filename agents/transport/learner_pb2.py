@@ -58,4 +58,4 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LEARNER']._serialized_start=1466
   _globals['_LEARNER']._serialized_end=1729
 # @@protoc_insertion_point(module_scope)
-# sha256 a777cefad98d64ef71075f2e5fb82e6443fee4cb3ce65df3db5d6e10f3ef2af5  agents/transport/learner.proto
+# sha256 c51963cb5c93151452b172affacdeeaadac77c0748b1856541fcadca5ff59450  agents/transport/learner.proto

@@ -1,7 +1,8 @@
-"""What the calls carry, between bytes and the dataclasses of `agents.distributed.interfaces`.
+"""Encode and decode the messages of `learner.proto`.
 
-The form of whatever comes from outside is checked here and in `tensors`; what it means, a
-`Receiver` judges, wherever it comes from.
+The dataclasses are those of `agents.distributed.protocol` and `agents.distributed.observations`.
+Decoding checks the form of a message (here and in `tensors`); whether its content makes sense is
+checked by the `Receiver`, wherever the message came from.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
-from agents.distributed.interfaces import (
+from agents.distributed.observations import Actions, Observations
+from agents.distributed.protocol import (
     Ack,
     AckState,
     Join,
@@ -23,8 +26,15 @@ from agents.distributed.interfaces import (
     Version,
 )
 from agents.transport import learner_pb2 as wire
-from agents.transport.packed_weights import SMALL_BYTES, Parts
-from agents.transport.tensors import BadMessage, pack, size_bytes, unpack
+from agents.transport.tensors import (
+    SMALL_BYTES,
+    BadMessage,
+    Parts,
+    pack,
+    size_bytes,
+    unpack,
+    unpack_one,
+)
 
 M = TypeVar("M")
 LARGEST_MESSAGE_BYTES = 2**31 - 1
@@ -222,3 +232,74 @@ def _version(version: wire.Version) -> Version:
 
 def _wire_version(version: Version | None) -> wire.Version | None:
     return None if version is None else wire.Version(**version._asdict())
+
+
+FINAL, ACTION, OBSERVATION = "final", "action", "observation"
+LONGEST_REFUSAL = 1000
+"""Characters."""
+
+
+def pack_observations(observations: Observations) -> bytes:
+    """An `Observations`."""
+    message = wire.Observations(
+        tick=observations.tick,
+        group=observations.group,
+        columns=pack(observations.columns),
+        returns=observations.returns,
+        lengths=observations.lengths,
+    )
+    if len(observations.final):
+        message.final.CopyFrom(pack({FINAL: observations.final})[0])
+    return cast(bytes, message.SerializeToString())
+
+
+def parse_observations(message: bytes, largest: int) -> wire.Observations:
+    """Raises `BadMessage`."""
+    if len(message) > largest:
+        raise BadMessage("size", f"a message of {len(message)} bytes; at most {largest}")
+    return parse(wire.Observations, message)
+
+
+def unpack_observations(message: wire.Observations, shown: Specs, most: int) -> Observations:
+    """shown: of one environment; most: environments of a group. Raises `BadMessage`."""
+    seen = shown[OBSERVATION]
+    final = np.zeros((0, *seen.shape), seen.dtype)
+    if message.HasField(FINAL):
+        final = unpack_one(message.final, seen, most)
+    return Observations(
+        tick=message.tick,
+        group=message.group,
+        columns=unpack(message.columns, shown, most),
+        final=final,
+        returns=list(message.returns),
+        lengths=list(message.lengths),
+    )
+
+
+def largest_observations(shown: Specs, environments: int) -> int:
+    """Bytes of the largest message: of a group of so many, all of whose episodes were truncated."""
+    one = sum(map(size_bytes, shown.values())) + size_bytes(shown[OBSERVATION]) + 20
+    described = sum(len(name) + 11 * (len(spec.shape) + 8) for name, spec in shown.items())
+    return environments * one + 2 * described + 200
+
+
+def pack_actions(actions: Actions) -> bytes:
+    """An `Actions`."""
+    message = wire.Actions(
+        tick=actions.tick, group=actions.group, stop=actions.stop, refused=actions.refused
+    )
+    if actions.actions is not None:
+        message.actions.CopyFrom(pack({ACTION: actions.actions})[0])
+    return cast(bytes, message.SerializeToString())
+
+
+def unpack_actions(message: bytes, spec: Spec, most: int) -> Actions:
+    """spec: of one environment's action. Raises `BadMessage`."""
+    read = parse(wire.Actions, message)
+    taken = unpack_one(read.actions, spec, most) if read.HasField("actions") else None
+    if taken is None and not read.stop and not read.refused:
+        raise BadMessage("value", "an answer without actions")
+    return Actions(
+        tick=read.tick, group=read.group, actions=taken, stop=read.stop,
+        refused=read.refused[:LONGEST_REFUSAL],
+    )  # fmt: skip

@@ -1,13 +1,27 @@
-"""Which actors are connected. An actor that lost its connection comes back before the learner may
-have noticed the loss: its new session takes the place of the old one.
+"""The actors that are connected to a learner: their sessions, the stream `Act` of those that only
+show observations, and counters of what they sent.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+import grpc
+
+from agents.distributed.observations import Actions, Answering
+from agents.distributed.protocol import Refused
+from agents.transport.messages import (
+    largest_observations,
+    pack_actions,
+    parse_observations,
+    unpack_observations,
+)
+from agents.transport.tensors import BadMessage
 
 PENDING_S = 60.0
 """For so long an actor that has joined may take to open its stream."""
@@ -90,3 +104,130 @@ class Sessions:
                 del self._of[session.incarnation]
         for session in late:
             self.end(session)
+
+
+class Act:
+    """Passes to a receiver what is sound, and counts what is refused. environments: the most of one
+    actor.
+    """
+
+    def __init__(self, receiver: Answering, environments: int, counters: Counters) -> None:
+        self._receiver, self._environments, self._counters = receiver, environments, counters
+        self.largest_message = largest_observations(receiver.shown, environments)
+
+    def answers(
+        self, session: Session, requests: Iterator[bytes], context: grpc.ServicerContext
+    ) -> Iterator[bytes]:
+        """`Observations` -> `Actions`, one each, in the order in which they are there."""
+        answers = queue.SimpleQueue[Actions | None]()
+        stream = self._receiver.open(session.incarnation, answers.put)
+        reader = threading.Thread(
+            target=self._read, args=(session, stream, requests, answers), name="observations",
+            daemon=True,
+        )  # fmt: skip
+        try:
+            if context.add_callback(lambda: answers.put(None)):
+                reader.start()
+                yield from map(pack_actions, iter(answers.get, None))
+        finally:
+            self._receiver.leave(stream)
+
+    def _read(
+        self,
+        session: Session,
+        stream: object,
+        requests: Iterator[bytes],
+        answers: queue.SimpleQueue[Actions | None],
+    ) -> None:
+        """Until the stream ends, or shows what cannot be learnt from."""
+        try:
+            for raw in requests:
+                refusal = self._observe(session, stream, raw)
+                if refusal is not None:
+                    answers.put(refusal)
+                    break
+        except grpc.RpcError:  # the actor has gone
+            pass
+        finally:
+            answers.put(None)
+
+    def _observe(self, session: Session, stream: object, raw: bytes) -> Actions | None:
+        """What is refused of it."""
+        began = time.perf_counter()
+        tick = group = 0
+        try:
+            message = parse_observations(raw, self.largest_message)
+            tick, group = message.tick, message.group
+            observations = unpack_observations(message, self._receiver.shown, self._environments)
+            checked = time.perf_counter()
+            with session.receiving:
+                self._receiver.observe(stream, observations)
+        except BadMessage as bad:
+            self._counters.refused(bad.reason)
+            return Actions(tick=tick, group=group, refused=str(bad))
+        except Refused as refused:
+            self._counters.refused("observations")
+            return Actions(tick=tick, group=group, refused=str(refused))
+        self._counters.received(len(raw), checked - began, time.perf_counter() - checked)
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Totals since the service began, at one moment.
+
+    received_bytes: of unrolls; sent_bytes: of weights; messages: of unrolls that reached the
+    learner; handling_s: spent on reading and checking them; waiting_s: until the learner had taken
+    them; refused: by reason; actors: connected at this moment.
+    """
+
+    received_bytes: int
+    sent_bytes: int
+    messages: int
+    handling_s: float
+    waiting_s: float
+    refused: Mapping[str, int]
+    actors: int
+
+
+class Counters:
+    """Written by many threads at once. Reasons are few and fixed, so that nobody outside can make
+    them grow.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._received = self._sent = self._messages = 0
+        self._handling_s = self._waiting_s = 0.0
+        self._refused = Counter[str]()
+
+    def received(self, size: int, handling_s: float, waiting_s: float) -> None:
+        """One message of unrolls."""
+        with self._lock:
+            self._received += size
+            self._messages += 1
+            self._handling_s += handling_s
+            self._waiting_s += waiting_s
+
+    def sent(self, size: int) -> None:
+        """A chunk of weights."""
+        with self._lock:
+            self._sent += size
+
+    def refused(self, reason: str) -> None:
+        """A call or a message."""
+        with self._lock:
+            self._refused[reason] += 1
+
+    def read(self, actors: int) -> Traffic:
+        """All of it at one moment; actors: connected now."""
+        with self._lock:
+            return Traffic(
+                received_bytes=self._received,
+                sent_bytes=self._sent,
+                messages=self._messages,
+                handling_s=self._handling_s,
+                waiting_s=self._waiting_s,
+                refused=dict(self._refused),
+                actors=actors,
+            )

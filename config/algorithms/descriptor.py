@@ -60,7 +60,7 @@ class Algorithm:
     Kubernetes quantity, empty if that is no more than every cluster gives it; topology: one of
     TOPOLOGIES; actor: with actors, the import path of an `agents.interfaces.MakeActor`, and then
     `trainer` is that of a `MakeLearner`; worker: with workers, that of an
-    `agents.selfplay.interfaces.MakeWorker`, and then `trainer` is that of a `MakeSelfPlayTrainer`, and
+    `agents.selfplay.roles.MakeWorker`, and then `trainer` is that of a `MakeSelfPlayTrainer`, and
     `policy` that of a `LoadPlayer`; several_learners: whether that `LearnsTogether`, and a batch
     of its hyperparameter `batch_size` may be shared among several; measure: what a run is judged by; presets: for any game
     ("any") or one by name, the values of its hyperparameters and of the environment's settings that

@@ -162,7 +162,7 @@ ALGORITHM = Algorithm(
     hyperparameters=DQN,
     trainer="agents.algorithms.dqn:DQNTrainer",
     policy="agents.evaluation.value_policy:ValuePolicy",
-    precision_probe="agents.probe:measure",
+    precision_probe="agents.checks.precision:measure",
     replay_bytes="agents.experience.replay:replay_bytes",
     families=("discrete",),
 )

@@ -126,7 +126,7 @@ ALGORITHM = Algorithm(
     trainer="agents.algorithms.ppo:PPOTrainer",
     policy="agents.evaluation.policies:TrainedPolicy",
     families=FAMILIES,
-    precision_probe="agents.probe:measure",
+    precision_probe="agents.checks.precision:measure",
 )
 
 A2C = replace(ALGORITHM, name="a2c")

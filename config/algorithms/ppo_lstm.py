@@ -66,6 +66,6 @@ ALGORITHM = Algorithm(
     trainer="agents.algorithms.ppo_lstm:RecurrentPPOTrainer",
     policy="agents.evaluation.policies:TrainedRecurrentPolicy",
     families=FAMILIES,
-    precision_probe="agents.probe:measure",
+    precision_probe="agents.checks.precision:measure",
     remembers=True,
 )

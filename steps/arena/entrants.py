@@ -37,9 +37,9 @@ from steps.directory.usable import fingerprint
 from steps.policy import final_policy_inputs, load_policy_of
 
 if TYPE_CHECKING:
-    from agents.arena.interfaces import Player
-    from agents.arena.searching import SearchPolicy
-    from agents.games.interfaces import Game, Integers
+    from agents.arena.opponents import SearchPolicy
+    from agents.arena.players import Player
+    from agents.games.rules import Game, Integers
 
     MakePlayer = Callable[[], Player]
 
@@ -53,8 +53,7 @@ def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
     """Name -> what makes the player, a new one for each match: the agent, the ladder, minimax where it
     plays perfectly, earlier generations, the further opponents.
     """
-    from agents.arena.load import load_player
-    from agents.arena.searching import trained
+    from agents.arena.opponents import load_player, trained
 
     policy: SearchPolicy = load_policy_of(run, resolved)[0]  # type: ignore[assignment]
     game = policy.game
@@ -130,8 +129,8 @@ def check_arena(resolved: Resolved) -> None:
     """Raise `BadInput` for an opponent that cannot be found, made, or play this game, and for a game
     with too few openings: before anything is trained.
     """
-    from agents.arena.load import load_player
-    from agents.games.load import load_game
+    from agents.arena.opponents import load_player
+    from agents.games.named import load_game
 
     game = load_game(resolved.game.id)
     openings_of(resolved, game, run=0)
@@ -150,7 +149,7 @@ def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:
     """The actions [openings, plies] with which the games of every match of a run begin; each opening
     is played with both colours.
     """
-    from agents.arena.openings import opening_lines
+    from agents.arena.matches import opening_lines
 
     count = resolved.experiment.evaluation_episodes // COLOURS
     try:
@@ -204,7 +203,7 @@ def agent_directory(opponent: str, game: str = "") -> tuple[RunDirectory, Experi
 
 
 def _generation(name: str, run: RunDirectory, resolved: Resolved, generation: int) -> MakePlayer:
-    from agents.arena.searching import trained
+    from agents.arena.opponents import trained
     from agents.load import load_policy
 
     def make() -> Player:
@@ -215,8 +214,7 @@ def _generation(name: str, run: RunDirectory, resolved: Resolved, generation: in
 
 
 def _opponent(name: str, resolved: Resolved, game: Game) -> MakePlayer:
-    from agents.arena.load import load_player
-    from agents.arena.searching import trained
+    from agents.arena.opponents import load_player, trained
 
     if not is_directory(name):
         return lambda: load_player(name, game)

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.arena.matches import play_games
-from agents.arena.openings import after
-from agents.arena.value_kept import ValueKept, value_kept
-from agents.games.interfaces import Game
-from agents.games.load import load_game
+from agents.arena.matches import after, play_games
+from agents.arena.minimax import ValueKept, value_kept
+from agents.games.named import load_game
+from agents.games.rules import Game
 from config.errors import BadInput
 from config.ladder import AGENT, VALUE_KEPT
 from config.measures import ELO, WIN_RATE

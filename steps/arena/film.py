@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from agents.arena.interfaces import Player
-from agents.arena.matches import Turn
-from agents.arena.openings import after
-from agents.arena.searching import trained
-from agents.arena.simple import results
-from agents.games.interfaces import Game
+from agents.arena.matches import Turn, after
+from agents.arena.opponents import trained
+from agents.arena.players import Player, results
+from agents.games.rules import Game
 from config.errors import BadInput
 from config.ladder import AGENT
 from config.measures import WIN_RATE

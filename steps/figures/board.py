@@ -12,9 +12,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
-from agents.arena.board import Board, board_of
 from agents.arena.matches import Turn
-from agents.games.interfaces import Game
+from agents.games.boards import Board, board_of
+from agents.games.rules import Game
 from steps.figures.style import ABSENT, BLUE, GREY, INK, RULE, VERMILION, look
 
 WIDTH_IN, HEIGHT_IN, DOTS_PER_INCH = 5.4, 5.8, 100

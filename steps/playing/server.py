@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from agents.arena.board import board_of
+from agents.games.boards import board_of
 from config.errors import BadInput, shown
 from steps.playing.session import COLOURS, Session
 from steps.playing.terminal import ended

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.arena.interfaces import Choices, Player
-from agents.arena.simple import results
-from agents.games.interfaces import Game, States
+from agents.arena.players import Choices, Player, results
+from agents.games.rules import Game, States
 from config.errors import BadInput, shown
 
 COLOURS = "XO"

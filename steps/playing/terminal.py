@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agents.arena.board import board_of
-from agents.games.boards import STONES
+from agents.games.boards import STONES, board_of
 from config.errors import BadInput, printable, shown
 from steps.playing.session import COLOURS, Session
 

@@ -32,7 +32,7 @@ def act(context: StepContext) -> dict[str, Any]:
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
     context.stop.describe = lambda: "preempted, joins again when it is started again"
     context.check_stop()
-    from agents.distributed.interfaces import Refused, Unreachable
+    from agents.distributed.protocol import Refused, Unreachable
     from steps.training.meeting import Ended, Search
 
     before = context.previous.details if context.previous else {}

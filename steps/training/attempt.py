@@ -62,7 +62,7 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
 def _require_memory(context: StepContext) -> None:
     """Refuse a replay that the memory which is really here cannot hold; raises `BadInput`."""
     if context.resolved.descriptor.replay_bytes:
-        from agents.environments.training import check_game
+        from agents.environments.game_check import check_game
 
         check_game(context.resolved, limit_bytes())
 

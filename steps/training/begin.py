@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from agents.interfaces import Resumable
-from agents.starting import begin_with_weights
+from agents.states import begin_with_weights
 from config.errors import BadInput
 from steps.command.context import StepContext
 from steps.directory.origin import first_checkpoint, refusal

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from steps.directory.tables import Cell
 
 if TYPE_CHECKING:
-    from agents.interfaces import Learner
-    from agents.transport.traffic import Traffic
+    from agents.distributed.protocol import Learner
+    from agents.transport.sessions import Traffic
 
 
 class Coupling:
@@ -62,7 +62,7 @@ class Coupling:
 
 def counters_of(learner: Learner) -> Callable[[], Mapping[str, float]]:
     """Its own, or none."""
-    from agents.interfaces import HasCounters
+    from agents.distributed.protocol import HasCounters
 
     return learner.counters if isinstance(learner, HasCounters) else dict
 

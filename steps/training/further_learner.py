@@ -29,7 +29,7 @@ def learn(context: StepContext) -> dict[str, Any]:
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
     context.stop.describe = lambda: "preempted, joins again when it is started again"
     context.check_stop()
-    from agents.distributed.peers import PeersLost
+    from agents.distributed.protocol import PeersLost
     from agents.transport.group import place_from_text
     from steps.training.meeting import Ended, Finding
 

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from agents.distributed.peers import PeersLost
-from agents.interfaces import LearnsTogether
+from agents.distributed.protocol import LearnsTogether, PeersLost
 from agents.transport.group import Group, Meeting, Place, place_to_text, take_part
 from config.actors import ActorSettings
 from config.errors import BadInput, Diverged, ExperimentError, Incomplete, Preempted, WrongDirectory
@@ -25,7 +24,7 @@ from steps.training.meeting import POLL_S, Finding, there
 from steps.training.serving import own_host
 
 if TYPE_CHECKING:
-    from agents.interfaces import Learner
+    from agents.distributed.protocol import Learner
 
 LEARNER = ActorSettings.roles[0]
 LATE_S = 60.0

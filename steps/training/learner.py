@@ -13,7 +13,7 @@ from steps.training.coupling import Coupling, counters_of, waiting
 from steps.training.serving import serve
 
 if TYPE_CHECKING:
-    from agents.interfaces import Learner
+    from agents.distributed.protocol import Learner
     from steps.training.files import TrainingFiles
     from steps.training.roster import Roster
 
@@ -24,7 +24,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     """
     context, resolved = attempt.context, attempt.resolved
     context.check_stop()
-    from agents.distributed.peers import PeersLost
+    from agents.distributed.protocol import PeersLost
     from agents.load import make_learner
     from steps.training.files import TrainingFiles
     from steps.training.gathering import gather

@@ -11,16 +11,8 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Self
 
-from agents.distributed.interfaces import (
-    Ack,
-    Join,
-    Joined,
-    Receiver,
-    Specs,
-    Unrolls,
-    Version,
-)
 from agents.distributed.observations import Answer, Answering, Observations
+from agents.distributed.protocol import Ack, Join, Joined, Receiver, Specs, Unrolls, Version
 
 SAY_AFTER_S = 30.0
 """For so long somebody must be missing before it is worth a line."""

@@ -13,8 +13,8 @@ from config.resolve import Resolved
 from steps.command.context import StepContext
 
 if TYPE_CHECKING:
-    from agents.interfaces import Learner
-    from agents.transport.server import Server
+    from agents.distributed.protocol import Learner
+    from agents.transport.service import Server
     from steps.training.roster import Roster
 
 HERE = "127.0.0.1"
@@ -30,7 +30,7 @@ def local_socket() -> Iterator[str]:
     """The path of a socket that only this user can reach; empty where no folder for it can be made, or
     only one whose path is too long: then actors on this machine take the way of all others.
     """
-    from agents.transport.server import LONGEST_SOCKET_PATH
+    from agents.transport.service import LONGEST_SOCKET_PATH
 
     try:
         folder = tempfile.TemporaryDirectory(prefix="learner-")
@@ -54,8 +54,8 @@ def serve(
     """Let its share of the actors in, from now on and until `opened` ends. number: of the learner, among
     several.
     """
-    from agents.transport.credentials import make_certificate, make_token
-    from agents.transport.server import Server
+    from agents.transport.address import make_certificate, make_token
+    from agents.transport.service import Server
     from steps.training.roster import Roster
 
     actors = range(number, resolved.actors.actors, resolved.actors.learners)

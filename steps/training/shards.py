@@ -19,7 +19,7 @@ from steps.directory.positions import ShardName
 from steps.directory.tensors import DamagedError
 
 if TYPE_CHECKING:
-    from agents.selfplay.interfaces import Games, Played
+    from agents.selfplay.roles import Games, Played
 
 POLL_S = 0.05
 TELL_S = 0.5
@@ -59,7 +59,7 @@ class Inbox:
         return time.monotonic() - self._heard_s
 
     def take(self, wait_s: float) -> Games | None:
-        """See `agents.selfplay.interfaces.Take`."""
+        """See `agents.selfplay.roles.Take`."""
         end = time.monotonic() + wait_s
         while True:
             self._tell()
@@ -105,7 +105,7 @@ class Inbox:
             return None
 
     def _games(self, shard: ShardName, columns: dict[str, Any]) -> Games:
-        from agents.selfplay.interfaces import Games
+        from agents.selfplay.roles import Games
 
         scores, lengths = columns.pop("score").tolist(), columns.pop("length").tolist()
         played_s, waited_s = columns.pop("seconds").tolist()

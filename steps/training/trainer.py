@@ -15,7 +15,7 @@ from steps.training.balance import Waiting, balancing_ratio
 from steps.training.shards import Inbox
 
 if TYPE_CHECKING:
-    from agents.selfplay.interfaces import SelfPlayTrainer
+    from agents.selfplay.roles import SelfPlayTrainer
     from steps.training.files import TrainingFiles
 
 TAKEN = "taken"
@@ -57,9 +57,9 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
 
 def _imitate(attempt: TrainingAttempt, trainer: SelfPlayTrainer) -> None:
     """Let the network begin with recorded games, where there are some; raises `BadInput`."""
-    from agents.games.load import load_game
-    from agents.selfplay.interfaces import Imitates
-    from agents.selfplay.records import read_games
+    from agents.games.named import load_game
+    from agents.selfplay.positions import read_games
+    from agents.selfplay.roles import Imitates
 
     text = recorded_games(attempt.resolved)
     if text is None or not isinstance(trainer, Imitates):

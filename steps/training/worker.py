@@ -16,7 +16,7 @@ from steps.training.meeting import Ended, Ending
 from steps.training.shards import Outlet
 
 if TYPE_CHECKING:
-    from agents.selfplay.interfaces import Published
+    from agents.selfplay.roles import Published
 
 POLL_S = 0.5
 
@@ -71,7 +71,7 @@ def _play(context: StepContext, newest: NewestNetwork, said: dict[str, Any]) -> 
 
 
 class NewestNetwork:
-    """`agents.selfplay.interfaces.Newest`, of the run's directory."""
+    """`agents.selfplay.roles.Newest`, of the run's directory."""
 
     def __init__(self, context: StepContext) -> None:
         self.ending = Ending(context)
@@ -80,7 +80,7 @@ class NewestNetwork:
 
     def __call__(self) -> Published | None:
         """A damaged one, or one that is just being replaced, counts as none."""
-        from agents.selfplay.interfaces import Published
+        from agents.selfplay.roles import Published
 
         listed = self._run.generations()
         if not listed:

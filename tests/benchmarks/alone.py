@@ -26,12 +26,12 @@ import numpy as np
 import torch
 
 from agents.algorithms.impala_acting import ActorCriticPolicy
+from agents.distributed.actors import is_crowd
 from agents.distributed.central import Turn
 from agents.distributed.observations import Actions, Observations
-from agents.distributed.observing import is_crowd
 from agents.distributed.stepping import Stepping
 from agents.environments.training import TrainingEnvironments
-from agents.transport.observation_messages import pack_actions, pack_observations
+from agents.transport.messages import pack_actions, pack_observations
 from config.resolve import Resolved
 from steps.training.serving import local_socket
 from tests.benchmarks.together import Rate

@@ -16,9 +16,9 @@ import statistics
 from collections.abc import Callable
 
 from agents.algorithms.impala_acting import ActorCriticActing
-from agents.distributed.interfaces import Version, Weights
-from agents.distributed.play import Play
-from agents.distributed.policy_weights import weights_of
+from agents.distributed.protocol import Version, Weights
+from agents.distributed.stepping import Play
+from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from tests.benchmarks.alone import SETTLES_S, SideBySide
 from tests.benchmarks.together import Rate, experiment, together

@@ -19,14 +19,13 @@ import numpy as np
 
 from agents.algorithms.impala import IMPALATrainer
 from agents.algorithms.impala_acting import ActorCriticActing
-from agents.distributed.batches import Batch
-from agents.distributed.interfaces import Unrolls, Version, Weights
-from agents.distributed.play import Play
-from agents.distributed.policy_weights import weights_of
-from agents.distributed.weights import Packer, unpack
+from agents.distributed.protocol import Unrolls, Version, Weights
+from agents.distributed.queues import Batch
+from agents.distributed.stepping import Play
+from agents.distributed.weights import Packer, unpack, weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.transport.client import Client
-from agents.transport.server import Server
+from agents.transport.service import Server
 from config.resolve import Resolved
 from steps.training.serving import local_socket
 from tests.benchmarks.alone import counted

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from agents.environments.training import TrainingEnvironments
-from agents.tape import GradientTape
+from agents.optimisation.tape import GradientTape
 from config.imports import imported
 from config.resolve import resolve
 

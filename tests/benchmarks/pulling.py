@@ -27,11 +27,10 @@ from typing import Any, NamedTuple
 import grpc
 import numpy as np
 
-from agents.transport.address import Address
+from agents.transport.address import NAME, Address, Certificate, make_certificate
 from agents.transport.client import Client
-from agents.transport.credentials import NAME, Certificate, make_certificate
-from agents.transport.packed_weights import CHUNK_BYTES
-from agents.transport.server import Server
+from agents.transport.service import Server
+from agents.transport.tensors import CHUNK_BYTES
 from tests.plain_receiver import PlainReceiver, join_request, unpack_bytes
 
 PARAMETERS = 10_000_000

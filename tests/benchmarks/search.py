@@ -19,13 +19,11 @@ import numpy as np
 import torch
 
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import States
-from agents.networks.board import evaluator
-from agents.networks.residual import ResidualTower
-from agents.search.alternation import Alternation
-from agents.search.evaluations import Evaluations
-from agents.search.interfaces import Evaluate, EvaluatePositions, SearchSettings
-from agents.search.search import Search, search_all
+from agents.games.rules import States
+from agents.networks.board_games import ResidualTower, evaluator
+from agents.search.evaluator import Evaluate, EvaluatePositions, Evaluations, SearchSettings
+from agents.search.tree_search import Search, search_all
+from agents.selfplay.worker import Alternation
 
 GAME = ConnectFour()
 FREE_SIMULATIONS, SIMULATIONS = 100, 24

@@ -27,10 +27,9 @@ import torch
 from open_spiel.python.algorithms import mcts
 
 from agents.games.connect_four import BITS, COLUMNS, FULL, ROWS
-from agents.search.alternation import Alternation
-from agents.search.evaluations import Evaluations
-from agents.search.interfaces import Evaluate, SearchSettings
-from agents.search.search import Search
+from agents.search.evaluator import Evaluate, Evaluations, SearchSettings
+from agents.search.tree_search import Search
+from agents.selfplay.worker import Alternation
 from tests.benchmarks.search import GAME, HALF, inference_rate, network
 
 SIMULATIONS = 50

@@ -26,12 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.arena.interfaces import Player
-from agents.arena.load import load_player
-from agents.arena.matches import play_games
-from agents.arena.openings import after
-from agents.arena.searching import trained
-from agents.games.interfaces import Game
+from agents.arena.matches import after, play_games
+from agents.arena.opponents import load_player, trained
+from agents.arena.players import Player
+from agents.games.rules import Game
 from agents.load import load_policy
 from config.ladder import AGENT, LADDER
 from config.resolve import Resolved

@@ -18,12 +18,11 @@ import torch
 
 from agents.algorithms.impala import IMPALATrainer
 from agents.algorithms.impala_acting import make_actor
-from agents.distributed.interfaces import Unreachable
+from agents.distributed.protocol import Unreachable
 from agents.distributed.weights import unpack
-from agents.transport.address import Address
+from agents.transport.address import Address, make_certificate
 from agents.transport.client import Client
-from agents.transport.credentials import make_certificate
-from agents.transport.server import Server
+from agents.transport.service import Server
 from config.resolve import Resolved, resolve
 from steps.training.actor import NICENESS
 from steps.training.serving import local_socket

@@ -13,9 +13,9 @@ from statistics import fmean
 
 import numpy as np
 
-from agents.distributed.batches import BatchQueue
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import Columns
+from agents.distributed.protocol import Columns
+from agents.distributed.queues import BatchQueue
 from agents.transport.client import Client
 from tests.benchmarks.pulling import PARAMETERS, ends, pulling, seconds
 from tests.plain_receiver import some_unrolls

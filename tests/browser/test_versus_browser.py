@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from agents.arena.load import load_player
-from agents.games.load import load_game
+from agents.arena.opponents import load_player
+from agents.games.named import load_game
 from steps.playing.server import GameServer
 from steps.playing.session import Session
 from tests.browser.chromium import Chromium, find_chromium

@@ -20,12 +20,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from agents.checks.streams import KeptStreams
-from agents.distributed.interfaces import Ack, Receiver, Unreachable, Unrolls
+from agents.checks.kept_streams import KeptStreams
 from agents.distributed.local import LocalLink
+from agents.distributed.protocol import Ack, Actor, Learner, Receiver, Unreachable, Unrolls
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay
-from agents.interfaces import Actor, HasStreams, Learner, Progress, State, Trainer
+from agents.interfaces import HasStreams, Progress, State, Trainer
 from agents.load import load_policy, make_actor, make_learner, make_trainer
 from config.algorithms import ALGORITHMS, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
+import agents.checks.precision
 import agents.devices
-import agents.probe
 from agents.devices import Trials
 from config.resolve import Resolved
 from steps import train
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     """The exit code of the training."""
     agents.devices.computes_bf16 = lambda device: True
     if "RATIO" in os.environ:
-        agents.probe.measure = _measure
+        agents.checks.precision.measure = _measure
     else:
         agents.devices.LEAST_RATIO = float("inf")
     random.seed(

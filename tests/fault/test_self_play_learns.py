@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.games.interfaces import Game, States
-from agents.search.evaluations import Evaluations
-from agents.search.search import Search, search_all
+from agents.games.rules import Game, States
+from agents.search.evaluator import Evaluations
+from agents.search.tree_search import Search, search_all
 from agents.selfplay.policy import SelfPlayPolicy, load
 from config.resolve import resolve
 from steps.directory.layout import ExperimentDirectory
@@ -99,10 +99,10 @@ def test_an_untrained_network_without_search_does_lose() -> None:
     """So that the number above can be another one; all lines of the opponent are some hundreds."""
     import torch
 
-    from agents.games.load import load_game
-    from agents.networks.board import evaluator
-    from agents.search.interfaces import SearchSettings
-    from agents.selfplay.network import make_network
+    from agents.games.named import load_game
+    from agents.networks.board_games import evaluator
+    from agents.search.evaluator import SearchSettings
+    from agents.selfplay.policy import make_network
 
     game = load_game("tic-tac-toe")
     hyper = resolve("alphazero", GIVEN).hyperparameters

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.distributed.interfaces import Rejoin, Unreachable, Version
+from agents.distributed.protocol import Rejoin, Unreachable, Version
 from agents.transport import calls, messages
 from agents.transport.address import Address
 from agents.transport.client import Client

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from agents.load import decide, make_self_play_trainer, make_trainer
-from agents.networks.board import evaluator
+from agents.networks.board_games import evaluator
 from config.described import parameters
 from config.resolve import resolve
 from steps.directory.layout import ExperimentDirectory

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from agents.distributed.interfaces import Receiver, Unreachable
 from agents.distributed.local import LocalLink
 from agents.distributed.observations import Actions
-from agents.distributed.peers import PeersLost
+from agents.distributed.protocol import PeersLost, Receiver, Unreachable
 from agents.load import make_actor
-from agents.networks.board import evaluator
-from agents.selfplay.interfaces import Published
+from agents.networks.board_games import evaluator
+from agents.selfplay.roles import Published
 from agents.selfplay.worker import Worker
 from agents.transport.group import Group, Meeting, gpu_identity, take_part
 from tests.gpu.trainings import CASES, Case, made

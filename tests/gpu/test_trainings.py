@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from agents.checks.precision import measure
 from agents.devices import copy_into, on_device
 from agents.evaluation.episodes import evaluate
 from agents.interfaces import HasStreams
 from agents.load import load_policy
-from agents.probe import measure
 from config.algorithms.descriptor import SELF_PLAY, SINGLE
 from config.errors import Diverged
 from tests.gpu.trainings import (

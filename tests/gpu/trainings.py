@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from agents.checks.streams import KeptStreams
+from agents.checks.kept_streams import KeptStreams
 from agents.interfaces import Progress, State
 from agents.load import make_learner, make_self_play_trainer, make_trainer
-from agents.selfplay.interfaces import Games, Published
+from agents.selfplay.roles import Games, Published
 from agents.selfplay.worker import Worker
 from config.algorithms.descriptor import SELF_PLAY, SINGLE
 from config.described import parameters

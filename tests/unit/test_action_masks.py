@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from agents.actions import DiscreteActions, MultiDiscreteActions, masked
-from agents.environments.training import TrainingEnvironments, check_game
+from agents.environments.game_check import check_game
+from agents.environments.training import TrainingEnvironments
 from agents.evaluation.episodes import evaluate
 from agents.load import load_policy, make_trainer
+from agents.networks.action_distributions import DiscreteActions, MultiDiscreteActions, masked
 from config.errors import BadInput, Diverged
 from config.resolve import Resolved, resolve
 from steps.results.acting import TrainedAgent

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents.environments.training import check_game
+from agents.environments.game_check import check_game
 from config import algorithms
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import Algorithm

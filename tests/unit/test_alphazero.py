@@ -12,11 +12,11 @@ import torch
 
 from agents.algorithms import alphazero
 from agents.algorithms.alphazero import AlphaZeroTrainer, Batch, losses
-from agents.games.load import load_game
+from agents.games.named import load_game
 from agents.interfaces import Progress
-from agents.selfplay.interfaces import Games
 from agents.selfplay.positions import columns_of, packed_states
-from agents.starting import begin_with_weights
+from agents.selfplay.roles import Games
+from agents.states import begin_with_weights
 from config.errors import BadInput, Diverged
 from config.resolve import Resolved, resolve
 

@@ -7,12 +7,12 @@ import threading
 import numpy as np
 import pytest
 
-from agents.compiled import compiled
+from agents.games.compiled import compiled
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import States
-from agents.search.alternation import Alternation
-from agents.search.interfaces import SearchSettings
-from agents.search.search import Search, search_all
+from agents.games.rules import States
+from agents.search.evaluator import SearchSettings
+from agents.search.tree_search import Search, search_all
+from agents.selfplay.worker import Alternation
 from tests.search_reference import Hashed
 
 GAME = ConnectFour()

@@ -11,18 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-import agents.arena.value_kept
+import agents.arena.minimax
 import steps.arena.evaluate
-from agents.arena.load import load_player
-from agents.arena.matches import play_games
-from agents.arena.minimax import Minimax
-from agents.arena.openings import after, opening_lines, openings
-from agents.arena.searching import trained
-from agents.arena.value_kept import value_kept
+from agents.arena.matches import after, opening_lines, openings, play_games
+from agents.arena.minimax import Minimax, value_kept
+from agents.arena.opponents import load_player, trained
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import Booleans, Floats, Game
+from agents.games.rules import Booleans, Floats, Game
 from agents.games.tic_tac_toe import TicTacToe
-from agents.search.interfaces import Evaluate, SearchSettings
+from agents.search.evaluator import Evaluate, SearchSettings
 from config.cluster import load_cluster
 from config.errors import BadInput, Preempted
 from config.ladder import LADDER, agent_of, read_opponents, with_directories
@@ -127,7 +124,7 @@ def test_of_very_many_positions_some_are_looked_at(monkeypatch: pytest.MonkeyPat
         tried.append(int(np.flatnonzero((states == state).ravel())[0]))
 
     monkeypatch.setattr(Minimax, "exact", noting)
-    monkeypatch.setattr(agents.arena.value_kept, "MOST_TRIED", 4)
+    monkeypatch.setattr(agents.arena.minimax, "MOST_TRIED", 4)
     assert value_kept(game, states, np.zeros(len(states), np.int64)) == (0, 0)
     assert tried == [0, 5, 8]
     assert value_kept(game, game.start(0), np.zeros(0, np.int64)).share is None

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from agents.arena.board import board_of
-from agents.arena.load import load_player
 from agents.arena.matches import Turn, watched
-from agents.games.load import OURS, load_game
+from agents.arena.opponents import load_player
+from agents.games.boards import board_of
+from agents.games.named import OURS, load_game
 from steps.figures.arena import cross_table_plot, rating_plot
 from steps.figures.board import film, frame
 from steps.figures.style import BLUE, VERMILION, look

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.arena.searching import trained
+from agents.arena.opponents import trained
 from config.errors import BadInput
 from config.ladder import LADDER
 from config.numbers import number

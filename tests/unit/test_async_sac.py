@@ -12,9 +12,9 @@ import torch
 
 from agents.algorithms.async_sac_acting import SquashedActing, of_policy
 from agents.algorithms.sac import SACTrainer, SoftActorCriticLearning
-from agents.checks.streams import KeptStreams
-from agents.distributed.interfaces import Version, Weights
-from agents.distributed.policy_weights import weights_of
+from agents.checks.kept_streams import KeptStreams
+from agents.distributed.protocol import Version, Weights
+from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.evaluation.episodes import evaluate
 from agents.interfaces import Progress

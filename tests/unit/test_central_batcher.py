@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agents.distributed.batcher import SHORTEST_WAIT_S, Batcher
+from agents.distributed.central import SHORTEST_WAIT_S, Batcher
 
 
 class Clock:

@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from agents.actions import NoiseRows
 from agents.algorithms.impala import IMPALATrainer
 from agents.algorithms.impala_acting import ActorCriticActing
-from agents.distributed.batches import Batch, Placed
 from agents.distributed.central import CentralInference, Stream
-from agents.distributed.interfaces import Columns, Join, Refused, Unrolls, Version, Weights
 from agents.distributed.observations import Actions, Observations
-from agents.distributed.play import Play
-from agents.distributed.policy_weights import weights_of
-from agents.distributed.stepping import Stepping
+from agents.distributed.protocol import Columns, Join, Refused, Unrolls, Version, Weights
+from agents.distributed.queues import Batch, Placed
+from agents.distributed.stepping import Play, Stepping
+from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
+from agents.networks.action_distributions import NoiseRows
 from tests.local_actors import impala, learner
 from tests.unit.test_distributed_exchange import wait_until
 

@@ -14,9 +14,9 @@ import torch
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from my_lab import reinforce
 
-from agents.checks.environment import EnvironmentChecks
+from agents.checks.algorithm_checks import TrainingChecks
+from agents.checks.environment_checks import EnvironmentChecks
 from agents.checks.promises import Finding, tried
-from agents.checks.training import TrainingChecks
 from agents.interfaces import Growth, Progress, State
 from config.algorithms import find_algorithm
 from config.resolve import resolve
@@ -318,7 +318,7 @@ BROKEN_GAMES = [
 def test_an_environment_that_breaks_a_promise(
     broken: type, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.checks.environment.LONGEST_EPISODE", 2000)
+    monkeypatch.setattr("agents.checks.environment_checks.LONGEST_EPISODE", 2000)
     checks = EnvironmentChecks(resolve("ppo", {"game": f"{__name__}:{broken.__name__}"}))
     findings = list(tried(checks.all()))
     assert not findings[-1].kept

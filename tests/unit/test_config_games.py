@@ -13,8 +13,8 @@ from ale_py import roms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.environments.training import check_game
-from agents.games.load import OURS, load_game
+from agents.environments.game_check import check_game
+from agents.games.named import OURS, load_game
 from config.errors import BadInput
 from config.games import (
     BOX2D_ID,

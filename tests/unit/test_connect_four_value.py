@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.arena.interfaces import Choices, Generators
-from agents.arena.load import load_player
+from agents.arena.opponents import load_player
+from agents.arena.players import Choices, Generators
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import States
+from agents.games.rules import States
 from tests.connect_four_solver import Solver
 from tests.connect_four_value import late_positions
 

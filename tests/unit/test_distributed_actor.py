@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from agents.algorithms.impala_acting import ActorCriticActing, make_actor
-from agents.distributed.actor import Actor
+from agents.distributed.actors import Actor
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import (
+from agents.distributed.local import LocalLink
+from agents.distributed.protocol import (
     Ack,
     Join,
     Joined,
@@ -23,7 +24,6 @@ from agents.distributed.interfaces import (
     Version,
     Weights,
 )
-from agents.distributed.local import LocalLink
 from tests.local_actors import impala, learner
 
 SMALL = {"envs_per_actor": 3, "unroll_length": 5, "batch_size": 6, "epochs": 1}

@@ -11,17 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.distributed.batches import Batch, BatchQueue
 from agents.distributed.exchange import REMEMBERED, Exchange
-from agents.distributed.interfaces import (
-    PROTOCOL,
-    Ack,
-    Join,
-    Refused,
-    Spec,
-    Unrolls,
-    Version,
-)
+from agents.distributed.protocol import PROTOCOL, Ack, Join, Refused, Spec, Unrolls, Version
+from agents.distributed.queues import Batch, BatchQueue
 
 SPECS = {"row": Spec("float32", (3,)), "state": Spec("float32", ())}
 BATCH = 4

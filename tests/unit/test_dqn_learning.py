@@ -12,14 +12,14 @@ import pytest
 import torch
 
 from agents.algorithms.dqn import DQNTrainer
-from agents.checks.streams import KeptStreams
-from agents.checks.training import TrainingChecks
-from agents.environments.training import check_game
+from agents.checks.algorithm_checks import TrainingChecks
+from agents.checks.kept_streams import KeptStreams
+from agents.environments.game_check import check_game
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.value_policy import ValuePolicy
-from agents.experience.exploration import linear_epsilon, random_actions
 from agents.interfaces import Progress
 from agents.load import load_policy
+from agents.networks.action_values import linear_epsilon, random_actions
 from agents.states import FORMAT
 from config.errors import BadInput, Diverged, NoUsableState
 from config.parameters import to_text

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from agents.algorithms.dqn import Batch, DQNTrainer, huber, quantile_huber
-from agents.environments.spaces import Interface
 from agents.networks import make_action_values
 from agents.networks.action_values import bootstrapped, taken
+from agents.spaces import Interface
 from config.parameters import to_text
 from config.resolve import resolve
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import States
-from agents.search.evaluations import Evaluations
-from agents.search.interfaces import SearchSettings
-from agents.search.search import Search, search_all
+from agents.games.rules import States
+from agents.search.evaluator import Evaluations, SearchSettings
+from agents.search.tree_search import Search, search_all
 from tests.search_reference import Hashed
 
 GAME = ConnectFour()

@@ -15,16 +15,16 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from agents.distributed.interfaces import Join, Unrolls, Version
 from agents.distributed.local import LocalLink
 from agents.distributed.observations import Observations
+from agents.distributed.protocol import Join, Unrolls, Version
 from agents.distributed.stepping import Stepping
 from agents.environments.training import TrainingEnvironments
 from agents.transport import calls, messages
+from agents.transport.address import make_certificate
 from agents.transport.connection import Connection
-from agents.transport.credentials import make_certificate
-from agents.transport.observation_messages import pack_observations
-from agents.transport.server import Server
+from agents.transport.messages import pack_observations
+from agents.transport.service import Server
 from tests.hostile import ANSWERS, Hostile, hostile_calls
 from tests.local_actors import actors_of, impala, learner
 from tests.unit.test_transport_service import until

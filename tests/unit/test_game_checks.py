@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.checks.games import GameChecks
+from agents.checks.game_checks import GameChecks
+from agents.checks.playable import check_playable
 from agents.checks.promises import Finding, tried
 from agents.games.boards import read_board
-from agents.games.interfaces import Booleans, Floats, Game, Integers, States, Symmetry
-from agents.games.load import OURS, load_game
+from agents.games.named import OURS, load_game
+from agents.games.rules import Booleans, Floats, Game, Integers, States, Symmetry
 from agents.games.tic_tac_toe import TicTacToe
-from agents.playable import check_playable
 from config.errors import BadInput
 from config.resolve import resolve
 from steps import check

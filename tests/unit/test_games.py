@@ -14,9 +14,9 @@ import pytest
 from agents.games import batched
 from agents.games.batched import Batched
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import Game
-from agents.games.load import load_game
+from agents.games.named import load_game
 from agents.games.othello6 import Othello6
+from agents.games.rules import Game
 from agents.games.tic_tac_toe import TicTacToe
 from config.errors import BadInput
 from tests.stranger.my_lab.games import Nim

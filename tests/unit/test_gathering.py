@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from agents.distributed.peers import PeersLost
+from agents.distributed.protocol import PeersLost
 from agents.transport.group import Group, Place, place_from_text, place_to_text
 from config.errors import BadInput, Preempted
 from config.resolve import resolve

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from agents.distributed.peers import PeersLost
-from agents.distributed.together import gathered, of_the_first
+from agents.distributed.joint_learning import gathered, of_the_first
+from agents.distributed.protocol import PeersLost
 from agents.transport.group import Group, Meeting, Place, take_part
 from config.errors import BadInput
 from tests.outside import ROOT, outside

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from agents.games.connect_four import ConnectFour
+from agents.search.evaluator import SearchSettings
 from agents.search.gumbel import advantages, considered_visits, improved_policy, mixed_values
-from agents.search.interfaces import SearchSettings
-from agents.search.search import Search, search_all
+from agents.search.tree_search import Search, search_all
 
 PRIORS = np.array([[0.5, 0.3, 0.2]])
 VISITS = np.array([[2, 1, 0]], np.int32)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from agents.distributed.batches import Batch
-from agents.distributed.interfaces import Ack, Unrolls
 from agents.distributed.local import LocalLink
+from agents.distributed.protocol import Ack, Unrolls
+from agents.distributed.queues import Batch
 from agents.evaluation.episodes import evaluate
 from agents.interfaces import Progress
 from agents.load import load_policy

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from agents.algorithms.impala import IMPALATrainer
-from agents.distributed.interfaces import Columns
+from agents.distributed.protocol import Columns
 from agents.networks.actor_critic import RecurrentActorCritic
 from tests.local_actors import impala, learner
 from tests.unit.test_impala_rows import batch_of, played

@@ -12,10 +12,10 @@ import pytest
 
 from agents.algorithms.impala import IMPALATrainer
 from agents.algorithms.impala_acting import ActorCriticActing
-from agents.distributed.batches import Batch
-from agents.distributed.interfaces import Columns, Version, Weights
-from agents.distributed.play import Play
-from agents.distributed.policy_weights import weights_of
+from agents.distributed.protocol import Columns, Version, Weights
+from agents.distributed.queues import Batch
+from agents.distributed.stepping import Play
+from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from config.errors import Diverged
 from config.games import Game

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agents.transport.traffic import Traffic
+from agents.transport.sessions import Traffic
 from config.actors import ActorSettings
 from config.workers import WorkerSettings
 from steps.directory.status import Status

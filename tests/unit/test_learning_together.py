@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from agents.algorithms.impala import IMPALATrainer
-from agents.distributed import together as page
-from agents.distributed.batches import Batch
-from agents.distributed.interfaces import Join
-from agents.distributed.peers import PeersLost
-from agents.distributed.together import gathered, of_the_first
+from agents.distributed import joint_learning as page
+from agents.distributed.joint_learning import gathered, of_the_first
+from agents.distributed.protocol import Join, PeersLost
+from agents.distributed.queues import Batch
 from config.errors import Diverged
 from tests.local_actors import impala, learner
 from tests.peers_in_threads import PeersInThreads, Sums, Unsummed, at_once

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.arena.interfaces import Choices, Generators
-from agents.arena.load import load_player
-from agents.arena.matches import everybody, play_match, watched
-from agents.arena.openings import openings
+from agents.arena.matches import everybody, openings, play_match, watched
+from agents.arena.opponents import load_player
+from agents.arena.players import Choices, Generators
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import Game, States
-from agents.games.load import OURS, load_game
+from agents.games.named import OURS, load_game
+from agents.games.rules import Game, States
 from agents.games.tic_tac_toe import TicTacToe
 from config.errors import BadInput
 from steps.statistics.elo import ratings

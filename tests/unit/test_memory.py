@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from my_lab import reinforce
 
-from agents.environments.training import check_game
-from agents.memory import BESIDES_BYTES
+from agents.environments.game_check import BESIDES_BYTES, check_game
 from config import control_groups, memory
 from config.algorithms import find_algorithm
 from config.cluster import defaults, load_cluster

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from agents.n_step import n_step_returns, rescaled, unrescaled
+from agents.experience.returns import n_step_returns, rescaled, unrescaled
 
 R, V = (1.0, 0.0, 2.0, 0.0, 1.0), (9.0, 3.0, 3.5, 4.0, 4.5, 5.0)
 """V of the six rows; the first one's is nobody's bootstrap."""

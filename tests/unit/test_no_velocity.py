@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 import pytest
 
+from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
-from agents.environments.training import check_game
 from agents.evaluation.rendering import renders
 from config.games import find_game
 from config.resolve import resolve

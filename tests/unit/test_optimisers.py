@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from agents.optimiser import OPTIMISERS, Adam, Optimiser, RMSProp
+from agents.optimisation.optimiser import OPTIMISERS, Adam, Optimiser, RMSProp
 
 BOTH = pytest.mark.parametrize("kind", OPTIMISERS.values())
 

@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 
+from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
-from agents.environments.training import TrainingEnvironments, check_game
+from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import CartPoles, make_environments, reset
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay

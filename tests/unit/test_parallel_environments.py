@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 from agents.environments import parallel
+from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
 from agents.environments.parallel import ParallelEnvironments, pays, step_time_s
-from agents.environments.training import TrainingEnvironments, check_game
+from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import choose_vectorisation, make_environments, reset
 from agents.load import make_trainer
 from config.errors import ExperimentError

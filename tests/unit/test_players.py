@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.arena.interfaces import Player
-from agents.arena.load import load_player
 from agents.arena.matches import play_match
 from agents.arena.minimax import Minimax
-from agents.arena.simple import Lookahead, Random
+from agents.arena.opponents import load_player
+from agents.arena.players import Lookahead, Player, Random
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import Game, States
-from agents.games.load import OURS, load_game
+from agents.games.named import OURS, load_game
+from agents.games.rules import Game, States
 from agents.games.tic_tac_toe import TicTacToe
 from config.errors import BadInput
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from agents.distributed.interfaces import Version, Weights
-from agents.distributed.policy_weights import PolicyWeights, weights_of
-from agents.normalisation import ObservationNormaliser
+from agents.distributed.protocol import Version, Weights
+from agents.distributed.weights import PolicyWeights, weights_of
+from agents.environments.normalisation import ObservationNormaliser
 
 
 class Tied(nn.Module):

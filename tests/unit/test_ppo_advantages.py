@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.advantages import explained_variance, gae
+from agents.experience.returns import explained_variance, gae
 
 REWARDS = np.ones((4, 1))
 VALUES = np.array([[2.0], [3], [4], [5]])

@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 from agents.algorithms.ppo import PPOTrainer
+from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
-from agents.environments.training import TrainingEnvironments, check_game
+from agents.environments.training import TrainingEnvironments
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import renders
 from agents.experience.rollouts import Episodes

@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.actions import (
+from agents.algorithms.ppo import clipped_objective, squared_value_error
+from agents.experience.returns import approximate_divergence
+from agents.networks.action_distributions import (
     NOISE_ROWS,
     Actions,
     ContinuousActions,
@@ -17,8 +19,6 @@ from agents.actions import (
     MultiDiscreteActions,
     NoiseRows,
 )
-from agents.advantages import approximate_divergence
-from agents.algorithms.ppo import clipped_objective, squared_value_error
 
 
 @pytest.mark.parametrize(

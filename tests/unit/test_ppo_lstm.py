@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from agents.algorithms.ppo_lstm import RecurrentPPOTrainer
+from agents.checks.algorithm_checks import TrainingChecks
 from agents.checks.promises import tried
-from agents.checks.training import TrainingChecks
 from agents.load import make_trainer
 from config.errors import BadInput
 from config.resolve import Resolved, resolve

@@ -12,11 +12,11 @@ import torch
 from gymnasium.spaces import Box
 from torch import nn
 
-from agents.environments.spaces import Interface, interface
 from agents.networks import make_actor_critic
 from agents.networks.actor_critic import ActorCritic
 from agents.networks.images import NatureCNN, space_to_depth
 from agents.networks.towers import Towers
+from agents.spaces import Interface, interface
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.normalisation import CLIP, ObservationNormaliser, RewardNormaliser, RunningStatistics
+from agents.environments.normalisation import (
+    CLIP,
+    ObservationNormaliser,
+    RewardNormaliser,
+    RunningStatistics,
+)
 
 
 def test_blocks_give_the_statistics_of_the_whole() -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents import devices, load, probe
+from agents import devices, load
+from agents.checks import precision as probe
 from agents.devices import Trials, choose_device, choose_precision, processor_name
 from agents.networks.actor_critic import ActorCritic
 from config.errors import BadInput, WrongDirectory

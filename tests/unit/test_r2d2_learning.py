@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from agents.algorithms.r2d2_acting import BEST, TAKEN, RecurrentValueActing
-from agents.checks.streams import KeptStreams
-from agents.distributed.interfaces import Ack, Unrolls
+from agents.checks.kept_streams import KeptStreams
 from agents.distributed.local import LocalLink
-from agents.distributed.memory import as_state
-from agents.distributed.policy_weights import weights_of
+from agents.distributed.protocol import Ack, Unrolls
+from agents.distributed.unrolls import as_state
+from agents.distributed.weights import weights_of
 from agents.environments.training import TrainingEnvironments
 from agents.evaluation.episodes import evaluate
-from agents.experience.exploration import epsilon_of_actor
 from agents.interfaces import Progress
 from agents.load import load_policy
+from agents.networks.action_values import epsilon_of_actor
 from config.errors import BadInput, Diverged
 from tests.local_actors import in_turn
 from tests.replayed_actors import learner, played, replayed

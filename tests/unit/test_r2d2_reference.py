@@ -15,8 +15,8 @@ from torch import Tensor
 
 from agents.algorithms.r2d2 import sequence_priorities
 from agents.algorithms.r2d2_acting import RecurrentValueActing
-from agents.distributed.interfaces import Columns
-from agents.distributed.policy_weights import weights_of
+from agents.distributed.protocol import Columns
+from agents.distributed.weights import weights_of
 from tests.replayed_actors import learner, played, replayed
 
 UNITS = 6

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from agents.algorithms.alphazero import AlphaZeroTrainer
-from agents.games.load import load_game
-from agents.selfplay.positions import refusal, unpacked_states
-from agents.selfplay.records import read_games
+from agents.games.named import load_game
+from agents.selfplay.positions import read_games, refusal, unpacked_states
 from config.errors import BadInput
 from config.resolve import resolve
 from tests.outside import ROOT, outside

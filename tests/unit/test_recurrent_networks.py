@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from agents.environments.spaces import Interface
 from agents.networks import make_recurrent_actor_critic
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
 from agents.networks.images import NatureCNN, SmallCNN
 from agents.networks.recurrent import LSTMTorso
 from agents.networks.torsos import TorsoState
+from agents.spaces import Interface
 
 STEPS, ROWS = 6, 3
 VECTOR = Interface(

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agents.checks.algorithm_checks import TrainingChecks
 from agents.checks.promises import tried
-from agents.checks.training import TrainingChecks
 from agents.evaluation import episodes as evaluation
-from agents.evaluation.acting import Acting
-from agents.evaluation.episodes import evaluate
+from agents.evaluation.episodes import Acting, evaluate
 from agents.evaluation.policies import TrainedRecurrentPolicy
 from agents.evaluation.rendering import Replay
 from agents.interfaces import PolicyState, RecurrentPolicy

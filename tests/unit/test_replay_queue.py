@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from agents.distributed.exchange import Exchange
-from agents.distributed.interfaces import Join, Spec, Unrolls, Version
-from agents.distributed.replay_queue import Arrived, ReplayQueue
+from agents.distributed.protocol import Join, Spec, Unrolls, Version
+from agents.distributed.queues import Arrived, ReplayQueue
 from config.algorithms.replay_ratio import ReplayRatio
 from config.errors import BadInput
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from agents.games.connect_four import ConnectFour
-from agents.networks.board import evaluator
-from agents.networks.residual import Block, ResidualTower
+from agents.networks.board_games import Block, ResidualTower, evaluator
 
 
 def make(seed: int = 0, blocks: int = 2, channels: int = 8) -> ResidualTower:

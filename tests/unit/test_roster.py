@@ -9,17 +9,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from agents.distributed.interfaces import (
-    Ack,
-    Join,
-    Joined,
-    Refused,
-    Spec,
-    Specs,
-    Unrolls,
-    Version,
-)
 from agents.distributed.observations import Observations
+from agents.distributed.protocol import Ack, Join, Joined, Refused, Spec, Specs, Unrolls, Version
 from steps.training.roster import Roster
 
 UNROLLS = Unrolls(

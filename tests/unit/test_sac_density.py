@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
-from agents.squashed import LARGEST_LOG_STD, LEAST_LOG_STD, SquashedActions
+from agents.networks.action_distributions import LARGEST_LOG_STD, LEAST_LOG_STD, SquashedActions
 
 
 def sampled(mean: float, log_std: float, noise: float) -> tuple[Tensor, Tensor]:

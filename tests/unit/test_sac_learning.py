@@ -12,7 +12,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from agents.algorithms.sac import METRICS, SACTrainer
-from agents.environments.training import check_game
+from agents.environments.game_check import check_game
 from agents.interfaces import Progress
 from agents.load import load_policy
 from config.errors import BadInput, Diverged

@@ -20,7 +20,7 @@ from agents.algorithms.sac import (
     soft_targets,
     temperature_loss,
 )
-from agents.networks.perceptrons import Perceptrons
+from agents.networks.soft_actor_critic import Perceptrons
 from config.resolve import resolve
 
 SMALL = {"hidden_sizes": "8,8", "batch_size": "16", "learning_starts": "16", "outdir": "/x"}

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import Game, States
-from agents.games.load import load_game
+from agents.games.named import load_game
 from agents.games.othello6 import Othello6
+from agents.games.rules import Game, States
 from agents.games.tic_tac_toe import TicTacToe
 from agents.search import kernels
-from agents.search.alternation import Alternation
-from agents.search.interfaces import Searched, SearchSettings
-from agents.search.policies import choose, visit_policy
-from agents.search.search import Search, search_all
+from agents.search.evaluator import Searched, SearchSettings
+from agents.search.gumbel import choose, visit_policy
+from agents.search.tree_search import Search, search_all
+from agents.selfplay.worker import Alternation
 from config.errors import Diverged
 from tests.search_reference import Hashed, Mirrored, Node, Reference
 

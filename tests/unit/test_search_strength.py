@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from agents.games.connect_four import ConnectFour
-from agents.games.interfaces import Game, States
-from agents.games.load import load_game
+from agents.games.named import load_game
+from agents.games.rules import Game, States
 from agents.games.tic_tac_toe import TicTacToe
-from agents.search.interfaces import EvaluatePositions, SearchSettings
-from agents.search.rollouts import Rollouts
-from agents.search.search import Search, search_all
+from agents.search.evaluator import EvaluatePositions, Rollouts, SearchSettings
+from agents.search.tree_search import Search, search_all
 from tests.connect_four_solver import Solver, from_moves
 
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 from torch import nn
 
-from agents.networks.board import evaluator
-from agents.selfplay.network import make_network
-from agents.selfplay.policy import load
+from agents.networks.board_games import evaluator
+from agents.selfplay.policy import load, make_network
 from agents.states import FORMAT, to_arrays
 from config.errors import BadInput
 from config.resolve import resolve
@@ -38,7 +37,7 @@ class Flat(nn.Module):
 
 
 def weights(seed: int, resolved=RESOLVED):  # type: ignore[no-untyped-def]
-    from agents.games.load import load_game
+    from agents.games.named import load_game
 
     game = load_game(resolved.game.id)
     return make_network(resolved.hyperparameters, game, torch.Generator().manual_seed(seed))

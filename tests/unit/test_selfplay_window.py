@@ -8,9 +8,15 @@ import re
 import numpy as np
 import pytest
 
-from agents.games.load import load_game
-from agents.selfplay.positions import Window, columns_of, packed_states, refusal, unpacked_states
-from agents.selfplay.symmetries import Symmetries
+from agents.games.named import load_game
+from agents.selfplay.positions import (
+    Symmetries,
+    Window,
+    columns_of,
+    packed_states,
+    refusal,
+    unpacked_states,
+)
 from config.algorithms.alphazero import AlphaZero
 
 GAME = load_game("connect-four")

@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from agents.games.load import load_game
-from agents.selfplay.interfaces import Played, Published
-from agents.selfplay.moves import Moves
-from agents.selfplay.network import make_network
+from agents.games.named import load_game
+from agents.selfplay.policy import make_network
 from agents.selfplay.positions import refusal, unpacked_states
-from agents.selfplay.worker import Worker
+from agents.selfplay.roles import Played, Published
+from agents.selfplay.worker import Moves, Worker
 from agents.states import FORMAT, to_arrays
 from config.resolve import Resolved, resolve
 

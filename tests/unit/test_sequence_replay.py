@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.checks.streams import KeptStreams
-from agents.distributed.interfaces import Columns, Spec
+from agents.checks.kept_streams import KeptStreams
+from agents.distributed.protocol import Columns, Spec
+from agents.distributed.replayed import SequenceReplay, sample_transitions
 from agents.distributed.unrolls import Assembler
-from agents.experience.sequences import SequenceReplay, sample_transitions
 from config.errors import NoUsableState
 
 LENGTH, SLOTS = 4, 6

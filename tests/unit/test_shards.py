@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.games.load import load_game
-from agents.selfplay.interfaces import Games, Played
+from agents.games.named import load_game
 from agents.selfplay.positions import columns_of
+from agents.selfplay.roles import Games, Played
 from config.errors import ExperimentError, Preempted
 from steps.directory import positions
 from steps.directory.layout import RunDirectory

@@ -11,15 +11,15 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from agents.actions import FORBIDDEN, MultiDiscreteActions
-from agents.environments.spaces import Interface, interface
-from agents.environments.training import check_game
+from agents.environments.game_check import check_game
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from agents.networks import make_actor_critic
+from agents.networks.action_distributions import FORBIDDEN, MultiDiscreteActions
 from agents.networks.images import NatureCNN, SmallCNN
 from agents.networks.towers import Towers
+from agents.spaces import Interface, interface
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 

@@ -13,7 +13,7 @@ import pytest
 from agents.distributed.exchange import Exchange
 from agents.interfaces import HasStreams, Resumable, State
 from agents.load import make_learner, make_trainer
-from agents.starting import begin_with_weights
+from agents.states import begin_with_weights
 from config.errors import BadInput, Preempted
 from config.resolve import Resolved, resolve
 from steps import prepare, train

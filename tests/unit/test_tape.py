@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.algorithms.ppo import PPOTrainer
-from agents.tape import FORGOTTEN, GradientTape, _Recorder
+from agents.optimisation.tape import FORGOTTEN, GradientTape, _Recorder
 from config.resolve import resolve
 
 COPY = "tests.lab_environments:Copy"
@@ -156,7 +156,9 @@ def test_one_tensor_as_two_inputs() -> None:
 def test_what_another_torch_does_not_take_is_left_to_autograd(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.tape.METHODS", {"tanh": lambda: None, "t": lambda: None})
+    monkeypatch.setattr(
+        "agents.optimisation.tape.METHODS", {"tanh": lambda: None, "t": lambda: None}
+    )
     monkeypatch.delattr(torch, "t")
     small = Small()
     tape = small.tape()

@@ -12,9 +12,9 @@ import torch
 from my_lab.nets import Residual
 from torch import Tensor, nn
 
+from agents.checks.algorithm_checks import TrainingChecks
 from agents.checks.promises import tried
-from agents.checks.training import TrainingChecks
-from agents.environments.training import check_game
+from agents.environments.game_check import check_game
 from agents.load import load_policy, make_trainer
 from agents.networks.own import OwnTorso
 from config.errors import BadInput

@@ -10,7 +10,7 @@ import torch
 from my_lab.nets import Gated
 from torch import Tensor, nn
 
-from agents.environments.training import check_game
+from agents.environments.game_check import check_game
 from agents.networks.own import make_torso
 from config.errors import BadInput
 from config.resolve import Resolved, resolve

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.algorithms.ppo import PPOTrainer
-from agents.environments.action_log import ActionLog
-from agents.environments.training import TrainingEnvironments
+from agents.environments.training import ActionLog, TrainingEnvironments
 from agents.environments.vectors import CartPoles, make_environments, reset
 from agents.load import load_policy
 from config.errors import NoUsableState, Preempted

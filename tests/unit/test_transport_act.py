@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from agents.algorithms.impala_acting import make_actor
-from agents.distributed.interfaces import Join, Refused, Rejoin, Spec, Unreachable
+from agents.distributed.actors import CROWD, ObservingActor
 from agents.distributed.observations import Actions, Observations
-from agents.distributed.observing import CROWD, ObservingActor
-from agents.transport import lasting, outage
-from agents.transport.address import Address
+from agents.distributed.protocol import Join, Refused, Rejoin, Spec, Unreachable
+from agents.transport import client as lasting
+from agents.transport import client as outage
+from agents.transport.address import Address, make_certificate
 from agents.transport.client import Client
 from agents.transport.connection import Connection
-from agents.transport.credentials import make_certificate
-from agents.transport.observation_messages import (
+from agents.transport.messages import (
     largest_observations,
     pack_actions,
     pack_observations,
@@ -30,7 +30,7 @@ from agents.transport.observation_messages import (
     unpack_actions,
     unpack_observations,
 )
-from agents.transport.server import Server
+from agents.transport.service import Server
 from agents.transport.tensors import BadMessage
 from config.resolve import Resolved
 from steps.training.roster import Roster

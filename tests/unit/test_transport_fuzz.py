@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.distributed.interfaces import Version
+from agents.distributed.protocol import Version
 from agents.transport import calls, messages
 from agents.transport.client import Client
 from agents.transport.connection import Connection

@@ -15,14 +15,19 @@ import numpy as np
 import pytest
 from cryptography import x509
 
-from agents.distributed.buffers import Buffers
-from agents.distributed.interfaces import Ack, Joined, Refused, Spec, Version
+from agents.distributed.protocol import Ack, Joined, Refused, Spec, Version
+from agents.distributed.weights import Buffers
 from agents.transport import learner_pb2 as wire
-from agents.transport import messages, packed_weights
-from agents.transport.address import Address, address_from_text, address_to_text
-from agents.transport.credentials import make_certificate, make_token
-from agents.transport.packed_weights import Parts
-from agents.transport.tensors import BadMessage, pack, unpack
+from agents.transport import messages
+from agents.transport import tensors as packed_weights
+from agents.transport.address import (
+    Address,
+    address_from_text,
+    address_to_text,
+    make_certificate,
+    make_token,
+)
+from agents.transport.tensors import BadMessage, Parts, pack, unpack
 from config.errors import BadInput
 from tests.plain_receiver import ENVIRONMENTS, SPECS, columns, join_request, some_unrolls
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from agents.transport.native import ENVIRONMENT
+from agents.transport.calls import ENVIRONMENT
 
 CONNECTED = """
 import os, sys
 from pathlib import Path
 from agents.transport.client import Client
-from agents.transport.server import Server
+from agents.transport.service import Server
 from tests.plain_receiver import PlainReceiver, join_request, unpack_bytes
 
 os.chdir(sys.argv[1])  # its own path may be longer than a socket's

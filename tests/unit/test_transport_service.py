@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.distributed.buffers import Buffers
-from agents.distributed.interfaces import (
+from agents.distributed.protocol import (
     PROTOCOL,
     Refused,
     Rejoin,
@@ -21,15 +20,16 @@ from agents.distributed.interfaces import (
     Version,
     Weights,
 )
+from agents.distributed.weights import Buffers
+from agents.transport import client as lasting
+from agents.transport import client as outage
 from agents.transport import connection as connection_module
-from agents.transport import lasting, messages, outage, sessions
-from agents.transport.address import Address
-from agents.transport.client import Client
+from agents.transport import messages, sessions
+from agents.transport.address import Address, make_certificate
+from agents.transport.client import Client, Outage
 from agents.transport.connection import Denied, Lost
-from agents.transport.credentials import make_certificate
-from agents.transport.outage import Outage
-from agents.transport.packed_weights import CHUNK_BYTES, SMALL_BYTES
-from agents.transport.server import Server
+from agents.transport.service import Server
+from agents.transport.tensors import CHUNK_BYTES, SMALL_BYTES
 from config.errors import BadInput
 from tests.plain_receiver import (
     ENVIRONMENTS,

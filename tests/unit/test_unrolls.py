@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributed.interfaces import Spec
+from agents.distributed.protocol import Spec
 from agents.distributed.unrolls import Assembler, unroll_specs
 
 ROWS = {"row": Spec("int64", (2,)), "flag": Spec("bool", ())}

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from agents.arena.load import load_player
-from agents.games.load import load_game
+from agents.arena.opponents import load_player
+from agents.games.named import load_game
 from config.errors import BadInput
 from steps import versus
 from steps.playing import terminal

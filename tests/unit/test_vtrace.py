@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.vtrace import VTrace, vtrace
+from agents.experience.returns import VTrace, vtrace
 
 PUBLISHED = {"discount": 0.9, "rho_bar": 1.0, "c_bar": 1.0, "trace_lambda": 1.0}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.distributed.interfaces import Version
+from agents.distributed.protocol import Version
 from agents.distributed.weights import LENGTH_BYTES, Packer, unpack
 
 VERSION = Version(3, 17)

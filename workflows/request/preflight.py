@@ -34,7 +34,7 @@ CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)
 GAME_PROBE = """
 import json, sys
 import workflows  # which puts our own packages before those of the working directory
-from agents.playable import check_playable
+from agents.checks.playable import check_playable
 from config.errors import BadInput
 from config.resolve import Resolved
 try:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.distributed.interfaces import (
+from agents.distributed.protocol import (
     Ack,
     Join,
     Joined,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.games.interfaces import Example
+from agents.games.rules import Example
 
 HEAP = 10
 

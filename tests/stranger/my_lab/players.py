@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agents.arena.interfaces import Position
-from agents.games.interfaces import Game
+from agents.arena.players import Position
+from agents.games.rules import Game
 
 
 class Middle:

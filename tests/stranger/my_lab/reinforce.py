@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.environments.spaces import Interface
 from agents.environments.training import TrainingEnvironments
 from agents.experience.rollouts import Episodes
 from agents.interfaces import Progress, State
+from agents.spaces import Interface
 from agents.states import to_arrays, to_tensors
 from config.algorithms.descriptor import Algorithm
 from config.environment import EnvironmentSettings

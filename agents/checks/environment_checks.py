@@ -1,0 +1,119 @@
+"""What is asked of a game that a person brings."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from agents.checks.promises import Broken, Check
+from agents.environments.game_check import check_game
+from agents.environments.games import make_environment
+from agents.environments.masks import KEY, allowed_action
+from agents.spaces import Interface
+from config.resolve import Resolved
+
+LONGEST_EPISODE = 100_000
+SPEED_S = 1.0
+
+
+class EnvironmentChecks:
+    """What is asked of a game that a person brings."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self.resolved = resolved
+        self.spaces: Interface | None = None
+
+    def all(self) -> dict[str, Check]:
+        """By promise."""
+        return {
+            "its spaces can be learnt on": self.supported,
+            "gymnasium's own checker": self.gymnasium_checker,
+            "an episode ends": self.ends,
+            "the same seed and actions are the same episode": self.repeats,
+            "speed": self.speed,
+        }
+
+    def supported(self) -> str:
+        """As `prepare` asks."""
+        self.spaces = check_game(self.resolved)
+        kind = "images" if self.spaces.image else "numbers"
+        return f"{kind} {self.spaces.observation_shape}, {self.spaces.actions} actions"
+
+    def gymnasium_checker(self) -> str:
+        """`gymnasium.utils.env_checker`: spaces, reset, step, seeds."""
+        from gymnasium.utils.env_checker import check_env
+
+        environment = make_environment(self.resolved.game, self.resolved.environment)
+        if KEY in environment.reset(seed=0)[1]:
+            environment.close()
+            return "not asked, for it takes actions that a mask forbids"
+        with warnings.catch_warnings(record=True) as noticed:
+            warnings.simplefilter("always")
+            check_env(environment.unwrapped, skip_render_check=True)
+        environment.close()
+        return "; ".join(dict.fromkeys(_plain(str(one.message)) for one in noticed)) or "passed"
+
+    def ends(self) -> str:
+        """With random actions; one that never does cannot be evaluated."""
+        environment = make_environment(self.resolved.game, self.resolved.environment)
+        environment.action_space.seed(0)
+        _, info = environment.reset(seed=0)
+        for length in range(1, LONGEST_EPISODE + 1):
+            action = allowed_action(environment.action_space, info)
+            _, _, terminated, truncated, info = environment.step(action)
+            if terminated or truncated:
+                environment.close()
+                return f"a random one after {length:,} steps"
+        raise Broken(
+            f"{LONGEST_EPISODE:,} random steps and no end: wrap it in gymnasium.wrappers.TimeLimit"
+        )
+
+    def repeats(self) -> str:
+        """In another instance: so checkpoints bring the episodes in flight back."""
+        first, second = (self._episode() for _ in range(2))
+        for row, (one, other) in enumerate(zip(first, second, strict=False)):
+            if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
+                raise Broken(
+                    f"it differs at step {row}: take randomness from self.np_random, seeded by reset"
+                )
+        if len(first) != len(second):
+            raise Broken(f"it has {len(first) - 1} and {len(second) - 1} steps")
+        return f"{len(first) - 1} steps, equal"
+
+    def _episode(self) -> list[tuple[Any, ...]]:
+        """Rows of observation, reward and end of one episode with the same random actions."""
+        environment = make_environment(self.resolved.game, self.resolved.environment)
+        environment.action_space.seed(0)
+        first, info = environment.reset(seed=7)
+        rows: list[tuple[Any, ...]] = [(np.array(first),)]
+        ended = False
+        while not ended and len(rows) <= LONGEST_EPISODE:
+            action = allowed_action(environment.action_space, info)
+            observation, reward, terminated, truncated, info = environment.step(action)
+            rows.append((np.array(observation), float(reward), terminated, truncated))
+            ended = terminated or truncated
+        environment.close()
+        return rows
+
+    def speed(self) -> str:
+        """Of one environment with random actions."""
+        environment = make_environment(self.resolved.game, self.resolved.environment)
+        _, info = environment.reset(seed=0)
+        started_s, steps = time.perf_counter(), 0
+        while time.perf_counter() - started_s < SPEED_S:
+            action = allowed_action(environment.action_space, info)
+            _, _, terminated, truncated, info = environment.step(action)
+            steps += 1
+            if terminated or truncated:
+                _, info = environment.reset()
+        environment.close()
+        return f"{steps / (time.perf_counter() - started_s):,.0f} steps/s of one environment"
+
+
+def _plain(text: str) -> str:
+    """Gymnasium colours its warnings."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).removeprefix("WARN: ").split())

@@ -1,0 +1,1 @@
+"""Adam and RMSProp, and recorded backward passes."""
