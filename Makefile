@@ -46,7 +46,7 @@ test: $(WITH_TESTS) lint ## the quick tests, in WORKERS processes, and the stati
 test-long: $(WITH_TESTS) ## the long tests, in WORKERS processes: kills, learning, whole experiments, each further game or place of a quick test (LONG: which)
 	$(BIN)/python -m pytest -m '$(LONG) and not cluster and not gpu' --timeout 1800 --numprocesses $(WORKERS) --dist worksteal
 
-test-machines: $(WITH_TESTS) ## the pipeline and the quick tests as on machines unlike this one: 15 minutes (VARIANTS: only these words; OVERCOMMIT=2, FULL=1)
+test-machines: $(WITH_TESTS) ## the pipeline, and the quick tests that a machine can break, as on machines unlike this one (VARIANTS: only these words, also one condition alone; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)
 
 mutants: $(WITH_TESTS) ## small mistakes in losses, targets and statistics, which the quick tests must notice: 20 minutes (COUNT of them, drawn with SEED)

@@ -3,7 +3,9 @@ this one.
 
 Each variant clones what is committed, trains for some 20 seconds up to the report, and is compared:
 where the Python is the same, the CSV files have the same bytes, whatever the user, the locale or
-the clock. What this machine cannot have is named as skipped. OVERCOMMIT=2 sets vm.overcommit_memory
+the clock. A variant combines several conditions; each of them alone runs where it is named or with
+FULL=1, to find the one that breaks a combination. Of the quick tests those run that a machine can
+break, not those that only compute. What this machine cannot have is named as skipped. OVERCOMMIT=2 sets vm.overcommit_memory
 for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user, and runs the
 quick tests a second time, under other conditions.
 """
@@ -27,7 +29,7 @@ from pathlib import Path
 from tests.machines import conditions as on
 from tests.machines import installation, machine, trial
 from tests.machines.conditions import Setup
-from tests.machines.variants import VARIANTS, Variant
+from tests.machines.variants import Variant, chosen
 
 LIMIT_S = 840.0
 """After this no variant is started; one takes less than a minute, and the quick tests come
@@ -184,7 +186,7 @@ def main(arguments: Sequence[str]) -> int:
         "words", nargs="*", help="only the variants whose names contain one of these"
     )
     words = parser.parse_args(arguments).words
-    variants = [one for one in VARIANTS if not words or any(word in one.name for word in words)]
+    variants = chosen(words, full=bool(os.environ.get("FULL")))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stage = Path(tempfile.mkdtemp(prefix="machines-"))
     stage.chmod(0o755)

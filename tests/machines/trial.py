@@ -34,9 +34,24 @@ PIPELINE = (
     *(f"-p={name}={value}" for name, value in PARAMETERS.items()),
 )
 IN_PARALLEL = ("--numprocesses", "2", "--dist", "worksteal")
-QUICK_TESTS = (
-    "-m", "pytest", "-q", "-p", "no:cacheprovider", *IN_PARALLEL, "-m", "not slow and not cluster",
+COMPUTED = (
+    "a2c", "action_masks", "alphazero", "async_sac", "central_*", "config_presets",
+    "connect_four_value", "dqn_*", "elo", "gumbel", "impala_*", "learning", "learning_together",
+    "lstm", "mutants", "n_step", "newest_network", "no_velocity", "optimisers", "policy_weights",
+    "ppo_*", "preset_sources*", "priorities", "r2d2_*", "recurrent_*", "replay", "replay_queue",
+    "residual_network", "sac_*", "search*", "selfplay_*", "sequence_replay", "spaces", "tape",
+    "torsos*", "training_environments", "unrolls", "vtrace", "weights_buffer",
 )  # fmt: skip
+"""tests/unit/test_….py that only compute: losses, networks, searches, replays, presets. No user,
+locale, limit, clock or path reaches them, so `make test` runs them and a strange machine does not;
+a file that is new runs on both."""
+QUICK = "not slow and not cluster and not gpu"
+ALL_QUICK_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *IN_PARALLEL, "-m", QUICK)
+QUICK_TESTS = (
+    *ALL_QUICK_TESTS[:-2],
+    *(f"--ignore-glob=*/tests/unit/test_{name}.py" for name in COMPUTED),
+    *ALL_QUICK_TESTS[-2:],
+)
 NO_BROWSER = (*QUICK_TESTS[:-1], f"{QUICK_TESTS[-1]} and not browser")
 """Under a limit of the address space: Chromium reserves more than any machine has."""
 COMPARED = tuple(

@@ -19,7 +19,7 @@ from tests.machines import __main__ as machines
 from tests.machines import conditions, installation, launcher, machine, trial
 from tests.machines.conditions import Condition, Setup
 from tests.machines.machine import ROOT, Interpreter
-from tests.machines.variants import VARIANTS, Variant
+from tests.machines.variants import VARIANTS, Variant, chosen
 
 PYTHON = Interpreter(Path(sys.executable), Path(sys.prefix), (3, 11, 0))
 
@@ -71,6 +71,27 @@ def test_what_outlives_its_command_is_seen_and_killed(
 def test_every_variant_is_named_once() -> None:
     names = [variant.name for variant in VARIANTS]
     assert len(set(names)) == len(names) >= 24
+
+
+def test_a_condition_alone_runs_where_it_is_named_or_at_length() -> None:
+    usual = {variant.name for variant in chosen([], full=False)}
+    assert "umask 077" not in usual and any(name.startswith("umask 077, ") for name in usual)
+    assert "umask 077" in {variant.name for variant in chosen(["umask"], full=False)}
+    assert chosen([], full=True) == list(VARIANTS)
+
+
+def test_every_condition_runs_without_being_asked_for() -> None:
+    usual = {one.name for variant in chosen([], full=False) for one in variant.conditions}
+    assert usual == {one.name for variant in VARIANTS for one in variant.conditions}
+
+
+def test_what_only_computes_exists_and_is_left_out() -> None:
+    folder = ROOT / "tests/unit"
+    for name in trial.COMPUTED:
+        assert list(folder.glob(f"test_{name}.py")), name
+    left_out = {path.name for name in trial.COMPUTED for path in folder.glob(f"test_{name}.py")}
+    assert len(left_out) < len(list(folder.glob("test_*.py"))) / 2
+    assert not left_out & {"test_umask.py", "test_terminal_safety.py", "test_directory_files.py"}
 
 
 def test_a_pyenv_folder_that_cannot_be_looked_into_holds_none(
