@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from config.algorithms import find_algorithm
-from config.algorithms.descriptor import MEMBERS, TOPOLOGIES, Algorithm
+from config.algorithms.descriptor import MEMBERS, Algorithm
 from config.experiment import Experiment
 from config.games import default_game
 from config.memory import larger
@@ -19,8 +19,6 @@ OF_MEMBERS = tuple(section for section, _ in MEMBERS.values())
 SECTIONS = ("experiment", *OF_MEMBERS, "environment", "hyperparameters")
 """The attributes of a resolved experiment that hold parameters, those of members where there are
 some."""
-SHARED = ("experiment", "environment")
-"""Those of which every experiment has some."""
 WITHOUT_PRESETS = ("experiment", *OF_MEMBERS)
 """Those whose defaults hold for every game, because Argo itself reads some of them."""
 
@@ -66,39 +64,36 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
 
 
 def shared_parameters(algorithms: Sequence[str]) -> list[ParameterInfo]:
-    """Those that the experiments of all these algorithms have: their own settings and the
-    environment's. A default that depends on the algorithm is that of one or the other.
+    """The parameters besides hyperparameters that all these algorithms have. A default that depends
+    on the algorithm is that of one or the other.
     """
-    first, *others = [
-        {info.name: info for info in parameters(algorithm) if info.section in SHARED}
-        for algorithm in algorithms
-    ]
-    listed = [
-        [info, *(other[name] for other in others)]
-        for name, info in first.items()
-        if all(name in other for other in others)
-    ]
-    return [
-        replace(infos[0], default=_either(infos, "default"), otherwise=_either(infos, "otherwise"))
-        for infos in listed
-    ]
+    return _by_owners(algorithms)[tuple(algorithms)]
 
 
 def further_parameters(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[ParameterInfo]]:
-    """What only the experiments of one topology have besides: by the names of those among these
-    algorithms.
+    """The parameters besides hyperparameters that only some of these algorithms have, by the names of
+    those algorithms.
     """
-    shared = {info.name for info in shared_parameters(algorithms)}
-    found = {}
-    for topology in TOPOLOGIES:
-        names = [name for name in algorithms if find_algorithm(name).topology == topology]
-        infos = [
-            info
-            for info in (parameters(names[0]) if names else ())
-            if info.section != "hyperparameters" and info.name not in shared
-        ]
-        if infos:
-            found[tuple(names)] = infos
+    found = _by_owners(algorithms)
+    return {names: infos for names, infos in found.items() if names != tuple(algorithms)}
+
+
+def _by_owners(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[ParameterInfo]]:
+    """Names of algorithms -> the parameters, without hyperparameters, that exactly these have."""
+    same: dict[tuple[str, str], dict[str, ParameterInfo]] = {}
+    for algorithm in algorithms:
+        for info in parameters(algorithm):
+            if info.section != "hyperparameters":
+                same.setdefault((info.name, info.help), {})[algorithm] = info
+    found: dict[tuple[str, ...], list[ParameterInfo]] = {}
+    for owners in same.values():
+        first, *others = owners.values()
+        merged = replace(
+            first,
+            default=_either([first, *others], "default"),
+            otherwise=_either([first, *others], "otherwise"),
+        )
+        found.setdefault(tuple(owners), []).append(merged)
     return found
 
 

@@ -1,9 +1,10 @@
 """The settings of the environment: how many, and how the game is shown to the learner.
 
-They are nobody's hyperparameters: every algorithm has them, and evaluation and films read those
-that belong to the game. An algorithm's presets, and a game's, may set them like its own. How many
-there are is a parameter of three names: one process has `num_envs`, each of several actors
-`envs_per_actor`, each worker of self-play `games_per_worker`.
+They are not hyperparameters of an algorithm, because evaluation and films read those that change the
+game. Presets may set them. The algorithm's topology decides which class below declares them, and so
+how the number of environments is called: `num_envs` in a single process, `envs_per_actor` in each
+actor, `games_per_worker` in each worker of self-play. Self-play has board games, to which none of the
+settings of Gymnasium's environments apply.
 """
 
 from __future__ import annotations
@@ -81,14 +82,39 @@ def _import_paths(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings:
-    """One experiment's environments: those of training, evaluation and film.
+class Environments:
+    """How many environments step together in one process; a board game has no other setting.
 
-    counted_by: the parameter that says how many of them step together in one process, of one of the
-    classes below.
+    counted_by: the name of the parameter with their number, which a subclass declares.
     """
 
     counted_by: ClassVar[str]
+
+    @property
+    def count(self) -> int:
+        """Environments that step together in one process."""
+        count: int = getattr(self, self.counted_by)
+        return count
+
+    def with_count(self, count: int) -> Self:
+        """The same settings with another number of environments."""
+        counted: dict[str, Any] = {self.counted_by: count}
+        return replace(self, **counted)
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """The keyword arguments of each environment."""
+        return {}
+
+    @property
+    def wrapper_paths(self) -> list[str]:
+        """The import paths of the wrappers, the innermost first."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSettings(Environments):
+    """The settings of environments of Gymnasium or Atari: those of training, evaluation and film."""
 
     env_options: str | None = parameter(
         None,
@@ -151,17 +177,6 @@ class EnvironmentSettings:
     )
 
     @property
-    def count(self) -> int:
-        """Environments that step together in one process."""
-        count: int = getattr(self, self.counted_by)
-        return count
-
-    def with_count(self, count: int) -> Self:
-        """The same settings of so many environments."""
-        counted: dict[str, Any] = {self.counted_by: count}
-        return replace(self, **counted)
-
-    @property
     def options(self) -> dict[str, Option]:
         """`env_options` as keyword arguments."""
         return read_options(self.env_options) if self.env_options else {}
@@ -193,8 +208,8 @@ class EachActor(EnvironmentSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EachWorker(EnvironmentSettings):
-    """Those of self-play, whose games have none of the other settings."""
+class EachWorker(Environments):
+    """Those of self-play, whose environments are board games."""
 
     counted_by = "games_per_worker"
 
@@ -204,8 +219,6 @@ class EachWorker(EnvironmentSettings):
 
 
 COUNTED_BY = (OneProcess.counted_by, EachActor.counted_by, EachWorker.counted_by)
-NOT_OF_SHOWING = (*COUNTED_BY, "vectorisation")
-"""Settings that say nothing about how a game is shown."""
 ATARI_OPTIONS = ("img_height", "img_width", "max_num_frames_per_episode", "maxpool", "stack_num")
 """Those of ale-py's vector environment that no other setting decides."""
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")

@@ -22,7 +22,7 @@ from config.described import own_defaults
 from config.environment import (
     ATARI_ONLY,
     ATARI_OPTIONS,
-    NOT_OF_SHOWING,
+    Environments,
     EnvironmentSettings,
 )
 from config.errors import BadInput, shown, unknown
@@ -48,15 +48,15 @@ class Resolved:
     """An experiment with every parameter decided; `experiment.epochs` and `.evaluation_policy` are
     never None here.
 
-    algorithm: its name or import path; hyperparameters: of the algorithm's own dataclass; packages:
-    name -> version of what a person brought by import path; actor_settings, worker_settings: None without actors and without
-    workers; origin: the identity hash of the experiment at `start_from`, empty without one and until somebody
-    has read it there.
+    algorithm: its name or import path; environment, hyperparameters: of the dataclasses that the
+    algorithm declares; packages: name -> version of the packages that hold a person's own code;
+    actor_settings, worker_settings: None without actors and without workers; origin: the identity
+    hash of the experiment at `start_from`, empty without one and until it has been read there.
     """
 
     algorithm: str
     experiment: Experiment
-    environment: EnvironmentSettings
+    environment: Any
     hyperparameters: Any
     game: Game
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -82,6 +82,12 @@ class Resolved:
     def members(self) -> ActorSettings | WorkerSettings | None:
         """The settings of the other processes of a training, None where it is one process."""
         return self.actor_settings or self.worker_settings
+
+    @property
+    def vectorisation(self) -> str:
+        """How environments are asked to step together; board games always do in arrays."""
+        environment = self.environment
+        return environment.vectorisation if isinstance(environment, EnvironmentSettings) else "auto"
 
     @property
     def descriptor(self) -> Algorithm:
@@ -163,7 +169,7 @@ class Resolved:
         """Of the game, as far as it is known without making it: its options and wrappers may change
         what is done in it.
         """
-        changed = self.environment.env_options or self.environment.wrappers
+        changed = self.environment.options or self.environment.wrapper_paths
         return "" if changed and not self.game.is_atari else self.game.family
 
     @property
@@ -313,7 +319,7 @@ def _network(hyperparameters: Any) -> str | None:
 
 
 def _brought(
-    algorithm: str, game: Game, environment: EnvironmentSettings, hyperparameters: Any
+    algorithm: str, game: Game, environment: Environments, hyperparameters: Any
 ) -> list[str]:
     """The import paths by which a person brought something."""
     paths = [] if algorithm in ALGORITHMS else [algorithm_path(algorithm) or algorithm]
@@ -433,10 +439,8 @@ def _check_game(resolved: Resolved) -> None:
 
 
 def _check_board(resolved: Resolved) -> None:
-    """Refuse settings of an environment, which board games have none of, and what an arena does not
-    do.
-    """
-    settings, experiment = resolved.environment, resolved.experiment
+    """Refuse evaluations that an arena does not do."""
+    experiment = resolved.experiment
     if experiment.evaluation_episodes % 2:
         raise BadInput(
             f"parameter 'evaluation_episodes' cannot be {experiment.evaluation_episodes}: each opening is played "
@@ -447,12 +451,6 @@ def _check_board(resolved: Resolved) -> None:
             f"parameter 'evaluation_policy' cannot be {resolved.evaluation_policy!r}: the trained player takes the "
             "best action of its search, from different openings; allowed: greedy, or empty"
         )
-    for name, known in declared(type(settings)).items():
-        if name not in NOT_OF_SHOWING and getattr(settings, name) != known.default:
-            raise BadInput(
-                f"parameter {name!r} cannot be {to_text(getattr(settings, name))}: {resolved.game.name} "
-                f"is a board game; allowed: {to_text(known.default) or 'empty'}"
-            )
 
 
 def _of_identity(section: Any) -> dict[str, Any]:

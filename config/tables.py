@@ -57,9 +57,18 @@ def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
     own = {title(*names): parameter_table(own_parameters(names[0])) for names in of_owner.values()}
     tables = {"Every experiment:": parameter_table(shared_parameters(algorithms))}
     for names, infos in further_parameters(algorithms).items():
-        which = WHICH[find_algorithm(names[0]).topology]
-        tables[f"{which}, {title(*names)}"] = parameter_table(infos)
+        tables[f"{_which(names)}, {title(*names)}"] = parameter_table(infos)
     return tables | own
+
+
+def _which(algorithms: Sequence[str]) -> str:
+    """What these algorithms have in common."""
+    topologies = {find_algorithm(name).topology for name in algorithms}
+    return (
+        WHICH[topologies.pop()]
+        if len(topologies) == 1
+        else "With environments of Gymnasium or Atari"
+    )
 
 
 def title(*algorithms: str) -> str:

@@ -63,7 +63,7 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
     """How `count` environments for training step together; `auto` measures one, and tries whether
     they can be made in processes.
     """
-    game, asked = resolved.game, resolved.environment.vectorisation
+    game, asked = resolved.game, resolved.vectorisation
     if game.is_board:
         return Vectorisation("native", "a board game takes many positions at once")
     if game.is_atari or _is_native(resolved):

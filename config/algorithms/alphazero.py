@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from config.algorithms.descriptor import BOARD, SELF_PLAY, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
-from config.environment import EnvironmentSettings
+from config.environment import Environments
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
 from config.measures import WIN_RATE
@@ -191,15 +191,15 @@ class AlphaZero:
         }
         return generation in kept or generation == generations
 
-    def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
+    def steps_per_epoch(self, environment: Environments) -> int:
         """Positions of a generation, of all workers together."""
         return self.generation_positions
 
-    def warm_up_steps(self, environment: EnvironmentSettings) -> int:
+    def warm_up_steps(self, environment: Environments) -> int:
         """Those before the first update."""
         return self.learning_starts
 
-    def check(self, environment: EnvironmentSettings) -> None:
+    def check(self, environment: Environments) -> None:
         """Raise `BadInput` for values that do not go together."""
         if self.replay_ratio * self.generation_positions < self.batch_size:
             raise BadInput(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from config.actors import ActorSettings
-from config.environment import EachActor, EachWorker, EnvironmentSettings, OneProcess
+from config.environment import EachActor, EachWorker, Environments, EnvironmentSettings, OneProcess
 from config.measures import RETURN, Measure
 from config.workers import WorkerSettings
 
@@ -95,8 +95,8 @@ class Algorithm:
         return self.topology == SELF_PLAY
 
     @property
-    def environment(self) -> type[EnvironmentSettings]:
-        """Whose parameters its environments have."""
-        own: Mapping[str, type[EnvironmentSettings]]
+    def environment(self) -> type[Environments]:
+        """The dataclass of its environments' parameters."""
+        own: Mapping[str, type[Environments]]
         own = {ACTOR_LEARNER: EachActor, SELF_PLAY: EachWorker}
         return own.get(self.topology, OneProcess)

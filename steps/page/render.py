@@ -58,7 +58,7 @@ def render(facts: Facts, missing: list[str]) -> str:
             open_runs=OPEN_RUNS,
             sections=settings(facts.resolved),
             derived=derived(facts.resolved)
-            | computed(facts.directory, facts.resolved.environment.vectorisation),
+            | computed(facts.directory, facts.resolved.vectorisation),
             members=said_of_members(facts),
             arena=standing(facts),
             strength=said_of_strength(facts.summary or {}),

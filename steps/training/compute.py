@@ -49,7 +49,8 @@ def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
 
 def settled(resolved: Resolved, compute: Compute) -> Resolved:
     """The parameters with `vectorisation=auto` as it was decided, so that nobody measures again."""
-    if resolved.environment.vectorisation != "auto" or compute.vectorisation not in ASKED:
+    is_settled = resolved.game.is_board or resolved.vectorisation != "auto"
+    if is_settled or compute.vectorisation not in ASKED:
         return resolved
     environment = dataclasses.replace(resolved.environment, vectorisation=compute.vectorisation)
     return dataclasses.replace(resolved, environment=environment)

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from agents.environments.game_check import check_game
 from agents.games.named import OURS, load_game
+from config.described import parameters
+from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.games import (
     BOX2D_ID,
@@ -26,6 +28,7 @@ from config.games import (
     own_presets,
     preset,
 )
+from config.parameters import declared
 from config.resolve import resolve
 
 WITHOUT_SINGLE_PLAYER = {"combat", "joust", "maze_craze", "warlords"}
@@ -93,10 +96,18 @@ def test_an_import_path_is_a_board_game_for_self_play_and_else_an_environment() 
     assert package.replace("-", "_") in ("open_spiel", "pyspiel"), "none where it is not installed"
 
 
-@pytest.mark.parametrize(("name", "given"), [("sticky_actions", "0"), ("clip_rewards", "true")])
-def test_a_board_game_has_no_settings_of_an_environment(name: str, given: str) -> None:
-    with pytest.raises(BadInput, match=f"'{name}' cannot be {given}: connect-four is a board game"):
-        resolve("alphazero", {name: given})
+@pytest.mark.parametrize("name", declared(EnvironmentSettings))
+def test_self_play_has_no_settings_of_an_environment(name: str) -> None:
+    with pytest.raises(BadInput, match=f"unknown parameter '{name}'"):
+        resolve("alphazero", {name: ""})
+    assert name in {info.name for info in parameters("ppo")}
+    assert name not in {info.name for info in parameters("alphazero")}
+
+
+def test_the_number_of_games_has_its_own_name_in_self_play() -> None:
+    assert resolve("alphazero", {"games_per_worker": "3"}).environment.count == 3
+    with pytest.raises(BadInput, match="'num_envs'; did you mean 'games_per_worker'"):
+        resolve("alphazero", {"num_envs": "3"})
 
 
 @pytest.mark.parametrize("name", ["cartpole", "breakout", "tic_tac_toe_3d"])

@@ -100,7 +100,7 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
         )
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
-    known = resolved.family and not resolved.packages and not resolved.environment.env_options
+    known = resolved.family and not resolved.packages and not resolved.environment.options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         _check_game(resolved)
     if resolved.experiment.device == "cuda" and not _has_cuda():
