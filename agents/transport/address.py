@@ -23,17 +23,17 @@ from config.errors import BadInput
 
 Written = TypeVar("Written")
 LONGEST = 20_000
-"""Characters."""
+"""The longest accepted file, in characters."""
 MOST_PORTS = 65_535
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """A host and its port with the learner's certificate (PEM), or the path of a local socket, or both:
-    over the socket, which only processes on the learner's machine see, a message costs less.
+    """Where a learner listens: host and port with its certificate (PEM), or the path of a local socket,
+    or both. The socket costs less per message, but only processes on the learner's machine reach it.
 
-    generation: of the learner; 0 where somebody who does not know it gives the address by hand.
-    Raises `BadInput` for a token that would travel in clear text.
+    generation: the learner's; 0 if the address was given by hand (`--learner`). Raises `BadInput` if
+    the token would travel in clear text.
     """
 
     token: str = field(repr=False)
@@ -60,7 +60,9 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def from_here(self) -> Address:
-        """The better one of its two ways: the socket, if it is on this machine."""
+        """The address with only one way to connect: the local socket if it exists on this machine, else
+        host and port.
+        """
         if self.host and self.socket:
             near = Path(self.socket).is_socket()
             return replace(self, host="") if near else replace(self, socket="")
@@ -68,18 +70,19 @@ class Address:
 
 
 def address_to_text(address: Address) -> str:
-    """JSON on one line, with the token."""
+    """Encode as one line of JSON, token included."""
     return json.dumps(asdict(address))
 
 
 def address_from_text(text: str) -> Address:
-    """Raises `BadInput`, whose message does not show the token."""
+    """Decode; raises `BadInput`, whose message never contains the token."""
     return from_text(text, Address, "a learner's address")
 
 
 def from_text(text: str, written: type[Written], what: str) -> Written:
-    """A dataclass of texts and integers that was written as JSON; raises `BadInput`, whose message
-    shows nothing of it.
+    """Decode a dataclass of strings and integers from JSON.
+
+    Raises `BadInput`, whose message repeats nothing of the text, because it may hold a secret.
     """
     if len(text) > LONGEST:
         raise BadInput(f"{what} of {len(text)} characters; at most {LONGEST}")
@@ -95,24 +98,24 @@ def from_text(text: str, written: type[Written], what: str) -> Written:
 
 
 NAME = "learner"
-"""The certificate's, whatever the learner's host is called: an actor trusts this certificate alone,
-not an authority that signs names.
+"""The name in every certificate, whatever the learner's host is called: an actor trusts this one
+certificate, not an authority that signs host names.
 """
 VALID_FROM = datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC)
 VALID_UNTIL = datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)
-"""Not by the clock: those of two nodes may be hours apart."""
+"""Fixed dates, because the clocks of two nodes may be hours apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """In PEM. certificate: public; key: never leaves the learner."""
+    """A certificate (public) and its private key, both in PEM; the key never leaves the learner."""
 
     certificate: str
     key: str = field(repr=False)
 
 
 def make_certificate() -> Certificate:
-    """Signed by itself, with a new key (P-256)."""
+    """A self-signed certificate with a new P-256 key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     signed = (

@@ -13,35 +13,37 @@ from typing import Any
 
 SERVICE = "rl_training_dag.Learner"
 KEEPALIVE_S = 20.0
-"""Between two pings, and the longest wait for an answer to one."""
+"""Seconds between two pings, and the longest wait for the answer to one."""
 JOIN_S = 20.0
 WEIGHTS_S = 300.0
 STREAM_S = 3600.0
-"""Deadlines. A stream of unrolls that reaches its own is opened again."""
+"""Deadlines of the three kinds of calls. A stream that reaches its deadline is opened again."""
 LONGEST_CALL_S = STREAM_S + 60
-"""A learner refuses calls with a later deadline, or none: they would hold a thread for ever."""
+"""The learner refuses calls with a later deadline or none, because they could hold a thread for ever."""
 AUTHORIZATION = "authorization"
 INCARNATION = "incarnation"
-"""Names of metadata."""
+"""Keys of the calls' metadata."""
 
 Options = list[tuple[str, Any]]
 
 
 def method(name: str) -> str:
-    """As it stands in the request's path."""
+    """The path of a call: `/service/name`."""
     return f"/{SERVICE}/{name}"
 
 
 def bearer(token: str) -> str:
-    """The value of the metadata that shows the token."""
+    """The value of the `authorization` metadata."""
     return f"Bearer {token}"
 
 
 def connection_options(keepalive_s: float) -> Options:
-    """Of either end: it sends a ping after so long, and gives the connection up after as long
-    again without an answer. Each end allows the other's pings, which gRPC takes for an attack by
-    default when they come more often than every five minutes. The timeout of a keepalive has no
-    effect while that of pings, a minute by default, is longer (seen with gRPC 1.85).
+    """Options for either end: ping after `keepalive_s` seconds, and give the connection up if no
+    answer comes within another `keepalive_s`.
+
+    Each end must allow the other's pings: by default gRPC treats pings more often than every five
+    minutes as an attack. `ping_timeout_ms` must be set too: while it is longer (a minute by default),
+    the keepalive timeout has no effect (seen with gRPC 1.85).
     """
     milliseconds = int(1000 * keepalive_s)
     return [
@@ -55,21 +57,23 @@ def connection_options(keepalive_s: float) -> Options:
 
 
 ENVIRONMENT = {
-    # By default threads of gRPC's own read and write for those who wait; so whoever waits does.
+    # Off: the waiting thread does its own I/O, instead of handing it to one of gRPC's threads.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
-    # A learner that ends is no news: the actor says what became of it.
+    # gRPC would log every lost connection; the actor reports it once, in its own words.
     "GRPC_VERBOSITY": "ERROR",
 }
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Of glibc's `mallopt`."""
+"""Parameters of glibc's `mallopt`."""
 LARGEST_KEPT_BYTES = 32 * 2**20
-"""The most that glibc accepts for one block."""
+"""The largest mmap threshold that glibc accepts."""
 KEPT_BYTES = 64 * 2**20
 
 
 def settle() -> None:
-    """For this process: gRPC's settings, and freed memory that is used again. glibc would give it
-    back to the system, and get it anew page by page for every message of a megabyte.
+    """Apply gRPC's environment variables, unless they are set already, and make glibc keep freed memory.
+
+    By default glibc returns the memory of large messages to the system, and every further message
+    of a megabyte faults it in again page by page.
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

@@ -69,7 +69,7 @@ class Client:
                 return None if packed is None else self._unpack(*packed)
 
     def newer(self) -> Weights | None:
-        """Those that came with acknowledgements since this was last called, the newest of them. Raises
+        """The newest weights received with acknowledgements since the last call, or None. Raises
         `Unreachable` after `close`.
         """
         packed = self._learner.connected().newer()
@@ -115,7 +115,7 @@ class Client:
         self._learner.close()
 
     def _acknowledgement(self, wait_s: float | None) -> list[Ack]:
-        """The next one, if any."""
+        """The next acknowledgement as a list of one, or an empty list after `wait_s` seconds."""
         ack: Ack | None = self._learner.answer(wait_s)
         if ack is None:
             return []
@@ -156,7 +156,7 @@ class LastingConnection:
         self.unanswered = dict[int, bytes]()
 
     def join(self, request: Join) -> Joined:
-        """Whoever is the learner now."""
+        """Join the learner that the address names now."""
         self._drop()
         self.unanswered.clear()
         self._outage = Outage(self._timeout_s)
@@ -170,7 +170,7 @@ class LastingConnection:
                 self._pause(lost)
 
     def send(self, number: int, message: bytes) -> None:
-        """Whether it arrives, an answer says."""
+        """Send, and keep the message until an answer confirms it."""
         self.unanswered[number] = message
         self.connected().send(message)
 
@@ -185,7 +185,7 @@ class LastingConnection:
             return None
 
     def connected(self) -> Connection:
-        """For a call of its own, which may raise `Lost`."""
+        """The current connection, for calls that may raise `Lost`."""
         if self._closed.is_set():
             raise Unreachable("closed")
         if self._connection is None:
@@ -193,7 +193,7 @@ class LastingConnection:
         return self._connection
 
     def reconnect(self, lost: Lost) -> None:
-        """To the same learner."""
+        """Connect to the same learner again and resend what was not answered."""
         request = self.connected().request
         self._outage.interrupted(time.monotonic() - self._connected_at)
         self._drop()
@@ -215,7 +215,7 @@ class LastingConnection:
             connection.close()
 
     def _connect(self, request: Join, *, follow: bool) -> Joined:
-        """One attempt. follow: into another generation; otherwise that is a `Rejoin`."""
+        """Try once. follow: accept a newer generation; otherwise it raises `Rejoin`."""
         address = self._find()
         if address is None:
             raise Lost("no learner has written its address down yet")
@@ -276,7 +276,9 @@ written down its own yet.
 
 
 class Outage:
-    """Began when it was made. timeout_s: for so long another attempt is worth it."""
+    """A time without a learner, which began when this was made: decides when to try again, and when to
+    give up (after `timeout_s`).
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -286,7 +288,7 @@ class Outage:
         self._denied_at = 0.0
 
     def interrupted(self, held_s: float) -> None:
-        """There was a connection in between."""
+        """A connection held for `held_s` seconds in between."""
         self._began += held_s
         if held_s > STEADY_S:
             self._began, self._attempts = time.monotonic(), 0

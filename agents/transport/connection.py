@@ -1,4 +1,4 @@
-"""One connection of an actor to one learner: made once, lost once."""
+"""One connection of an actor to a learner. It is never reused: `client` makes a new one when it is lost."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LOCAL_OPTIONS: calls.Options = [
 
 
 class Lost(Exception):
-    """The connection is gone, or could not be made: another attempt may succeed."""
+    """The connection was lost or could not be made; another attempt may succeed."""
 
 
 class Denied(Lost):
-    """The learner does not accept the token at this address."""
+    """The learner at this address rejected the token."""
 
     def __init__(self, message: str, address: Address) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Denied(Lost):
 
 
 class Connection:
-    """Closed by the end of its `Client`'s use of it; every method raises `Lost` and `Refused`.
+    """A gRPC channel and its calls; every method raises `Lost` and `Refused`.
 
     near: whether the learner is on this machine, at the other end of a local socket.
     """
@@ -67,7 +67,7 @@ class Connection:
         self._pushed = deque[Packed](maxlen=1)
 
     def join(self) -> Welcome:
-        """Introduce the actor."""
+        """Send the `JoinRequest` and return the learner's answer."""
         call = self._channel.unary_unary(calls.method("Join"))
         try:
             packed = messages.pack_join(self.request)
@@ -77,10 +77,10 @@ class Connection:
             raise self._explained(error) from None
 
     def open(self, joined: Joined) -> None:
-        """The stream of unrolls, or of observations where these are wanted, after joining.
+        """Open the stream after joining: of observations if the learner acts, else of unrolls.
 
-        Acknowledgements are read by a thread, because nobody waits for them; actions by whoever
-        waits for them, which takes a third less than to wait for a thread that does.
+        A thread reads acknowledgements, because the actor does not wait for them. Actions are read by
+        the thread that waits for them, which takes a third less time than handing them over.
         """
         call = self._channel.stream_stream(calls.method("Act" if joined.answers else "Send"))
         answers = call(
@@ -97,11 +97,13 @@ class Connection:
             ).start()
 
     def send(self, message: bytes) -> None:
-        """Over this stream; whether it arrives, an answer says."""
+        """Queue a message for the stream; only an answer confirms that it arrived."""
         self._outgoing.put(message)
 
     def answer(self, wait_s: float | None) -> Any:
-        """The next `Actions`, for ever; or `Ack`, None if there is none for so long, None: for ever."""
+        """The next `Actions` (blocks); on an unroll stream the next `Ack`, or None after `wait_s` seconds
+        (None: no limit).
+        """
         if self._actions is not None:
             return self._next(self._actions)
         try:
@@ -114,11 +116,11 @@ class Connection:
         return got
 
     def newer(self) -> Packed | None:
-        """The newest weights that came with answers since this was last called."""
+        """The newest weights received with an `Ack` since the last call, or None."""
         return self._pushed.pop() if self._pushed else None
 
     def weights(self, generation: int, have: Version | None, buffers: Buffers) -> Packed | None:
-        """The packed buffer, in one of `buffers`; None: nothing newer."""
+        """Request weights newer than `have`, packed into one of `buffers`; None if there are none."""
         call = self._channel.unary_stream(calls.method("Weights"))
         request = messages.pack_have(generation, have)
         try:
@@ -134,7 +136,7 @@ class Connection:
             raise self._explained(error) from None
 
     def close(self) -> None:
-        """End all calls; whoever waits for one is woken with `Lost`."""
+        """End all calls; a thread that waits for one gets `Lost`."""
         self._outgoing.put(None)
         self._channel.close()
 
@@ -143,12 +145,12 @@ class Connection:
         try:
             while True:
                 self._incoming.put(self._next(acks))
-        except Exception as ended:  # whatever it is: nobody else would learn of it
+        except Exception as ended:  # handed to the actor's thread, which raises it
             self._incoming.put(ended)
 
     def _acks(self, answers: Iterator[bytes]) -> Iterator[Ack]:
-        """Each after the weights that came with it: an actor that had to wait for a place in the queue
-        goes on with these, or else a whole message more would be by older ones.
+        """Yield each `Ack` after the weights that came with it are stored, so that an actor that waited
+        for a place in the queue acts with the new weights at once, not one message later.
         """
         buffers = Buffers()
         for message in answers:
@@ -162,7 +164,7 @@ class Connection:
             yield ack
 
     def _next(self, answers: Iterator[T]) -> T:
-        """Waits for it."""
+        """Wait for the next answer; the end of the stream raises `Lost` or `Refused`."""
         ended: Exception = Lost(f"the learner at {self._address} ended the connection")
         try:
             return next(answers)
@@ -174,7 +176,7 @@ class Connection:
         raise ended
 
     def _explained(self, error: Any) -> Exception:
-        """What the end of a call means to the actor."""
+        """Translate a failed call into `Refused`, `Denied` or `Lost`."""
         if isinstance(error, BadMessage):
             return Refused(f"the learner at {self._address} answers nonsense: {error}", 2)
         if isinstance(error, ValueError):  # gRPC's, for a call on a channel that was closed
@@ -188,6 +190,6 @@ class Connection:
 
 
 def _of_one_row(specs: Specs) -> Spec:
-    """Of the actions in unrolls that have these columns."""
+    """The spec of one environment's action, from the columns of unrolls."""
     of_unrolls = specs.get(ACTION, Spec("int64", ()))
     return Spec(of_unrolls.dtype, of_unrolls.shape[1:])

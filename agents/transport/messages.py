@@ -40,19 +40,19 @@ M = TypeVar("M")
 LARGEST_MESSAGE_BYTES = 2**31 - 1
 """gRPC's own limit."""
 LARGEST_IDENTITY = 200
-"""Characters of the hash of an experiment's identity."""
+"""The longest accepted identity hash, in characters."""
 
 
 class Welcome(NamedTuple):
-    """The learner's answer with what only the transport needs of it."""
+    """A decoded JoinReply: the learner's answer, and the largest message it accepts, in bytes."""
 
     joined: Joined
     largest_message: int
 
 
 class Announced(NamedTuple):
-    """Weights that come with an acknowledgement. size: of the buffer, in bytes; data: all of it, or
-    nothing: then parts of it follow.
+    """Weights that come with an acknowledgement. size: bytes of the whole buffer; data: the whole
+    buffer if it is small, otherwise empty, and its parts follow as further messages.
     """
 
     version: Version
@@ -61,7 +61,7 @@ class Announced(NamedTuple):
 
 
 def parse(kind: type[M], message: bytes) -> M:
-    """Raises `BadMessage` for bytes that are no such message."""
+    """Decode bytes as a protobuf message of this kind; raises `BadMessage` if they are not one."""
     try:
         return cast(M, cast(Any, kind).FromString(message))
     except DecodeError:
@@ -69,7 +69,7 @@ def parse(kind: type[M], message: bytes) -> M:
 
 
 def pack_join(request: Join) -> bytes:
-    """A `JoinRequest`."""
+    """Encode a `JoinRequest`."""
     return cast(bytes, wire.JoinRequest(**vars(request)).SerializeToString())
 
 
@@ -88,7 +88,7 @@ def unpack_join(message: bytes) -> Join:
 
 
 def pack_welcome(joined: Joined, largest_message: int) -> bytes:
-    """A `JoinReply`."""
+    """Encode a `JoinReply` that accepts the actor."""
     specs = [
         wire.Spec(name=name, dtype=spec.dtype, shape=spec.shape)
         for name, spec in joined.specs.items()
@@ -106,13 +106,13 @@ def pack_welcome(joined: Joined, largest_message: int) -> bytes:
 
 
 def pack_refusal(refused: Refused) -> bytes:
-    """A `JoinReply` that says no."""
+    """Encode a `JoinReply` that declines the actor."""
     reply = wire.JoinReply(refused=str(refused), exit_code=refused.exit_code)
     return cast(bytes, reply.SerializeToString())
 
 
 def unpack_welcome(message: bytes) -> Welcome:
-    """Raises `Refused` if this is what it says, `BadMessage` if it is none."""
+    """Decode a `JoinReply`. Raises `Refused` if the learner declined, `BadMessage` if it is malformed."""
     reply = parse(wire.JoinReply, message)
     if reply.refused:
         raise Refused(reply.refused, 3 if reply.exit_code == 3 else 2)
@@ -130,7 +130,7 @@ def unpack_welcome(message: bytes) -> Welcome:
 
 
 def pack_have(generation: int, have: Version | None) -> bytes:
-    """A `Have`: which weights an actor has, of which learner."""
+    """Encode a `Have`: the version of the weights that an actor holds, None if it has none."""
     message = wire.Have(generation=generation, version=_wire_version(have))
     return cast(bytes, message.SerializeToString())
 
@@ -142,7 +142,7 @@ def unpack_have(message: bytes) -> tuple[int, Version | None]:
 
 
 def pack_unrolls(sequence: int, unrolls: Unrolls) -> bytes:
-    """An `Unrolls`."""
+    """Encode an `Unrolls`."""
     message = wire.Unrolls(
         sequence=sequence,
         oldest=wire.Version(**unrolls.oldest._asdict()),
@@ -163,7 +163,7 @@ def parse_unrolls(message: bytes, largest: int) -> wire.Unrolls:
 
 
 def unpack_unrolls(message: wire.Unrolls, specs: Specs, most: int) -> Unrolls:
-    """most: how many unrolls one message may hold. Raises `BadMessage`."""
+    """Decode the columns; `most` is the largest number of unrolls. Raises `BadMessage`."""
     return Unrolls(
         columns=unpack(message.columns, specs, most),
         oldest=_version(message.oldest),
@@ -175,7 +175,7 @@ def unpack_unrolls(message: wire.Unrolls, specs: Specs, most: int) -> Unrolls:
 
 
 def pack_acks(ack: Ack, weights: Parts | None = None) -> Iterator[bytes]:
-    """`Ack`s: this one; then, where large weights come with it, their parts."""
+    """Encode an `Ack`, followed by the parts of the weights if these are large."""
     message = wire.Ack(
         sequence=ack.sequence,
         state=ack.state.upper(),
@@ -197,7 +197,7 @@ def pack_acks(ack: Ack, weights: Parts | None = None) -> Iterator[bytes]:
 
 
 def unpack_ack(message: bytes) -> tuple[Ack, Announced | None]:
-    """And the weights that come with it. Raises `BadMessage`."""
+    """Decode an `Ack` and the weights announced with it, if any. Raises `BadMessage`."""
     ack = parse(wire.Ack, message)
     states: tuple[AckState, ...] = get_args(AckState)
     named = {wire.Ack.State.Value(state.upper()): state for state in states}
@@ -217,8 +217,8 @@ def unpack_ack(message: bytes) -> tuple[Ack, Announced | None]:
 
 
 def largest_message(specs: Specs, environments: int) -> int:
-    """Bytes of the largest message of unrolls of so many environments: their columns, an episode
-    for every row, and the names and shapes.
+    """Upper bound in bytes of a message with one unroll of each environment: the columns, one ended
+    episode per row, and the columns' names and shapes.
     """
     rows = max((spec.shape[0] for spec in specs.values() if spec.shape), default=1)
     one = sum(map(size_bytes, specs.values())) + 20 * rows
@@ -236,11 +236,11 @@ def _wire_version(version: Version | None) -> wire.Version | None:
 
 FINAL, ACTION, OBSERVATION = "final", "action", "observation"
 LONGEST_REFUSAL = 1000
-"""Characters."""
+"""The longest refusal that is kept, in characters."""
 
 
 def pack_observations(observations: Observations) -> bytes:
-    """An `Observations`."""
+    """Encode an `Observations`."""
     message = wire.Observations(
         tick=observations.tick,
         group=observations.group,
@@ -261,7 +261,7 @@ def parse_observations(message: bytes, largest: int) -> wire.Observations:
 
 
 def unpack_observations(message: wire.Observations, shown: Specs, most: int) -> Observations:
-    """shown: of one environment; most: environments of a group. Raises `BadMessage`."""
+    """Decode. shown: columns of one environment; most: environments in a group. Raises `BadMessage`."""
     seen = shown[OBSERVATION]
     final = np.zeros((0, *seen.shape), seen.dtype)
     if message.HasField(FINAL):
@@ -277,14 +277,14 @@ def unpack_observations(message: wire.Observations, shown: Specs, most: int) -> 
 
 
 def largest_observations(shown: Specs, environments: int) -> int:
-    """Bytes of the largest message: of a group of so many, all of whose episodes were truncated."""
+    """Upper bound in bytes of a group's message, reached when every episode was just truncated."""
     one = sum(map(size_bytes, shown.values())) + size_bytes(shown[OBSERVATION]) + 20
     described = sum(len(name) + 11 * (len(spec.shape) + 8) for name, spec in shown.items())
     return environments * one + 2 * described + 200
 
 
 def pack_actions(actions: Actions) -> bytes:
-    """An `Actions`."""
+    """Encode an `Actions`."""
     message = wire.Actions(
         tick=actions.tick, group=actions.group, stop=actions.stop, refused=actions.refused
     )
@@ -294,7 +294,7 @@ def pack_actions(actions: Actions) -> bytes:
 
 
 def unpack_actions(message: bytes, spec: Spec, most: int) -> Actions:
-    """spec: of one environment's action. Raises `BadMessage`."""
+    """Decode. spec: one environment's action; most: environments in a group. Raises `BadMessage`."""
     read = parse(wire.Actions, message)
     taken = unpack_one(read.actions, spec, most) if read.HasField("actions") else None
     if taken is None and not read.stop and not read.refused:

@@ -27,10 +27,10 @@ from agents.transport.tensors import BadMessage, Packed, Parts, pack_chunks
 from config.errors import BadInput, on_one_line
 
 STOPPING_S = 0.5
-"""For so long calls under way may take to end."""
+"""Seconds that running calls may take to end."""
 MARGIN_BYTES = 2**20
-"""gRPC ends a call whose message is larger than twice the largest and this, before it is stored; what
-lies between is refused by the service, which can say why and count it.
+"""gRPC drops a message above twice the largest allowed plus this margin before it is stored. Sizes in
+between reach the service, which refuses them with a reason and counts them.
 """
 LONGEST_SOCKET_PATH = 100
 """Bytes, below the system's limit of 108."""
@@ -75,11 +75,11 @@ class Server:
         self._server.start()
 
     def traffic(self) -> Traffic:
-        """What went through so far."""
+        """Totals of what was received, sent and refused so far."""
         return self._service.counters.read(self._service.sessions.connected)
 
     def close(self) -> None:
-        """End all calls, and wait for that."""
+        """End all calls and wait until they have ended."""
         self._server.stop(STOPPING_S).wait()
 
     def __enter__(self) -> Self:
@@ -118,7 +118,7 @@ class Server:
 
 
 def _listen(server: grpc.Server, wanted: Address, certificate: Certificate) -> int:
-    """Over TLS; returns the port."""
+    """Listen over TLS; returns the port."""
     pair = (certificate.key.encode(), certificate.certificate.encode())
     try:
         return int(server.add_secure_port(str(wanted), grpc.ssl_server_credentials([pair])))
@@ -127,7 +127,7 @@ def _listen(server: grpc.Server, wanted: Address, certificate: Certificate) -> i
 
 
 def _listen_at(server: grpc.Server, path: str) -> None:
-    """At a local socket, which nobody but its owner may enter."""
+    """Listen at a local socket that only its owner may connect to (mode 600)."""
     _check_socket(path)
     try:
         server.add_insecure_port(f"unix:{path}")
@@ -137,7 +137,7 @@ def _listen_at(server: grpc.Server, path: str) -> None:
 
 
 def _check_socket(path: str) -> None:
-    """Refuse a path on which somebody listens: gRPC would take it over without a word."""
+    """Raise `BadInput` if a process already listens at this path: gRPC would silently replace its socket."""
     if len(path.encode()) > LONGEST_SOCKET_PATH:
         raise BadInput(
             f"the path of a local socket has at most {LONGEST_SOCKET_PATH} bytes: {path}"
@@ -151,11 +151,11 @@ def _check_socket(path: str) -> None:
 
 
 LONGEST_NUMBER = 20
-"""Digits of an incarnation."""
+"""The most digits of an incarnation in the metadata."""
 
 
 class Service:
-    """Passes to a `Receiver` what is sound, and counts what is refused.
+    """Checks each call, passes well-formed messages to the `Receiver`, and counts refusals.
 
     generation: the learner's; environments: the most of one actor, which bounds the messages.
     """
@@ -219,7 +219,9 @@ class Service:
         packed = self._receiver.packed_weights(have)
         if packed is not None:
             for chunk in pack_chunks(self._parts_of(packed)):
-                self.counters.sent(len(chunk))  # before whoever got it can ask how much it was
+                self.counters.sent(
+                    len(chunk)
+                )  # counted first: it may be read as soon as the actor has the chunk
                 yield chunk
 
     def send(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -247,14 +249,14 @@ class Service:
             self.sessions.end(session)
 
     def _parts_of(self, packed: Packed) -> Parts:
-        """The same for all who get these weights."""
+        """The encoded parts of these weights, shared by all actors that receive them."""
         with self._parts_lock:
             if self._parts is None or self._parts.version != packed[0]:
                 self._parts = Parts(*packed)
             return self._parts
 
     def _opened(self, context: grpc.ServicerContext) -> Session:
-        """That of the actor whose stream begins."""
+        """The session of the actor whose stream begins; aborts the call if it has not joined."""
         self._check_deadline(context)
         session = self.sessions.open(_incarnation(context), context.cancel)
         if session is None:
@@ -263,7 +265,9 @@ class Service:
         return session
 
     def _receive(self, session: Session, raw: bytes) -> tuple[Ack, Version | None]:
-        """What becomes of it, and than which weights newer ones are wanted."""
+        """Hand one message to the receiver. Returns its `Ack`, and the version of the weights that the actor
+        holds (None: it does not want newer ones with the `Ack`).
+        """
         began = time.perf_counter()
         sequence = 0
         try:
@@ -304,14 +308,14 @@ class Service:
 
 
 class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
-    """Lets no call through that does not show the token; nothing of it is read before."""
+    """Rejects every call without the token before any of its message is read."""
 
     def __init__(self, token: str, counters: Counters) -> None:
         self._expected, self._counters = calls.bearer(token).encode(), counters
         self._denial = grpc.stream_stream_rpc_method_handler(self._deny)
 
     def intercept_service(self, continuation: Callable[..., Any], details: Any) -> Any:
-        """Called by gRPC for every call. The comparison takes the same time for every token."""
+        """Called by gRPC for every call. The comparison takes constant time, whatever the token."""
         shown = [value for key, value in details.invocation_metadata if key == calls.AUTHORIZATION]
         if len(shown) == 1 and hmac.compare_digest(_as_bytes(shown[0]), self._expected):
             return continuation(details)
@@ -324,7 +328,7 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
 
 
 def _incarnation(context: grpc.ServicerContext) -> int:
-    """-1, which nobody has, for what is no number."""
+    """The incarnation in the metadata; -1 if it is missing or malformed."""
     shown = [value for key, value in context.invocation_metadata() if key == calls.INCARNATION]
     text = shown[0] if len(shown) == 1 else ""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else -1

@@ -24,12 +24,12 @@ from agents.transport.messages import (
 from agents.transport.tensors import BadMessage
 
 PENDING_S = 60.0
-"""For so long an actor that has joined may take to open its stream."""
+"""Seconds within which an actor that has joined must open its stream."""
 
 
 @dataclass(eq=False)
 class Session:
-    """An actor's, from its joining until its stream ends.
+    """One actor's session, from joining until its stream ends.
 
     receiving: held while a message of this actor is handed over, so that one that comes again over
     a new connection finds the first one's fate decided; accepted: the learner counts on it; cancel:
@@ -54,7 +54,7 @@ class Sessions:
         self._of = dict[int, Session]()
 
     def join(self, incarnation: int) -> Session | None:
-        """A new one, in the place of an old one; None if there are too many."""
+        """Begin a session, replacing an older one of this incarnation; None if there are too many."""
         self._end_those_that_never_came()
         with self._lock:
             old = self._of.get(incarnation)
@@ -71,8 +71,8 @@ class Sessions:
         return session
 
     def open(self, incarnation: int, cancel: Callable[[], object]) -> Session | None:
-        """The session of an actor that has joined, whose stream begins now; None if there is none,
-        or if it has a stream.
+        """The session of an actor that opens its stream; None if it has not joined, or has a stream
+        already.
         """
         with self._lock:
             session = self._of.get(incarnation)
@@ -82,7 +82,7 @@ class Sessions:
             return session
 
     def end(self, session: Session) -> None:
-        """Its stream has ended, or it was not wanted."""
+        """End a session: its stream has ended, or the learner declined the actor."""
         with self._lock:
             if self._of.get(session.incarnation) is session:
                 del self._of[session.incarnation]
@@ -91,7 +91,7 @@ class Sessions:
 
     @property
     def connected(self) -> int:
-        """How many have a stream."""
+        """The number of actors with an open stream."""
         self._end_those_that_never_came()
         with self._lock:
             return sum(session.cancel is not None for session in self._of.values())
@@ -139,7 +139,7 @@ class Act:
         requests: Iterator[bytes],
         answers: queue.SimpleQueue[Actions | None],
     ) -> None:
-        """Until the stream ends, or shows what cannot be learnt from."""
+        """Read observations until the stream ends or one message is refused."""
         try:
             for raw in requests:
                 refusal = self._observe(session, stream, raw)
@@ -152,7 +152,7 @@ class Act:
             answers.put(None)
 
     def _observe(self, session: Session, stream: object, raw: bytes) -> Actions | None:
-        """What is refused of it."""
+        """Hand one message to the receiver; returns a refusal to answer with, or None."""
         began = time.perf_counter()
         tick = group = 0
         try:
@@ -202,7 +202,7 @@ class Counters:
         self._refused = Counter[str]()
 
     def received(self, size: int, handling_s: float, waiting_s: float) -> None:
-        """One message of unrolls."""
+        """Count one message of unrolls or observations."""
         with self._lock:
             self._received += size
             self._messages += 1
@@ -210,17 +210,17 @@ class Counters:
             self._waiting_s += waiting_s
 
     def sent(self, size: int) -> None:
-        """A chunk of weights."""
+        """Count `size` bytes of weights."""
         with self._lock:
             self._sent += size
 
     def refused(self, reason: str) -> None:
-        """A call or a message."""
+        """Count one refused call or message."""
         with self._lock:
             self._refused[reason] += 1
 
     def read(self, actors: int) -> Traffic:
-        """All of it at one moment; actors: connected now."""
+        """A consistent copy of all totals; actors: the number connected now."""
         with self._lock:
             return Traffic(
                 received_bytes=self._received,
