@@ -1,7 +1,8 @@
-"""What a training loop and a trained policy look like to the steps.
+"""The interfaces of an algorithm: what the pipeline steps require of a training and of a trained policy.
 
-An algorithm is one module, which its descriptor (`config.algorithms`) names by import path. It knows
-no paths, no argparse, no Argo.
+An algorithm is one module, named by import path in its descriptor (`config.algorithms`). It handles no
+files, no command line and no Argo; `steps/` does. The interfaces of learners and actors are in
+`agents.distributed.protocol`, those of self-play in `agents.selfplay.roles`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ states as integers)."""
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What one epoch brought.
+    """The result of one epoch.
 
-    returns, lengths: the episodes that ended in this epoch, by what the algorithm's descriptor
-    measures, that is, if it says nothing, in the game's own (unclipped) reward, and in environment
-    steps; metrics: losses and the like, the same keys in the same order in every epoch, None where
-    there is nothing to measure yet.
+    epoch, step, frame: totals since the training began. returns, lengths: of the episodes that ended
+    in this epoch, in the unit of the descriptor's measure (default: the game's own, unclipped reward)
+    and in environment steps. metrics: losses and similar numbers; the same keys in the same order
+    every epoch, None while there is no value yet.
     """
 
     epoch: int
@@ -40,9 +41,7 @@ class Progress:
 
 
 class Resumable(Protocol):
-    """What can be saved after any epoch, and goes on from there: a trainer, or whatever else learns
-    and yields progress.
-    """
+    """A training that can be saved after any epoch and continued exactly: a trainer or a learner."""
 
     epoch: int
     step: int
@@ -51,8 +50,8 @@ class Resumable(Protocol):
         """Everything that affects the future, random generators included."""
 
     def load_state_dict(self, state: State, between: Callable[[], None] = ...) -> None:
-        """Continue exactly where `state_dict` was taken; between: called now and then while that
-        takes long; may raise.
+        """Continue exactly where `state_dict` was taken. between: called from time to time while this
+        takes long (episodes are replayed); it may raise to interrupt.
         """
 
 
@@ -60,8 +59,8 @@ class Trainer(Resumable, Protocol):
     """A training in one process."""
 
     def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch until `epochs` are done; raises `config.errors.Diverged` before a
-        non-finite update.
+        """Yield one `Progress` per epoch until `epochs` are done; raises `config.errors.Diverged`
+        instead of making a non-finite update.
         """
 
     def close(self) -> None:
@@ -70,10 +69,10 @@ class Trainer(Resumable, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What an epoch has added to a stream.
+    """The rows that one epoch added to a stream.
 
-    rows: column -> array [rows, ...], the same columns with the same types and shapes every time;
-    keep: how many of the stream's last rows a training that goes on needs, all if None.
+    rows: column -> array [rows, ...], with the same columns, types and row shapes every time. keep: how
+    many of the stream's last rows a resumed training needs; None: all.
     """
 
     rows: dict[str, np.ndarray]
@@ -82,50 +81,51 @@ class Growth:
 
 @runtime_checkable
 class HasStreams(Protocol):
-    """What a trainer has as well whose state is partly large and only grows (a replay, positions):
-    named streams beside the state, which no checkpoint ever copies as a whole.
+    """Optional for trainers with large data that only grows (a replay, positions): named streams beside
+    the state. The step appends them to files; a checkpoint never copies them whole.
     """
 
     def grown(self) -> dict[str, Growth]:
-        """By the streams' names, what has been added since this was last called, or since
-        `load_streams`; called after every epoch, before any `state_dict`, and copied before the
-        training goes on, so that the arrays may be views of what is written over later.
+        """For each stream by name, the rows added since the last call or since `load_streams`.
+
+        Called after every epoch and before any `state_dict`. The caller copies the arrays before the
+        training continues, so they may be views of memory that is overwritten later.
         """
 
     def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
-        """Take back every row that was to be kept, in order, some rows at a time; called after
-        `load_state_dict`. A stream that nothing was added to may be missing.
+        """Restore the streams: each iterator yields the kept rows in order, in blocks. Called after
+        `load_state_dict`. A stream that never got a row may be missing.
         """
 
 
 @runtime_checkable
 class HasWeights(Protocol):
-    """What a trainer or a learner has as well that can begin with what another training has learnt
+    """Optional for trainers and learners that can start from the weights of another training
     (`start_from`).
 
-    learnt: the entries of its `state_dict` that are taken from the other's, each by its path,
-    `network` or `collection.observation_normaliser`: networks, and the statistics in whose units
-    they see and answer. All else stays as it is at the start: `load_state_dict` is given both, and
-    `load_streams` nothing.
+    learnt: the entries of `state_dict` to take from the other training, as dotted paths (`network`,
+    `collection.observation_normaliser`): networks, and the statistics that normalise their inputs and
+    outputs. All other entries keep their initial values. `load_state_dict` gets the combined state,
+    `load_streams` an empty mapping.
     """
 
     @property
     def learnt(self) -> Sequence[str]:
-        """Paths of entries."""
+        """Dotted paths of the entries to take."""
 
 
 class MakeTrainer(Protocol):
-    """What a descriptor's `trainer` names."""
+    """The callable named by a descriptor's `trainer`."""
 
     def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Trainer:
-        """The training of one run, at its start; device and precision are decided."""
+        """Make the training of one run; device and precision are already decided (never `auto`)."""
 
 
 class ReplayBytes(Protocol):
-    """What a descriptor's `replay_bytes` names."""
+    """The callable named by a descriptor's `replay_bytes`."""
 
     def __call__(self, resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-        """How many bytes the full replay of a training holds in memory; dtype: of the environment's
+        """The memory in bytes that a training's full replay takes. dtype: of the environment's
         observations, whose shape is `spaces.environment_shape`.
         """
 
@@ -133,43 +133,43 @@ class ReplayBytes(Protocol):
 class Policy(Protocol):
     """A trained policy with its frozen observation statistics.
 
-    spaces: what it sees and does.
+    spaces: the observations and actions it was trained with.
     """
 
     spaces: Interface
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """Start the generators of sampled actions anew, one for each row of what is observed
-        then.
+        """Seed the generators of sampled actions: one generator per row of the observations that
+        `act` gets from now on.
         """
 
     def act(
         self, observations: np.ndarray, *, sample: bool, masks: np.ndarray | None = None
     ) -> np.ndarray:
-        """Observations [N, ...] as the environment gives them -> actions [N] or [N, A] as the
+        """Map observations [N, ...], as the environment returns them, to actions [N] or [N, A], as the
         environment takes them.
 
-        sample: every row's action by its own generator, so that it depends on no other row; else
-        the most probable ones; masks [N, P]: given where the environment says which actions it
-        allows, and no other one is chosen then.
+        sample: draw each row's action with the row's own generator, so that it depends on no other
+        row; otherwise take the most probable action. masks bool [N, P]: the allowed actions, if the
+        environment reports them; no other action is chosen.
         """
 
 
 PolicyState = tuple[np.ndarray, ...]
-"""What a policy remembers of N episodes, [N, ...] each."""
+"""The recurrent state of N episodes: arrays [N, ...]."""
 
 
 @runtime_checkable
 class RecurrentPolicy(Protocol):
-    """A trained policy that remembers what it saw of an episode: instead of `Policy`."""
+    """A trained policy with a recurrent state, in place of `Policy`."""
 
     spaces: Interface
 
     def seed(self, seeds: Sequence[int]) -> None:
-        """As of a `Policy`."""
+        """See `Policy.seed`."""
 
     def first_state(self, count: int) -> PolicyState:
-        """What is remembered of `count` episodes before their first observation."""
+        """The state of `count` episodes before their first observation."""
 
     def act(
         self,
@@ -180,8 +180,8 @@ class RecurrentPolicy(Protocol):
         sample: bool,
         masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, PolicyState]:
-        """As of a `Policy`; state: what is remembered before these observations, and, beside the
-        actions, after them; reset bool [N]: whether an episode begins, which clears the state.
+        """See `Policy.act`. Returns the actions and the state after these observations. state: the state
+        before them; reset bool [N]: an episode begins in this row, so its state is cleared first.
         """
 
 
@@ -189,7 +189,7 @@ AnyPolicy = Policy | RecurrentPolicy
 
 
 class LoadPolicy(Protocol):
-    """What a descriptor's `policy` names."""
+    """The callable named by a descriptor's `policy`."""
 
     def __call__(self, resolved: Resolved, state: State) -> AnyPolicy:
-        """The policy of a checkpoint, on the CPU, with its observation statistics frozen."""
+        """Load a checkpoint's policy on the CPU, with frozen observation statistics."""
