@@ -36,7 +36,7 @@ class Step:
     process: BaseProcess
     output: Path
 
-    def wait_for(self, found: Callable[[], object], timeout_s: float = 60) -> None:
+    def wait_for(self, found: Callable[[], object], timeout_s: float = 600) -> None:
         """Until something is seen; fails if the step ends before."""
         end = time.monotonic() + timeout_s
         while not found():
@@ -56,7 +56,7 @@ class Step:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
-    def end(self, timeout_s: float = 120) -> int:
+    def end(self, timeout_s: float = 600) -> int:
         """The exit code; negative for a signal."""
         self.process.join(timeout_s)
         assert self.process.exitcode is not None, f"still running: {self.text}"

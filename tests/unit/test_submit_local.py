@@ -50,7 +50,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def submit(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
     """Exit code, lines, errors."""
     with start(folder, *arguments) as process:
-        out, error = process.communicate(timeout=240)
+        out, error = process.communicate(timeout=900)
     return process.returncode, out.splitlines(), error
 
 
@@ -116,7 +116,7 @@ def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
         code, _, error = submit(tmp_path, *LONG, "-p", "outdir=y")
         assert code == 2 and "is still running" in error
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(timeout=240)
+        out, error = process.communicate(timeout=900)
     assert process.returncode == 130 and error == ""
     *_, stopped, last = out.splitlines()
     assert stopped.startswith("stopped: run 0 train") and stopped.endswith(
