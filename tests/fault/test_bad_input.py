@@ -220,7 +220,11 @@ def test_directory_that_we_may_not_write(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "step",
-    [step for step in pipeline.STEPS if step.name != pipeline.PREPARE],
+    [
+        pytest.param(step, marks=() if step.name in ("train", "report") else pytest.mark.slow)
+        for step in pipeline.STEPS
+        if step.name != pipeline.PREPARE
+    ],
     ids=lambda step: step.name,
 )
 def test_steps_without_a_prepared_directory(

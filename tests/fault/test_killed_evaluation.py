@@ -61,8 +61,15 @@ def undisturbed(trained: Path, start: Start) -> dict[str, bytes]:
 _UNDISTURBED: dict[str, bytes] = {}
 
 
-@pytest.mark.parametrize("file", ["evaluation-actions.safetensors", "evaluation.csv"])
-@pytest.mark.parametrize("point", ["after_temporary", "after_rename"])
+@pytest.mark.parametrize(
+    ("point", "file"),
+    [
+        ("after_temporary", "evaluation-actions.safetensors"),
+        pytest.param("after_rename", "evaluation-actions.safetensors", marks=pytest.mark.slow),
+        pytest.param("after_temporary", "evaluation.csv", marks=pytest.mark.slow),
+        ("after_rename", "evaluation.csv"),
+    ],
+)
 def test_a_killed_evaluation_ends_with_the_same_bytes(
     point: str, file: str, trained: Path, start: Start, tmp_path: Path
 ) -> None:

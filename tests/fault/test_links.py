@@ -71,12 +71,12 @@ def test_a_file_in_the_place_of_a_directory_and_the_other_way_round(
 @pytest.mark.parametrize(
     "place",
     [
-        "runs",
         "runs/0",
         "runs/0/train.csv",
-        "runs/0/checkpoints",
-        "runs/0/logs",
-        "runs/0/logs/train.log",
+        *(
+            pytest.param(place, marks=pytest.mark.slow)
+            for place in ("runs", "runs/0/checkpoints", "runs/0/logs", "runs/0/logs/train.log")
+        ),
     ],
 )
 def test_b12_a_training_refuses_before_it_writes(start: Start, tmp_path: Path, place: str) -> None:

@@ -178,22 +178,23 @@ def test_a_checkpoint_that_says_otherwise_counts_for_its_run(
     ("content", "words"),
     [
         (b"", "Expecting value"),
-        (b'{"device": "cpu", "precision"', "Expecting"),
-        (b"[]", "no mapping"),
+        pytest.param(b'{"device": "cpu", "precision"', "Expecting", marks=pytest.mark.slow),
+        pytest.param(b"[]", "no mapping", marks=pytest.mark.slow),
         (
             b'{"device": "cpu", "precision": "fp16", "reason": "x"}',
             "precision is 'fp16', allowed: fp32, bf16",
         ),
-        (
+        pytest.param(
             b'{"device": ["cpu"], "precision": "fp32", "reason": "x"}',
             "device is ['cpu'], allowed: cpu, cuda",
+            marks=pytest.mark.slow,
         ),
         (
             b'{"device": "cpu", "precision": "fp32", "reason": "\\u001b[2J"}',
             "reason is no line of text",
         ),
-        (b"\xff\xff", "decode"),
-        (b"[" * 60000, "depth"),
+        pytest.param(b"\xff\xff", "decode", marks=pytest.mark.slow),
+        pytest.param(b"[" * 60000, "depth", marks=pytest.mark.slow),
         (b" " * 70000, "at most 65536"),
     ],
 )

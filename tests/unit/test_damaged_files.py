@@ -75,7 +75,7 @@ def test_c17_the_report_is_made_whatever_a_file_holds(
 
 
 @settings(
-    max_examples=80,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -222,7 +222,17 @@ def findings(make: Callable[[], Game]) -> list[Finding]:
     return list(tried(checks))
 
 
-@pytest.mark.parametrize("name", [*OURS, "my_lab.games:Nim", "openspiel:hex(board_size=3)"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            pytest.param(name, marks=pytest.mark.slow if name == "othello6" else ())
+            for name in OURS
+        ),
+        "my_lab.games:Nim",
+        "openspiel:hex(board_size=3)",
+    ],
+)
 def test_a_good_game_keeps_every_promise(name: str) -> None:
     if name.startswith("openspiel:"):
         pytest.importorskip("pyspiel")

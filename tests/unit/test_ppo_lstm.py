@@ -182,11 +182,14 @@ def test_an_environment_that_cannot_be_replayed_is_forgotten(
 @pytest.mark.parametrize(
     ("game", "given"),
     [
-        ("cartpole-no-velocity", {}), ("pendulum-no-velocity", {}),
+        ("cartpole-no-velocity", {}),
+        pytest.param("pendulum-no-velocity", {}, marks=pytest.mark.slow),
         pytest.param("breakout", {}, marks=pytest.mark.slow),
         ("tests.own_games:Picture", {}), ("cartpole", {"network": "my_lab.nets:Gated"}),
-        ("cartpole", {"network": "my_lab.nets:Residual"}),
-        ("tests.own_games:Picture", {"network": "my_lab.nets:Gated"}),
+        pytest.param("cartpole", {"network": "my_lab.nets:Residual"}, marks=pytest.mark.slow),
+        pytest.param(
+            "tests.own_games:Picture", {"network": "my_lab.nets:Gated"}, marks=pytest.mark.slow
+        ),
     ],
     ids=lambda one: one if isinstance(one, str) else one.get("network", "ours"),
 )  # fmt: skip

@@ -80,7 +80,7 @@ def test_every_kind_trains_resumes_is_evaluated_and_filmed(
     [
         ("tuple", "discrete"),
         pytest.param("grid", "multi-discrete", marks=pytest.mark.slow),
-        ("multi-binary", "multi-binary"),
+        pytest.param("multi-binary", "multi-binary", marks=pytest.mark.slow),
     ],
 )
 def test_it_is_learnt(seen: str, acts: str) -> None:

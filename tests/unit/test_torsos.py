@@ -33,7 +33,7 @@ def small(game: str, network: str = OWN, **given: str) -> Resolved:
     "game",
     [
         "cartpole",
-        "pendulum",
+        pytest.param("pendulum", marks=pytest.mark.slow),
         pytest.param("breakout", marks=pytest.mark.slow),
         "tests.own_games:Picture",
     ],
