@@ -179,6 +179,19 @@ class Resolved:
         """
         return self.game.solved if self.measure == RETURN else None
 
+    def with_directories(self, texts: Mapping[str, str]) -> Resolved:
+        """The same experiment with other values of the parameters that name a directory or a file;
+        no other parameter depends on them. Raises `BadInput`.
+        """
+        changed = {}
+        for section in ("experiment", "hyperparameters", *(name for name, _ in MEMBERS.values())):
+            settings = getattr(self, section)
+            known = {} if settings is None else declared(type(settings))
+            own = {name: known[name].parse(text) for name, text in texts.items() if name in known}
+            if own:
+                changed[section] = dataclasses.replace(settings, **own)
+        return dataclasses.replace(self, **changed)
+
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""
         experiment, environment = _of_identity(self.experiment), _of_identity(self.environment)

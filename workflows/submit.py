@@ -11,22 +11,20 @@ left before the end.
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import re
 import secrets
 import select
 import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
 
 from config import VERSION
-from config.algorithms import ALGORITHMS, algorithm_names, find_algorithm
+from config.algorithms import algorithm_names, find_algorithm
+from config.algorithms.descriptor import Algorithm
 from config.cluster import Cluster, defaults, load_cluster
 from config.errors import BadInput, ExperimentError, on_one_line, shown
-from config.given import from_assignments, over_presets
+from config.given import over_presets
 from config.ladder import with_directories
 from config.outdir import default_outdir
 from config.presets import presets_of_file
@@ -38,13 +36,13 @@ from workflows.dag.render import rendered, to_yaml, with_values
 from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
+from workflows.request.command_line import Request, parse, parser
 from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission
 from workflows.sharing import fitted, how_shared, with_gpus
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
-LONGEST_DEADLINE_S = 366 * 24 * 3600
 EXAMPLES = """examples:
   python -m workflows.submit ppo -p game=cartpole -p runs=3
   python -m workflows.submit ppo -p game=breakout -p epochs=2000 -p outdir=results/breakout --dry-run
@@ -67,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that knows no ✔ shows a ?
     try:
-        options = _parse(sys.argv[1:] if arguments is None else arguments)
-        code = _dispatch(options)
+        request = parse(sys.argv[1:] if arguments is None else arguments)
+        code = _dispatch(request)
         sys.stdout.flush()
         return code
     except BadInput as error:
@@ -84,15 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         # `… --list | head` has seen enough; how an experiment ended, nobody was told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return (
-            SUCCEEDED
-            if options.help
-            or options.version
-            or options.list
-            or options.manifest
-            or options.dry_run
-            else INTERRUPTED
-        )
+        return SUCCEEDED if request.only_shows else INTERRUPTED
 
 
 def _reader_has_left() -> bool:
@@ -102,32 +92,32 @@ def _reader_has_left() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
-def _dispatch(options: argparse.Namespace) -> int:
-    if options.help:
-        print(_parser().format_help())
-        chosen = options.algorithm
+def _dispatch(request: Request) -> int:
+    if request.help:
+        print(parser().format_help())
+        chosen = request.algorithm
         print("\n".join(listing.parameter_table(chosen)) if chosen else EXAMPLES)
         return SUCCEEDED
-    if options.version:
+    if request.version:
         print(f"rl-training-dag {VERSION}")
         return SUCCEEDED
-    if options.list:
-        print(listing.everything([options.algorithm] if options.algorithm else algorithm_names()))
+    if request.list:
+        print(listing.everything([request.algorithm] if request.algorithm else algorithm_names()))
         return SUCCEEDED
-    cluster = load_cluster(options.cluster)
-    address = None if options.local else server.address(os.environ, cluster.namespace)
-    _check_together(options, address)
-    if options.follow:
+    cluster = load_cluster(request.cluster)
+    address = None if request.local else server.address(os.environ, cluster.namespace)
+    _check_together(request, address)
+    if request.follow:
         if address is None:
             raise BadInput(
                 "--follow needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
             )
-        return on_cluster.follow(address, _followed(options.follow), options.storage)
-    submission = _checked(options, cluster, local=address is None)
-    if options.manifest:
+        return on_cluster.follow(address, _followed(request.follow), request.storage)
+    submission = _checked(request, cluster, local=address is None)
+    if request.manifest:
         print(to_yaml(submission.manifest, cluster), end="")
         return SUCCEEDED
-    if options.dry_run:
+    if request.dry_run:
         print(
             _plan(
                 submission,
@@ -139,65 +129,69 @@ def _dispatch(options: argparse.Namespace) -> int:
         return SUCCEEDED
     if address is None:
         return on_this_machine.run(submission)
-    return on_cluster.submit(address, submission, options.storage, detach=options.detach)
+    return on_cluster.submit(address, submission, request.storage, detach=request.detach)
 
 
-def _checked(options: argparse.Namespace, cluster: Cluster, *, local: bool) -> Submission:
-    """The request with every parameter resolved and everything refused that cannot work; nothing is
-    written.
+def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
+    """The submission that a request asks for: every parameter is resolved, once, and what cannot work
+    is refused. Nothing is written.
     """
-    if not options.algorithm:
+    if not request.algorithm:
         raise BadInput(f"which algorithm? known: {', '.join(algorithm_names())}")
-    algorithm = find_algorithm(options.algorithm)
-    given = from_assignments(options.p)
-    presets = presets_of_file(options.presets, options.algorithm) if options.presets else {}
+    algorithm = find_algorithm(request.algorithm)
+    presets = presets_of_file(request.presets, request.algorithm) if request.presets else {}
     steps = presets.pop("steps", None)
-    from_file = [name for name in presets if not given.get(name)]
-    given = over_presets(presets, given)
-    of_cluster = defaults(cluster, algorithm)
-    resolved = resolve(options.algorithm, of_cluster | given, steps=steps)
-    if steps is not None and not given.get("epochs"):
-        from_file.append("epochs")
-        given["epochs"] = str(resolved.epochs)
+    given = over_presets(presets, request.given)
+    resolved = resolve(request.algorithm, defaults(cluster, algorithm) | given, steps=steps)
     label = _label(resolved.game.name)
-    is_for_any_game = options.manifest and "game" not in given
-    named = default_outdir(algorithm) if is_for_any_game else f"{MOUNT}/{algorithm.name}-{label}"
-    outdir = given.get("outdir", named)
-    where = place(outdir, options.storage) if local and not options.manifest else None
-    values = {**given, "outdir": where.outdir if where else cluster_outdir(outdir)}
-    if start_from := given.get("start_from"):
-        values["start_from"] = _read_from(start_from, where, "start_from")
-    if opponents := given.get("opponents"):
-        values["opponents"] = with_directories(
-            opponents, lambda outdir: _read_from(outdir, where, "opponents")
-        )
-    if imitate := given.get("imitate"):
-        values["imitate"] = _read_from(imitate, where, "imitate")
-    resolved = resolve(options.algorithm, of_cluster | values)
+    outdir = given.get("outdir", _default_directory(request, algorithm, label))
+    where = place(outdir, request.storage) if local and not request.manifest else None
+    directories = _directories(given, outdir, where)
+    resolved = resolved.with_directories(directories)
+    values = given | directories
+    if steps is not None and not given.get("epochs"):
+        presets["epochs"] = resolved.epochs
+        values["epochs"] = str(resolved.epochs)
     if where is not None:
         check_this_machine(where, resolved)
-    name = (
-        ""
-        if options.manifest and not options.name
-        else _name(options.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}")
-    )
     sharing = ""
     if where is not None and (members := resolved.members) is not None:
         machine = detect()
         sharing = how_shared(cluster, members, machine.cpus)
         cluster = with_gpus(fitted(cluster, members, machine.cpus), resolved, len(machine.gpus))
-    manifest = with_values(
-        rendered(options.algorithm, cluster), values, name=name, deadline_s=options.deadline
-    )
+    name = request.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}"
+    name = "" if request.manifest and not request.name else _name(name)
+    manifest = rendered(request.algorithm, cluster)
+    from_file = [one for one in presets if not request.given.get(one)]
     return Submission(
         name=name,
         resolved=resolved,
-        given=values if "outdir" in given else given,
-        manifest=manifest,
+        given=frozenset(values if "outdir" in given else set(values) - {"outdir"}),
+        manifest=with_values(manifest, values, name=name, deadline_s=request.deadline_s),
         place=where,
-        presets=f"{options.presets}: {', '.join(from_file)}" if from_file else "",
+        presets=f"{request.presets}: {', '.join(from_file)}" if from_file else "",
         sharing=sharing,
     )
+
+
+def _default_directory(request: Request, algorithm: Algorithm, label: str) -> str:
+    """Where results go if nobody says: named after the game, unless a manifest is for any game."""
+    if request.manifest and "game" not in request.given:
+        return default_outdir(algorithm)
+    return f"{MOUNT}/{algorithm.name}-{label}"
+
+
+def _directories(given: Mapping[str, str], outdir: str, where: Place | None) -> dict[str, str]:
+    """Those parameters that name a directory or a file, as pods see it. Raises `BadInput`."""
+    seen = {"outdir": where.outdir if where else cluster_outdir(outdir)}
+    for name in ("start_from", "imitate"):
+        if path := given.get(name):
+            seen[name] = _read_from(path, where, name)
+    if opponents := given.get("opponents"):
+        seen["opponents"] = with_directories(
+            opponents, lambda path: _read_from(path, where, "opponents")
+        )
+    return seen
 
 
 def _read_from(outdir: str, where: Place | None, name: str) -> str:
@@ -247,119 +241,17 @@ def _plan(submission: Submission, where: str) -> str:
     )
 
 
-def _check_together(options: argparse.Namespace, address: server.Address | None) -> None:
+def _check_together(request: Request, address: server.Address | None) -> None:
     """Refuse options that exclude each other."""
-    if address is None and (options.argo or options.detach):
-        option = "--argo" if options.argo else "--detach"
+    if address is None and (request.argo or request.detach):
+        option = "--argo" if request.argo else "--detach"
         raise BadInput(
             f"{option} needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
         )
-    if options.follow and (options.algorithm or options.p or options.presets):
+    if request.follow and (request.algorithm or request.given or request.presets):
         raise BadInput(
             "--follow takes the name of a workflow and no algorithm or parameters: they are those of the workflow"
         )
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise BadInput(message)
-
-
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    options, rest = _parser().parse_known_args(arguments)
-    if rest:
-        hint = (
-            f"; did you mean -p {rest[0]}?"
-            if "=" in rest[0] and not rest[0].startswith("-")
-            else "; --help lists the options"
-        )
-        raise BadInput(f"unknown argument {shown(rest[0])}{hint}")
-    return options
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m workflows.submit",
-        description="Run a whole experiment: on this machine, or on a cluster through the Argo Server that ARGO_SERVER names.",
-        add_help=False,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add(
-        "algorithm",
-        nargs="?",
-        help=f"what to train with: {', '.join(ALGORITHMS)}, or package.module:NAME of your own",
-    )
-    add(
-        "-p",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a parameter; as often as needed",
-    )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--local", action="store_true", help="run on this machine, whatever ARGO_SERVER says"
-    )
-    where.add_argument(
-        "--argo",
-        action="store_true",
-        help="submit to the Argo Server of ARGO_SERVER, never run here",
-    )
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument(
-        "--dry-run", action="store_true", help="show what would run, with every resolved parameter"
-    )
-    instead.add_argument(
-        "--manifest", action="store_true", help="print the workflow as YAML, for `argo submit`"
-    )
-    instead.add_argument(
-        "--list", action="store_true", help="show algorithms, games and parameters"
-    )
-    instead.add_argument(
-        "--follow", metavar="NAME", help="follow a workflow on the Argo Server again"
-    )
-    instead.add_argument(
-        "--detach", action="store_true", help="submit to the Argo Server and do not follow"
-    )
-    add("--name", help="name of the workflow; default: made from algorithm and game")
-    add(
-        "--deadline",
-        metavar="SECONDS",
-        type=_deadline,
-        help="stop after so many seconds; the report is still made",
-    )
-    add(
-        "--presets",
-        metavar="FILE",
-        type=Path,
-        help="values of your own, in a section for each algorithm as in config/games/*.yaml; -p wins",
-    )
-    add(
-        "--cluster",
-        metavar="FILE",
-        type=Path,
-        help="settings of your own cluster, over those of config/cluster.yaml",
-    )
-    add(
-        "--storage",
-        metavar="DIR",
-        type=Path,
-        help=f"the folder that pods see as {MOUNT}; default here: storage/",
-    )
-    add(
-        "-h", "--help", action="store_true", help="show this; with an algorithm, its parameters too"
-    )
-    add("--version", action="store_true", help="show the version")
-    return parser
-
-
-def _deadline(text: str) -> int:
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text) or int(text) > LONGEST_DEADLINE_S:
-        raise argparse.ArgumentTypeError(
-            f"cannot be {shown(text)}; allowed: an integer from 1 to {LONGEST_DEADLINE_S} (seconds)"
-        )
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -350,9 +350,9 @@ def test_directories_of_opponents_are_those_that_pods_see(
     """On this machine below the same folder as the results; for a cluster below its mount."""
     monkeypatch.chdir(tmp_path)
     given = ["alphazero", "-p", "game=tic-tac-toe", "-p", "outdir=results/b", "--local"]
-    options = submit._parser().parse_args([*given, "-p", "opponents=results/a:1,minimax-2"])
+    options = submit.parse([*given, "-p", "opponents=results/a:1,minimax-2"])
     made = submit._checked(options, load_cluster(), local=True)
-    assert made.given["opponents"] == "/storage/a:1,minimax-2"
+    assert made.resolved.workers.opponents == "/storage/a:1,minimax-2"
     refused = [*given, "-p", "opponents=elsewhere/a"]
     assert submit.main(refused) == 2
     assert "parameter 'opponents' cannot be 'elsewhere/a'; allowed: a directory below" in (

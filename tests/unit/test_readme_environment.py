@@ -35,7 +35,7 @@ def test_the_readme_s_environment_is_learnt(
     monkeypatch.syspath_prepend(tmp_path)
     command = shlex.split(block("sh"))
     assert command[:3] == ["python", "-m", "workflows.submit"]
-    options = submit._parse([*command[3:], "-p", "outdir=results"])
+    options = submit.parse([*command[3:], "-p", "outdir=results"])
     resolved = submit._checked(options, submit.load_cluster(None), local=True).resolved
     trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
     list(trainer.train())

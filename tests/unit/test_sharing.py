@@ -78,7 +78,7 @@ def test_a_submission_for_this_machine_is_cut_and_a_manifest_is_not(
     words = ["impala", "-p=game=cartpole", "-p=actors=4"]
 
     def requested(*more: str) -> set[str]:
-        options = submit._parse([*words, *more])
+        options = submit.parse([*words, *more])
         local = "--local" in more
         submission = submit._checked(options, CLUSTER, local=local)
         assert bool(submission.sharing) == local

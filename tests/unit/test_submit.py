@@ -296,7 +296,7 @@ def test_list_and_help_name_every_parameter(capsys: pytest.CaptureFixture[str]) 
 def test_where_the_results_go(
     given: str | None, storage: str, outdir: str, directory: str, tmp_path: Path
 ) -> None:
-    options = submit._parse(["ppo", *(["-p", f"outdir={given}"] if given else [])])
+    options = submit.parse(["ppo", *(["-p", f"outdir={given}"] if given else [])])
     submission = submit._checked(options, submit.load_cluster(None), local=True)
     assert submission.place is not None
     assert submission.place.storage == (tmp_path / storage).resolve()
@@ -309,7 +309,7 @@ def test_where_the_results_go(
 
 
 def test_a_storage_folder_of_ones_own(tmp_path: Path) -> None:
-    options = submit._parse(["ppo", "--storage", "disk", "-p", "outdir=disk/a/x"])
+    options = submit.parse(["ppo", "--storage", "disk", "-p", "outdir=disk/a/x"])
     submission = submit._checked(options, submit.load_cluster(None), local=True)
     assert submission.place is not None and submission.place.outdir == "/storage/a/x"
     assert submission.place.storage == tmp_path.resolve() / "disk"
@@ -326,7 +326,7 @@ def test_a_storage_folder_of_ones_own(tmp_path: Path) -> None:
 )
 def test_name_and_directory_from_the_game(game: str, label: str) -> None:
     submission = submit._checked(
-        submit._parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=False
+        submit.parse(["ppo", "-p", f"game={game}"]), submit.load_cluster(None), local=False
     )
     assert submission.name.startswith(f"ppo-{label}-") and submit.NAME.fullmatch(submission.name)
     assert submission.resolved.experiment.outdir == f"/storage/ppo-{label}"

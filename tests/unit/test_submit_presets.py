@@ -34,7 +34,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def submission(*given: str, text: str = FILE) -> submit.Submission:
     Path("mine.yaml").write_text(text)
     parameters = [part for one in given for part in ("-p", one)]
-    options = submit._parse(["ppo", "--presets", "mine.yaml", *parameters])
+    options = submit.parse(["ppo", "--presets", "mine.yaml", *parameters])
     return submit._checked(options, submit.load_cluster(None), local=True)
 
 

@@ -5,7 +5,7 @@ run (`--dry-run`).
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from config.algorithms import algorithm_names, find_algorithm
 from config.described import (
@@ -86,7 +86,7 @@ def _wrapped(title: str, text: str) -> list[str]:
 
 def plan(
     resolved: Resolved,
-    given: Mapping[str, str],
+    given: Set[str],
     layout: Layout,
     *,
     where: str,
@@ -124,7 +124,7 @@ def _training(resolved: Resolved) -> str:
     return f"{text} ({frames:,} frames)" if frames > resolved.total_steps else text
 
 
-def _resolved_parameters(resolved: Resolved, given: Mapping[str, str]) -> Iterator[str]:
+def _resolved_parameters(resolved: Resolved, given: Set[str]) -> Iterator[str]:
     listed = parameters(resolved.algorithm)
     width = max(len(info.name) for info in listed)
     for info in listed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import dataclass
 
 from config.resolve import Resolved
@@ -13,14 +13,14 @@ from workflows.request.preflight import Place
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """name: the workflow's; given: the person's own parameters; manifest: with every value filled
-    in; place: None on a cluster; presets: what a person's file gave, in words; sharing: what those get that must run at the same time, where
-    this machine is too small for what they ask for.
+    """name: the workflow's; given: the names of the parameters that a person decided; manifest: with
+    every value filled in; place: None on a cluster; presets: what a person's file decided, in words;
+    sharing: how processes that must run at the same time share a machine that is too small for them.
     """
 
     name: str
     resolved: Resolved
-    given: Mapping[str, str]
+    given: Set[str]
     manifest: Manifest
     place: Place | None
     presets: str = ""
