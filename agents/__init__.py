@@ -1,9 +1,9 @@
-"""Learning: networks, PPO, environments, evaluation and film. No paths, no argparse, no Argo.
+"""Learning: algorithms, networks, environments, evaluation, search. No paths, no argparse, no Argo.
 
-torch is asked for huge pages before its first allocation. Measured on Linux with
-`transparent_hugepage` at madvise, on a noisy machine: a pass over a minibatch of images takes 147
-ms without and 118 with them, 214 and 145, 174 and 168; two epochs of Breakout end with the same
-weights, and with 806 and 835 MiB.
+torch is told to use huge pages before its first allocation. Measured three times on a noisy Linux
+machine with `transparent_hugepage` at madvise, a pass over a minibatch of images took 147, 214 and
+174 ms without them, 118, 145 and 168 ms with them. Two epochs of Breakout end with the same weights;
+memory rises from 806 to 835 MiB.
 """
 
 import os

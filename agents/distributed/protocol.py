@@ -24,23 +24,25 @@ if TYPE_CHECKING:
     from config.resolve import Resolved
 
 PROTOCOL = 3
-"""Rises when messages change; a learner refuses actors of another one."""
+"""Raised when messages change; a learner refuses actors with another number."""
 
 Columns = dict[str, np.ndarray]
-"""By name, arrays that have their first axes in common."""
+"""Arrays by name, with the same first axes."""
 AckState = Literal["queued", "duplicate", "stale", "refused"]
 
 
 class Version(NamedTuple):
-    """Of weights: they never go back, because the generation rises at every start of a learner."""
+    """The version of weights. It never decreases: the generation rises at every start of a learner, the
+    update within one.
+    """
 
     generation: int
     update: int
 
 
 class Spec(NamedTuple):
-    """Of one column of an unroll: numpy's name of the type, and the shape of one unroll's part:
-    [T + 1, ...] of what every row has, [...] of what only the first row has (a memory's state).
+    """One column of an unroll: the name of its numpy type, and its shape in one unroll: [T + 1, ...] if
+    every row has a value, [...] if only the first row has one (a recurrent state).
     """
 
     dtype: str
@@ -51,10 +53,10 @@ Specs = Mapping[str, Spec]
 
 
 class Refused(Exception):
-    """The learner does not want this actor, or its message; another attempt would end alike.
+    """The learner declined the actor or its message; trying again would not help.
 
-    exit_code: with which the actor ends: 2 for one that belongs to another experiment or speaks
-    another protocol, 3 for experience that cannot be learnt from (a NaN, a wrong shape).
+    exit_code: the actor's exit code: 2 if it belongs to another experiment or has another protocol, 3
+    if its experience cannot be learnt from (a NaN, a wrong shape).
     """
 
     def __init__(self, message: str, exit_code: Literal[2, 3]) -> None:
@@ -63,13 +65,13 @@ class Refused(Exception):
 
 
 class Unreachable(Exception):
-    """There was no learner for as long as an actor waits for one: it ends with 75."""
+    """No learner was found within the time that an actor waits for one; the actor exits with 75."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """An actor introduces itself. incarnation: a random number of this process; actor: its member
-    number; identity: hash of the experiment's identity.
+    """An actor's request to join. incarnation: a random number, drawn once per process; actor: its
+    member number; environments: how many it steps; identity: hash of the experiment's identity.
     """
 
     incarnation: int
@@ -81,12 +83,14 @@ class Join:
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
-    """The learner's answer. number: how many incarnations joined this run before, those that joined
-    several generations of the learner counted as often, so that no two draw the same random numbers,
-    and none draws again what it drew for an earlier generation; credits: messages of unrolls that
-    may be sent and not yet acknowledged; stop: nothing is left to train; answers: the learner acts, and
-    wants observations (`agents.distributed.observations`) in the place of unrolls; near: whether it is
-    on the actor's machine, which is not said by the learner but seen by the link.
+    """The learner's answer to `Join`.
+
+    number: how many times an incarnation joined this run before, over all generations of the learner.
+    It seeds the actor, so that no two actors draw the same random numbers, and none repeats those of
+    an earlier generation. credits: how many messages of unrolls may be unacknowledged at a time. stop:
+    the training is complete. answers: the learner acts and wants observations
+    (`agents.distributed.observations`) instead of unrolls. near: the learner is on the actor's
+    machine; set by the link, not sent.
     """
 
     generation: int
@@ -100,10 +104,12 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True)
 class Unrolls:
-    """B unrolls of one actor. columns: [B, *spec.shape] each; oldest, newest: of the weights that acted
-    in any of them; returns, lengths: of the episodes that ended in them, in the game's own reward and
-    in environment steps; have: of the weights that the actor has, where newer
-    ones shall come with the acknowledgement (`Link.newer`), None: it asks for them itself.
+    """B unrolls of one actor.
+
+    columns: arrays [B, *spec.shape]. oldest, newest: versions of the weights that chose the actions.
+    returns, lengths: of the episodes that ended in these unrolls, in the game's own reward and in
+    environment steps. have: the version that the actor holds, if it wants newer weights with the
+    acknowledgement (`Link.newer`); None if it requests weights itself.
     """
 
     columns: Columns
@@ -116,7 +122,7 @@ class Unrolls:
 
 @dataclass(frozen=True, kw_only=True)
 class Ack:
-    """What became of a message of unrolls; newest: the version of the weights that there are."""
+    """The learner's answer to `Unrolls`. newest: the latest version of the weights."""
 
     sequence: int
     state: AckState
@@ -127,8 +133,8 @@ class Ack:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """What an actor needs to act: parameters and buffers by their names in the network's
-    `state_dict`, and whatever else the algorithm's policy takes (statistics of observations).
+    """All arrays that an actor needs to act: parameters and buffers by their names in the network's
+    `state_dict`, and others that the policy uses (statistics of observations).
     """
 
     version: Version
@@ -146,13 +152,13 @@ class Receiver(Protocol):
         """
 
     def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
-        """Serialised once per version (`agents.distributed.weights`), the same buffer for all;
-        None: there is nothing newer, or nothing yet: the training has not begun.
+        """Weights newer than `have`, packed once per version (`agents.distributed.weights`) into a
+        buffer shared by all actors; None if there are none, or the training has not begun.
         """
 
     def receive(self, incarnation: int, sequence: int, unrolls: Unrolls) -> Ack:
-        """Blocks while the queue is full, which is the actors' backpressure. Never raises for what
-        an actor sent: a bad message is "refused", with its reason, and counted.
+        """Take unrolls. Blocks while the queue is full, which slows the actors down. Never raises for
+        the content of a message: a bad one is answered with state "refused" and a reason, and counted.
         """
 
     def left(self, incarnation: int) -> None:
@@ -168,20 +174,22 @@ class Link(Protocol):
         """Raises `Refused`, and `Unreachable` after the time that was given for it."""
 
     def weights(self, have: Version | None) -> Weights | None:
-        """None: there is nothing newer, or nothing yet. Waits for the answer; raises as `join` does, and
-        `Rejoin`.
+        """Weights newer than `have`, or None if there are none. Waits for the answer; raises what `join`
+        raises, and `Rejoin`.
         """
 
     def newer(self) -> Weights | None:
-        """The newest of those that came with acknowledgements since this was last called; None: none
-        did. Does not wait; that the connection was lost, `send` finds out.
+        """The newest weights received with acknowledgements since the last call, or None. Does not
+        wait, and does not notice a lost connection; `send` does.
         """
 
     def send(self, unrolls: Unrolls) -> list[Ack]:
-        """Hand over; waits while all credits are out. Returns what was acknowledged since the last
-        call. After a new learner took over (its generation has risen) raises `Rejoin`: the actor
-        throws its partial unrolls away, resets its environments and joins again. Raises `Refused`
-        with 3 after the learner has refused what was sent.
+        """Send unrolls, waiting while all credits are used. Returns the acknowledgements received
+        since the last call.
+
+        Raises `Rejoin` after a new learner took over (its generation is higher): the actor then drops
+        its partial unrolls, resets its environments and joins again. Raises `Refused` with exit code 3
+        if the learner refused a message.
         """
 
     def close(self) -> None:
@@ -189,7 +197,7 @@ class Link(Protocol):
 
 
 class Rejoin(Exception):
-    """Another learner has taken over."""
+    """A new learner has taken over; the actor has to join it."""
 
 
 class PeersLost(Exception):
@@ -203,33 +211,34 @@ class Peers(Protocol):
     count: int
 
     def sum(self, values: Tensor) -> None:
-        """Add up in place, over all learners, each of which calls this with the same shape, type and
-        kind of device; all have the same bits then. Blocks until all have come. Raises `PeersLost`; the
-        values are worth nothing then.
+        """Sum `values` over all learners in place (all-reduce); all get the same bits.
+
+        Every learner must call it with the same shape, type and kind of device; blocks until all have.
+        Raises `PeersLost`; `values` is undefined then.
         """
 
 
 class Learner(Resumable, Protocol):
-    """A training whose experience comes from actors, in other processes."""
+    """A training whose experience comes from actors in other processes."""
 
     def receiver(self, generation: int) -> Receiver:
-        """Where what they send arrives, of this start of the learner; called once, before `train`
-        and after `load_state_dict`. generation: higher than at any start before.
+        """The object that receives the actors' messages. Called once, after `load_state_dict` and
+        before `train`. generation: higher than at any earlier start of this learner.
         """
 
     def train(self) -> Iterator[Progress | None]:
-        """One `Progress` an epoch until `epochs` are done, and None about once a second while there
-        is nothing to learn from; raises `config.errors.Diverged` before a non-finite update.
+        """Yield one `Progress` per epoch until `epochs` are done, and None about once a second while
+        no experience arrives; raises `config.errors.Diverged` instead of making a non-finite update.
         """
 
     def close(self) -> None:
-        """Release what it holds, and let nobody wait in the receiver any more; may come again."""
+        """Release resources and wake every thread that waits in the receiver; may be called again."""
 
 
 @runtime_checkable
 class HasCounters(Protocol):
-    """What a learner has as well that can say what became of what actors sent; without it the files
-    hold only what the service counts.
+    """Optional for learners: totals of what became of the actors' messages. Without it, only the
+    transport's own counters are recorded.
     """
 
     def counters(self) -> Mapping[str, float]:
@@ -240,28 +249,28 @@ class HasCounters(Protocol):
 
 @runtime_checkable
 class LearnsTogether(Protocol):
-    """What a learner has as well of which a run may have several."""
+    """Required of a learner if a run may have several learners."""
 
     def learn_with(self, peers: Peers) -> None:
-        """As one of several from now on, from where the first of them is; called at most once, before
-        `receiver`. Raises `agents.distributed.protocol.PeersLost`, as `train` does then: between two
-        updates, so that what was learnt until then may be kept.
+        """Learn together with `peers` from now on, starting from the first learner's state. Called at
+        most once, before `receiver`. It and `train` then raise `PeersLost`, always between two
+        updates, so that the state learnt so far can be saved.
         """
 
 
 class MakeLearner(Protocol):
-    """What a descriptor's `trainer` names, of an algorithm with actors."""
+    """The callable named by the `trainer` of an algorithm with actors."""
 
     def __call__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> Learner:
-        """The training of one run, at its start; device and precision are decided."""
+        """Make the training of one run; device and precision are already decided (never `auto`)."""
 
 
 class Actor(Protocol):
-    """Steps environments for a learner, which it finds at the other end of a link."""
+    """Steps environments for the learner at the other end of a link."""
 
     def act(self) -> Iterator[int]:
-        """Yields environment steps, all that have been done since it was made, at the latest after
-        each message to the learner; ends when the learner says so. Raises what its link does.
+        """Step environments until the learner says stop. Yields the total of environment steps so far,
+        at least after each message to the learner. Raises what its link raises.
         """
 
     def close(self) -> None:
@@ -269,7 +278,7 @@ class Actor(Protocol):
 
 
 class MakeActor(Protocol):
-    """What a descriptor's `actor` names."""
+    """The callable named by a descriptor's `actor`."""
 
     def __call__(self, resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
-        """One of a run's actors, by its number from 0; not joined yet."""
+        """Make one of a run's actors; member: its number, from 0. It has not joined yet."""
