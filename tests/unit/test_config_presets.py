@@ -41,7 +41,7 @@ def test_every_game_resolves_for_every_algorithm(algorithm: str, game: str) -> N
     goal = preset_values(algorithm, resolved.game)["steps"]
     assert 0 <= resolved.total_steps - goal < resolved.steps_per_epoch
     rescales = algorithm == "r2d2"  # in place of clipping
-    if not resolved.game.is_board:
+    if algorithm in preset(resolved.game) and not resolved.game.is_board:
         assert resolved.environment.clip_rewards == (resolved.game.is_atari and not rescales)
 
 
@@ -58,13 +58,12 @@ def test_every_algorithm_has_a_preset_a_topology_and_tables(algorithm: str) -> N
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_game_that_an_algorithm_plays_has_its_section(algorithm: str) -> None:
-    """And none that it does not play."""
+def test_only_games_that_an_algorithm_plays_have_its_section(algorithm: str) -> None:
+    """A game without one is played with the algorithm's own preset."""
     families = ALGORITHMS[algorithm].families
     sections = {name: set(preset(find_game(name))) for name in own_presets()}
     with_section = [name for name, found in sections.items() if algorithm in found]
-    assert with_section == playable(families, own_presets())
-    assert algorithm in preset(find_game("FrozenLake-v1"))
+    assert set(with_section) <= set(playable(families, own_presets()))
 
 
 @pytest.mark.parametrize("game", own_presets())
