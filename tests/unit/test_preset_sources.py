@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from torch.distributions import Categorical, Independent, Normal
 from torch.nn import functional
 
 from agents.algorithms.ppo import Batch, PPOTrainer
+from config.algorithms.ppo import PPO
+from config.environment import OneProcess
 from config.games import FOLDER, find_game, own_presets
 from config.presets import preset_values
 from config.resolve import resolve
@@ -140,10 +143,14 @@ def of_the_zoo(game: str) -> dict[str, Any]:
 
 
 def check(name: str, game: str, published: dict[str, Any], source: str) -> None:
-    """Every parameter that a training of this game gets, and the steps, are those published."""
+    """Every parameter that a training of this game gets, and the steps, are those published; one that
+    the source does not have keeps its default.
+    """
     changed = CHANGED.get(name, {})
     assert all(published[one] != value for one, value in changed.items()), "a change that is none"
-    assert decided("ppo", game) == OURS | published | changed
+    expected = OURS | published | changed
+    defaults = asdict(OneProcess()) | asdict(PPO())
+    assert decided("ppo", game) == defaults | expected
     page = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     comment = page[: page.index("ppo:")]
     assert source in comment
