@@ -27,14 +27,14 @@ WITHOUT_PRESETS = ("experiment", *OF_MEMBERS)
 class ParameterInfo:
     """One parameter as manifests, `--help`, `--list` and the README show it.
 
-    default: as text; empty where the preset or the rest decides; otherwise: as text, what holds
-    where no preset says anything; texts: all that may be given, if they can be listed; section: one
-    of SECTIONS.
+    default: as text; empty where a preset or another parameter decides; fallback: the value, as text,
+    when no preset sets one; texts: every allowed value, if they can be listed; section: one of
+    SECTIONS.
     """
 
     name: str
     default: str
-    otherwise: str
+    fallback: str
     help: str
     unit: str
     allowed: str
@@ -56,9 +56,7 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
     infos += _infos("hyperparameters", descriptor.hyperparameters)
     own = own_defaults(descriptor)
     return [
-        replace(info, default=own[info.name], otherwise=own[info.name])
-        if info.name in own
-        else info
+        replace(info, default=own[info.name], fallback=own[info.name]) if info.name in own else info
         for info in infos
     ]
 
@@ -91,7 +89,7 @@ def _by_owners(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[Paramete
         merged = replace(
             first,
             default=_either([first, *others], "default"),
-            otherwise=_either([first, *others], "otherwise"),
+            fallback=_either([first, *others], "fallback"),
         )
         found.setdefault(tuple(owners), []).append(merged)
     return found
@@ -129,11 +127,11 @@ def _infos(section: str, owner: type) -> list[ParameterInfo]:
 
 
 def _info(parameter: Parameter, section: str) -> ParameterInfo:
-    otherwise = to_text(parameter.default)
-    default = otherwise if section in WITHOUT_PRESETS else ""
+    fallback = to_text(parameter.default)
+    default = fallback if section in WITHOUT_PRESETS else ""
     texts = ("", *parameter.texts) if parameter.texts and default == "" else parameter.texts
     return ParameterInfo(
-        name=parameter.name, default=default, otherwise=otherwise, help=parameter.help,
+        name=parameter.name, default=default, fallback=fallback, help=parameter.help,
         unit=parameter.unit, allowed=parameter.allowed, texts=texts, identity=parameter.identity,
         section=section,
     )  # fmt: skip

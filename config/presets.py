@@ -1,4 +1,4 @@
-"""What an algorithm is set to for a game where nobody says anything else."""
+"""Presets: the values of an algorithm's parameters for a game, unless a person gives others."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def preset_table(algorithm: str) -> str:
 def _default(info: ParameterInfo) -> str:
     if info.section in WITHOUT_PRESETS:
         return f"`{info.default}`" if info.default else ""
-    return f"the preset's, else `{info.otherwise}`"
+    return f"the preset's, else `{info.fallback}`"
 
 
 def _allowed(info: ParameterInfo) -> str:

@@ -73,7 +73,7 @@ def _sections(
 
 
 def _row(info: ParameterInfo, width: int) -> str:
-    default = f"; default {info.otherwise}" if info.otherwise else ""
+    default = f"; default {info.fallback}" if info.fallback else ""
     text = f"{info.help} ({info.allowed}{f'; {info.unit}' if info.unit else ''}{default})"
     return textwrap.fill(
         text, WIDTH, initial_indent=f"  {info.name:<{width}}  ", subsequent_indent=" " * (width + 4)
