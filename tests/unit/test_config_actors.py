@@ -143,7 +143,7 @@ def test_several_learners_are_refused_where_they_cannot_share(
 
 def test_help_and_tables_have_a_section_for_them() -> None:
     assert section_title(CROWD, "actor_settings") == "Actors"
-    assert f"\nActors of {CROWD}, -p name=value\n  actors " in everything([CROWD])
+    assert f"\nActors of {CROWD}, -p name=value\n  actors " in everything(["ppo", CROWD])
     assert "Actors" not in everything(["ppo"]).replace("with actors", "")
     tables = parameter_tables(["ppo", CROWD])
     (heading,) = (title for title in tables if title.startswith("With actors"))
