@@ -18,7 +18,7 @@ from config.errors import BadInput
 from config.measures import Measure
 from steps.command.context import StepContext
 from steps.command.main import run_step
-from steps.directory.actions import read_actions, write_actions
+from steps.directory.arrays import read_actions, write_actions
 from steps.directory.files import remove_temporaries, write_atomically
 from steps.directory.progress import Score
 from steps.directory.tables import Cell, format_table

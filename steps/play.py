@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from config.errors import BadInput, ExperimentError
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
-from steps.directory.actions import read_actions
+from steps.directory.arrays import read_actions
 from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
 from steps.directory.usable import Episode, evaluation_episodes, fingerprint
 

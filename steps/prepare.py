@@ -29,7 +29,7 @@ from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
 from steps.command.attempt import Attempt
 from steps.command.context import StepContext
-from steps.command.main import guarded, refuse_second_process
+from steps.command.main import guarded, refuse_second_process, write_outputs
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import (
@@ -41,9 +41,7 @@ from steps.directory.experiment import (
 )
 from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.origin import origin_directory, with_origin
-from steps.directory.outputs import write_outputs
-from steps.directory.recorded import recorded_games
+from steps.directory.starting_point import origin_directory, recorded_games, with_origin
 from steps.directory.status import now, read_status
 from steps.directory.storage import make_and_probe, refuse_links
 

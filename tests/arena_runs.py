@@ -21,7 +21,7 @@ from steps.directory import checkpoints
 from steps.directory.experiment import write_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.networks import write_generation
+from steps.directory.self_play import write_generation
 from steps.directory.tables import format_table
 from steps.prepare import describe
 from tests import synthetic

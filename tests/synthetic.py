@@ -142,7 +142,7 @@ def played(directory: RunDirectory, resolved: Resolved) -> list[Any]:
     """A real evaluation of a policy that does nothing, with the actions of the episodes that are
     filmed."""
     from agents.evaluation.episodes import evaluate
-    from steps.directory.actions import write_actions
+    from steps.directory.arrays import write_actions
 
     episodes = list(
         evaluate(Idle(), resolved, directory.index, resolved.experiment.evaluation_episodes, False)

@@ -32,7 +32,7 @@ from steps.command.context import StepContext
 from steps.directory import checkpoints
 from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.networks import kept_generations, read_generation
+from steps.directory.self_play import kept_generations, read_generation
 from steps.directory.usable import fingerprint
 from steps.policy import final_policy_inputs, load_policy_of
 

@@ -15,9 +15,9 @@ from config.resolve import Resolved
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment
-from steps.directory.fence import Fence
 from steps.directory.files import LAG_S
 from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
+from steps.directory.owner import Fence
 from steps.directory.status import Status, read_status
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from config import pipeline
@@ -18,8 +19,8 @@ from steps.command.context import StepContext
 from steps.command.members import member_of
 from steps.command.stop import StopRequest
 from steps.directory import owner, processes
+from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.outputs import write_outputs
 from steps.directory.status import Status, read_status
 from steps.directory.storage import refuse_links
 
@@ -177,3 +178,13 @@ def _is_finished(previous: Status, context: StepContext) -> bool:
         and previous.inputs is not None
         and previous.inputs == context.inputs
     )
+
+
+def write_outputs(outputs: Mapping[str, str]) -> None:
+    """Write Argo's output parameters, a small file each, into the folder that the variable `OUTPUTS`
+    names; do nothing without it, as when a step is run by hand.
+    """
+    folder = os.environ.get("OUTPUTS")
+    if folder:
+        for name, value in outputs.items():
+            write_atomically(Path(folder) / name, value)

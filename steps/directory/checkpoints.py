@@ -4,7 +4,7 @@ pickle anywhere.
     checkpoints/000000012000/
         tensors.safetensors   every array of the state, named by its path in the nested dict
         state.json            the rest of the state, the step, what it belongs to, and the `record` of the step that saved it
-        streams.json          of a training with streams: the segments that it needs (`streams.py`)
+        streams.json          of a training with streams: the segments that it needs (`segments.py`)
         manifest.json         size and SHA-256 of the others, written last
 
 Two are kept. The loader takes the newest that verifies and says what it skipped. A training that
@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
-from steps.directory import streams
-from steps.directory.differences import difference
+from steps.directory import segments
+from steps.directory.arrays import DamagedError, read_tensors, with_tensors, without_tensors
+from steps.directory.experiment import difference
 from steps.directory.files import (
     LAG_S,
     fault,
@@ -41,10 +42,9 @@ from steps.directory.files import (
     write_all,
 )
 from steps.directory.layout import RunDirectory
+from steps.directory.segments import STREAMS, STREAMS_LIMIT_BYTES, Stream
 from steps.directory.status import read_status
-from steps.directory.streams import STREAMS, STREAMS_LIMIT_BYTES, Stream
 from steps.directory.tables import sum_of_start
-from steps.directory.tensors import DamagedError, read_tensors, with_tensors, without_tensors
 
 if TYPE_CHECKING:
     from config.resolve import Resolved
@@ -149,7 +149,7 @@ def prune(run: RunDirectory, newest: int) -> None:
     removed = [step for step in steps if step <= newest][:-KEPT]
     kept = [run.checkpoint(step) for step in steps if step not in removed]
     # Segments first: after a kill in between, the next prune finds the list again.
-    streams.remove_listed(run, [run.checkpoint(step) for step in removed], still_listed_by=kept)
+    segments.remove_listed(run, [run.checkpoint(step) for step in removed], still_listed_by=kept)
     for step in removed:
         remove(run.checkpoint(step))
 
@@ -195,7 +195,7 @@ def load_newest(
             checkpoint = load(path)
             if continues:
                 _verify_files(run, checkpoint)
-                streams.verify(run, checkpoint.streams)
+                segments.verify(run, checkpoint.streams)
         except DamagedError as error:
             skipped.append(f"{path}: {error}")
             continue
@@ -284,7 +284,7 @@ def load(path: Path) -> Checkpoint:
         if document["step"] != int(path.name):
             raise DamagedError(f"holds step {document['step']}")
         record = {**document["record"], "identity": document["identity"]}
-        listed = streams.parse(contents[STREAMS]) if STREAMS in contents else {}
+        listed = segments.parse(contents[STREAMS]) if STREAMS in contents else {}
         return Checkpoint(
             path=path, step=document["step"], state=state, record=record, streams=listed
         )

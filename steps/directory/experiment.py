@@ -1,8 +1,14 @@
-"""`experiment.yaml`: what the directory belongs to, and with what it was made.
+"""`experiment.yaml` and `compute.json`: what an experiment is, and what its trainings compute on.
 
-`identity` and `identity_hash` never change. Parameters outside of the identity (`runs`, `min_runs`,
-images, …), versions, source and image may change between submissions: the top level holds the
-newest, `history` what each submission that changed something found.
+experiment.yaml: `identity` and `identity_hash` never change. Parameters outside of the identity
+(`runs`, `min_runs`, images, …), versions, source and image may change between submissions: the top
+level holds the newest values, and `history` has an entry for each submission that changed something.
+
+compute.json: results depend on the device and the precision, so the first training that starts
+decides `auto` once, and every run and every resume uses that decision. How the environments are
+vectorised affects only the speed; it is recorded here too, so that one file shows what was chosen and
+it is measured once. When two trainings start at the same time, both may measure; the one that creates
+the file first decides for both.
 """
 
 from __future__ import annotations
@@ -10,13 +16,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from config.errors import BadInput, WrongDirectory
+from config.errors import BadInput, WrongDirectory, shown
 from config.resolve import Resolved
 from config.strict_yaml import dump, load
-from steps.directory.differences import changes, difference
-from steps.directory.files import read_bytes, write_if_changed
+from steps.directory.files import create_once, read_bytes, write_if_changed
 from steps.directory.layout import ExperimentDirectory
 
 FORMAT = 1
@@ -212,3 +218,97 @@ _FIELDS = (
     "renders",
     "history",
 )
+
+
+COMPUTE_LIMIT_BYTES = 65536
+ALLOWED: Mapping[str, tuple[str | None, ...]] = {
+    "device": ("cpu", "cuda"),
+    "precision": ("fp32", "bf16"),
+    "vectorisation": ("native", "sync", "async", None),  # files of an older version have none
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """What counts of the file; the figures beside it are for people. vectorisation: see
+    `agents.environments.vectors`, None in a file of an older version.
+    """
+
+    device: str
+    precision: str
+    reason: str
+    vectorisation: str | None = None
+    vectorisation_reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.device}, {self.precision} ({self.reason})"
+
+
+def read_compute(path: Path) -> Compute | None:
+    """What was decided; None before a training has started. Raises `WrongDirectory` if damaged."""
+    try:
+        return _parse_compute(json.loads(read_bytes(path, COMPUTE_LIMIT_BYTES)))
+    except FileNotFoundError:
+        return None
+    except (BadInput, ValueError, TypeError, RecursionError) as error:
+        remedy = "delete it, and the next training that starts decides again"
+        raise WrongDirectory(f"{path} cannot be read ({error}); {remedy}") from error
+
+
+def settle(path: Path, decided: Mapping[str, Any]) -> Compute:
+    """Record a decision, unless another training was first; returns the one that counts."""
+    create_once(path, f"{json.dumps(decided, indent=1)}\n".encode())
+    return read_compute(path) or _parse_compute(decided)
+
+
+def _parse_compute(document: Any) -> Compute:
+    if not isinstance(document, Mapping):
+        raise ValueError("no mapping")
+    for name, allowed in ALLOWED.items():
+        if document.get(name) not in allowed:
+            said = shown(document.get(name))
+            raise ValueError(f"{name} is {said}, allowed: {', '.join(filter(None, allowed))}")
+    return Compute(
+        device=document["device"],
+        precision=document["precision"],
+        reason=_line_of_text(document, "reason"),
+        vectorisation=document.get("vectorisation"),
+        vectorisation_reason=_line_of_text(
+            {"vectorisation_reason": "", **document}, "vectorisation_reason"
+        ),
+    )
+
+
+def _line_of_text(document: Mapping[str, Any], name: str) -> str:
+    line = document.get(name)
+    if not isinstance(line, str) or not line.isprintable():
+        raise ValueError(f"{name} is no line of text")
+    return line
+
+
+def difference(
+    there: Mapping[str, Any], here: Mapping[str, Any], *, left: str = "there", right: str = "here"
+) -> str:
+    """`seed: 0 there, 1 here; …` over nested mappings; empty if nothing differs."""
+    return "; ".join(
+        f"{name}: {_shown_or_absent(a)} {left}, {_shown_or_absent(b)} {right}"
+        for name, a, b in changes(there, here)
+    )
+
+
+def changes(there: Any, here: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """(dotted name, there, here) of every leaf that differs; `...` stands for a missing one."""
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        names = [*there, *(name for name in here if name not in there)]
+        return [
+            change
+            for name in names
+            for change in changes(
+                there.get(name, ...), here.get(name, ...), f"{path}.{name}" if path else str(name)
+            )
+        ]
+    return [] if there == here and type(there) is type(here) else [(path, there, here)]
+
+
+def _shown_or_absent(value: Any) -> str:
+    return "absent" if value is ... else repr(value)

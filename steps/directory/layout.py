@@ -55,7 +55,7 @@ class RunDirectory:
 
     @property
     def evaluation_actions(self) -> Path:
-        """The actions of the episodes that are filmed, see `steps.directory.actions`."""
+        """The actions of the episodes that are filmed, see `steps.directory.arrays`."""
         return self.root / "evaluation-actions.safetensors"
 
     @property
@@ -117,18 +117,18 @@ class RunDirectory:
 
     def stream(self, name: str) -> Path:
         """The segments of a stream that a training adds to, such as its replay; see
-        `steps.directory.streams`.
+        `steps.directory.segments`.
         """
         return self.root / name
 
     @property
     def networks(self) -> Path:
-        """Of self-play: holds `<generation>/` directories, see `steps.directory.networks`."""
+        """Of self-play: holds `<generation>/` directories, see `steps.directory.self_play`."""
         return self.root / "networks"
 
     @property
     def positions(self) -> Path:
-        """Of self-play: what workers have played, see `steps.directory.positions`."""
+        """Of self-play: what workers have played, see `steps.directory.self_play`."""
         return self.root / "positions"
 
     def generations(self) -> list[int]:
@@ -177,7 +177,7 @@ class ExperimentDirectory:
 
     @property
     def compute_json(self) -> Path:
-        """What all trainings compute on and in, and why, see `steps.directory.compute`."""
+        """What all trainings compute on and in, and why, see `steps.directory.experiment`."""
         return self.root / "compute.json"
 
     @property

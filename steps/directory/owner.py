@@ -1,12 +1,20 @@
-"""Who may write into an output directory: one workflow at a time.
+"""Who may write into an output directory: one workflow at a time (`Owner`), and of several attempts at
+one of its tasks only the newest (`Fence`).
 
-`owner.json` names the workflow. `prepare` claims the directory, `report` releases it, every other
-step checks that its own workflow still stands there before it writes. The lease is the file's time
-of modification, which running steps touch: an observer looks whether it *changes* within `lease_s`
-on its own monotonic clock; no two machines' clocks are ever compared. On the same machine no
-waiting is needed: the owner's process lives or not. A workflow that is silent for longer, because
-all of its pods wait for a GPU, may be displaced; its steps then exit 4, so no file gets two
-writers.
+`owner.json` names the workflow. `prepare` claims the directory, `report` releases it, and every other
+step checks before it writes that its own workflow still owns it. Running steps touch the file, and its
+time of modification is the lease: another workflow watches, on its own monotonic clock, whether that
+time changes within `lease_s`. Clocks of two machines are never compared. On the owner's machine no
+waiting is needed: its process either lives or not. A workflow that is silent for longer, for example
+because all of its pods wait for a GPU, may be displaced; its steps then exit with 4, so no file ever
+has two writers.
+
+A lost node, or a pod that was deleted by force, may leave its process running while Argo starts the
+next attempt of the same workflow elsewhere. So each attempt first writes a random name into
+`status/.<task>.attempt`, once. An older attempt that still lives, or wakes up later, finds another
+name there, writes nothing more and ends with 4; it cannot take the file back. What it was writing at
+that moment is lost, because each attempt writes growing files anew (`tables.Table`), and a checkpoint
+that counts on rows of another attempt is rejected.
 """
 
 from __future__ import annotations
@@ -16,6 +24,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -249,3 +258,37 @@ def _dump(owner: Owner) -> str:
 
 
 _NAMES = [item.name for item in dataclasses.fields(Owner)]
+
+
+NAME_LIMIT_BYTES = 256
+
+
+class Fence:
+    """The right of one attempt to write. path: where the name of the newest attempt stands."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._name = secrets.token_hex(16).encode()
+
+    def claim(self) -> None:
+        """Become the newest attempt: from now on all older ones are shut out. To be called once.
+
+        One of those may just be beginning, and sweep the temporary away.
+        """
+        try:
+            write_atomically(self._path, self._name)
+        except FileNotFoundError:
+            write_atomically(self._path, self._name)
+
+    def check(self) -> None:
+        """Raise `WrongDirectory` if a newer attempt has started, and the usual `OSError`s."""
+        if self._newest() != self._name:
+            raise WrongDirectory(
+                f"another attempt of this step has started since and writes here now ({self._path})"
+            )
+
+    def _newest(self) -> bytes | None:
+        try:
+            return read_bytes(self._path, NAME_LIMIT_BYTES)
+        except FileNotFoundError:
+            return None

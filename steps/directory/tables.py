@@ -41,7 +41,7 @@ class Table:
     lines or a torn last one.
 
     The file is a new one for each writer, and begins with what is kept of the one that was there:
-    an older attempt that still lives goes on with a file that has no name any more (`fence.py`),
+    an older attempt that still lives goes on with a file that has no name any more (`owner.Fence`),
     and notices that before its next row.
 
     offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with

@@ -18,8 +18,7 @@ from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
 from config.resolve import Resolved, resolve
-from steps.directory.compute import read_compute
-from steps.directory.experiment import ExperimentRecord
+from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.progress import Progress, read_progress

@@ -13,7 +13,7 @@ from typing import Any
 
 from config.errors import BadInput, Diverged, Preempted
 from steps.command.context import StepContext
-from steps.directory.compute import read_compute
+from steps.directory.experiment import read_compute
 
 POLL_S = 0.1
 NICENESS = 5

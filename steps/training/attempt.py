@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from config.errors import ExperimentError
 from config.memory import limit_bytes
 from steps.command.context import StepContext
-from steps.directory import checkpoints, streams
+from steps.directory import checkpoints, segments
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.tables import last_row
 from steps.training import guard as progress_guard
@@ -27,7 +27,7 @@ from steps.training.guard import Guard
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
-    from steps.directory.compute import Compute
+    from steps.directory.experiment import Compute
 
 Details = dict[str, Any]
 
@@ -160,7 +160,7 @@ class TrainingAttempt:
             run, check_stop = self.context.run, self.context.check_stop
             trainer.load_streams(
                 {
-                    name: streams.read(run, name, stream, between=check_stop)
+                    name: segments.read(run, name, stream, between=check_stop)
                     for name, stream in checkpoint.streams.items()
                 }
             )

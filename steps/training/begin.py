@@ -9,7 +9,7 @@ from agents.interfaces import Resumable
 from agents.states import begin_with_weights
 from config.errors import BadInput
 from steps.command.context import StepContext
-from steps.directory.origin import first_checkpoint, refusal
+from steps.directory.starting_point import first_checkpoint, refusal
 
 
 def begun_from(context: StepContext, trainer: Resumable) -> Path:

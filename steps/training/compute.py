@@ -16,7 +16,7 @@ from agents.load import decide
 from config.errors import BadInput, WrongDirectory
 from config.resolve import Resolved
 from steps.command.context import StepContext
-from steps.directory.compute import Compute, read_compute, settle
+from steps.directory.experiment import Compute, read_compute, settle
 
 ASKED = ("sync", "async")
 """What a person can ask for, too."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
 from steps.command.context import StepContext
-from steps.directory import positions
-from steps.directory.positions import ShardName
-from steps.directory.tensors import DamagedError
+from steps.directory import self_play
+from steps.directory.arrays import DamagedError
+from steps.directory.self_play import ShardName
 
 if TYPE_CHECKING:
     from agents.selfplay.roles import Games, Played
@@ -51,7 +51,7 @@ class Inbox:
         self._untold = True
         self._heard_s = time.monotonic()
         self._at_step = dict[int, dict[str, int]]()
-        positions.remove_unsaid(self._run)
+        self_play.remove_temporary_taken(self._run)
 
     @property
     def silent_s(self) -> float:
@@ -82,12 +82,12 @@ class Inbox:
             one: taken for one, taken in self._at_step.items() if one >= min(kept, default=0)
         }
         if len(kept) > 1 and kept[0] in self._at_step:
-            positions.forget(self._run, self._at_step[kept[0]])
+            self_play.forget_shards(self._run, self._at_step[kept[0]])
 
     def _next(self) -> ShardName | None:
         """The next one that nobody has counted."""
         if not self._listed and time.monotonic() - self._looked_s >= POLL_S:
-            found = positions.shards(self._run)
+            found = self_play.shards(self._run)
             self._looked_s = time.monotonic()
             self._listed = [one for one in found if one.number >= self.taken.get(one.start, 0)]
         return self._listed.pop(0) if self._listed else None
@@ -97,7 +97,7 @@ class Inbox:
         self.taken[shard.start] = shard.number + 1
         self._untold = True
         try:
-            return self._games(shard, positions.read_shard(self._run, shard, self._identity))
+            return self._games(shard, self_play.read_shard(self._run, shard, self._identity))
         except (DamagedError, KeyError, IndexError) as error:
             self.refused[str(error)] += 1
             if self.refused.total() <= MOST_SAID:
@@ -118,7 +118,7 @@ class Inbox:
         """Let workers go on whose shards were taken."""
         if self._untold and time.monotonic() - self._told_s >= TELL_S:
             self._context.require_ours()
-            positions.write_taken(self._run, self.taken)
+            self_play.write_taken(self._run, self.taken)
             self._told_s, self._untold = time.monotonic(), False
 
     def told(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Outlet:
         self._games, self._number, self.positions = list["Played"](), 0, 0
         self._waited_s, self._since_s = 0.0, time.monotonic()
         self.waited_s = 0.0
-        positions.clean(context.run, member)
+        self_play.remove_temporary_shards(context.run, member)
 
     def add(self, games: Sequence[Played]) -> None:
         """Send them on, some at a time; waits where too many lie there already, and raises `Preempted`
@@ -161,13 +161,13 @@ class Outlet:
 
     def _wait_for_room(self) -> None:
         started_s = changed_s = time.monotonic()
-        taken = positions.taken_of(self._context.run, self._start)
+        taken = self_play.taken_of(self._context.run, self._start)
         while self._number - taken >= MOST_UNTAKEN:
             if time.monotonic() - changed_s >= self._patience_s:
                 raise Preempted(f"the trainer has taken no games for {self._patience_s} s")
             self._wait()
             time.sleep(POLL_S)
-            before, taken = taken, positions.taken_of(self._context.run, self._start)
+            before, taken = taken, self_play.taken_of(self._context.run, self._start)
             changed_s = changed_s if taken == before else time.monotonic()
         waited_s = time.monotonic() - started_s
         self._waited_s += waited_s
@@ -184,7 +184,7 @@ class Outlet:
         columns["length"] = np.array([len(one.rows["value"]) for one in self._games])
         columns["seconds"] = np.array([seconds - self._waited_s, self._waited_s])
         self._context.require_ours()
-        positions.write_shard(self._context.run, self._start, self._number, columns, self._identity)
+        self_play.write_shard(self._context.run, self._start, self._number, columns, self._identity)
         self._number += 1
         self.positions += count
         self._games, self._waited_s, self._since_s = [], 0.0, time.monotonic()

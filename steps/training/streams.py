@@ -17,11 +17,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from steps.directory import streams
+from steps.directory import segments
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
+from steps.directory.segments import STREAMS, Segment, Stream
 from steps.directory.storage import refuse_link
-from steps.directory.streams import STREAMS, Segment, Stream
 from steps.training.saver import Write
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class StreamFiles:
             return {}
         written = {name: write() for name, write in ended.items()}
         self._permitted()  # long segments may have taken long
-        return {STREAMS: streams.packed(written)}
+        return {STREAMS: segments.packed(written)}
 
     def _write(self, write: Write) -> None:
         self._permitted()
@@ -103,10 +103,10 @@ class StreamWriter:
     def __init__(
         self, run: RunDirectory, name: str, before: Stream, *, scheduled: bool = True
     ) -> None:
-        streams.check_name(name)
+        segments.check_name(name)
         self._name, self._folder = name, run.stream(name)
         refuse_link(self._folder, is_folder=True)
-        streams.remove_unlisted(run, name)
+        segments.remove_unlisted(run, name)
         self._first, self._begin, self._end = before.first, before.end, before.end
         self._columns: dict[str, tuple[str, tuple[int, ...]]] | None = None
         self._row_bytes = 0
@@ -115,7 +115,7 @@ class StreamWriter:
         self._listed_names = {segment.name for segment in before.segments}
         if before.segments:
             last = before.segments[-1]
-            rows = streams.read_segment(run, name, last)
+            rows = segments.read_segment(run, name, last)
             count = self._checked(rows)
             if count < self._full and (not scheduled or count * self._row_bytes < SEALED_BYTES):
                 self._begin, self._tail = last.first, [rows]

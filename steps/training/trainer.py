@@ -8,8 +8,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
-from steps.directory import networks
-from steps.directory.recorded import recorded_games
+from steps.directory import self_play
+from steps.directory.starting_point import recorded_games
 from steps.training.attempt import TrainingAttempt
 from steps.training.balance import Waiting, balancing_ratio
 from steps.training.shards import Inbox
@@ -42,7 +42,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         opened.enter_context(contextlib.closing(trainer))
         attempt.restore(trainer, compute)
         context.require_ours()
-        networks.discard_after(context.run, trainer.epoch)
+        self_play.discard_networks_after(context.run, trainer.epoch)
         inbox = Inbox(context, attempt.record.get(TAKEN, {}))
         attempt.kept[TAKEN] = dict(inbox.taken)
         files = opened.enter_context(TrainingFiles(attempt, Waiting(trainer.counters, inbox)))
@@ -93,9 +93,11 @@ def _publish(attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox) -
     context, hyper = attempt.context, attempt.resolved.hyperparameters
     run, generation = context.run, trainer.epoch
     context.require_ours()
-    networks.write_generation(run, generation, trainer.playing(), context.record.identity)
+    self_play.write_generation(run, generation, trainer.playing(), context.record.identity)
     inbox.newest = generation
-    networks.forget(run, generation, lambda one: hyper.is_kept(one, attempt.resolved.epochs))
+    self_play.forget_networks(
+        run, generation, lambda one: hyper.is_kept(one, attempt.resolved.epochs)
+    )
 
 
 def _said(ended: dict[str, Any], trainer: SelfPlayTrainer, inbox: Inbox) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, Preempted
 from steps.command.context import StepContext
-from steps.directory import networks
+from steps.directory import self_play
 from steps.training.meeting import Ended, Ending
 from steps.training.shards import Outlet
 
@@ -85,11 +85,11 @@ class NewestNetwork:
         listed = self._run.generations()
         if not listed:
             return None
-        name = networks.name_of(self._run, listed[-1])
+        name = self_play.manifest_of(self._run, listed[-1])
         if name is None or self._name == (listed[-1], name):
             return None
         try:
-            state = networks.read_generation(self._run, listed[-1])
+            state = self_play.read_generation(self._run, listed[-1])
         except BadInput:
             return None
         self._name = (listed[-1], name)

@@ -37,7 +37,7 @@ from steps.arena.entrants import arena_seed, openings_of
 from steps.directory.experiment import read_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.networks import kept_generations, read_generation
+from steps.directory.self_play import kept_generations, read_generation
 from tests.connect_four_value import late_positions
 
 SEED = 1000

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steps.directory import streams
+from steps.directory import segments
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
 from tests.fault.test_actors import NEEDED_S, end_group, has_joined, kill, start, status_of, until
@@ -41,8 +41,8 @@ def saved(run: RunDirectory, step: int) -> dict[str, Any]:
 
 def replay_of(run: RunDirectory, step: int) -> tuple[int, dict[str, np.ndarray]]:
     """The number of its first unroll, and all that it needs."""
-    listed = streams.parse((run.checkpoint(step) / streams.STREAMS).read_bytes())["replay"]
-    parts = list(streams.read(run, "replay", listed))
+    listed = segments.parse((run.checkpoint(step) / segments.STREAMS).read_bytes())["replay"]
+    parts = list(segments.read(run, "replay", listed))
     return listed.first, {name: np.concatenate([one[name] for one in parts]) for name in parts[0]}
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from config.resolve import resolve
-from steps.directory import streams
+from steps.directory import segments
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from tests.fault.conftest import Start, Step
 
@@ -63,12 +63,12 @@ def contents(run: RunDirectory, checkpoint: Path) -> dict[str, str]:
     """Stream and column -> checksum of the rows that the checkpoint lists, however they are divided
     into segments.
     """
-    listed = checkpoint / streams.STREAMS
+    listed = checkpoint / segments.STREAMS
     if not listed.exists():
         return {}
     sums: dict[str, hashlib._Hash] = {}
-    for name, stream in streams.parse(listed.read_bytes()).items():
-        for rows in streams.read(run, name, stream):
+    for name, stream in segments.parse(listed.read_bytes()).items():
+        for rows in segments.read(run, name, stream):
             for column, values in rows.items():
                 sums.setdefault(f"{name} {column}", hashlib.sha256()).update(values.tobytes())
     return {name: total.hexdigest() for name, total in sums.items()}

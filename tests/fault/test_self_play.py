@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from steps.directory import checkpoints, positions, streams
+from steps.directory import checkpoints, segments, self_play
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.networks import kept_generations, read_generation
+from steps.directory.self_play import kept_generations, read_generation
 from steps.directory.status import Status, read_status
 from steps.directory.tables import read_rows
 from tests.outside import ROOT, outside
@@ -88,7 +88,7 @@ def keeping(run: RunDirectory, folder: Path) -> Iterator[None]:
     folder.mkdir()
 
     def link() -> None:
-        for shard in positions.shards(run):
+        for shard in self_play.shards(run):
             with contextlib.suppress(FileExistsError, FileNotFoundError):
                 os.link(run.positions / shard.file, folder / shard.file)
 
@@ -170,13 +170,13 @@ def check_positions(run: RunDirectory, kept: Path) -> None:
     taken = final.record["taken"]
     counted = 0
     for path in kept.iterdir():
-        match = positions.NAME.fullmatch(path.name)
+        match = self_play.SHARD_NAME.fullmatch(path.name)
         assert match is not None
         if int(match["number"]) < taken.get(match["start"], 0):
             counted += len(load_file(path)["value"])
     assert len(taken) == 4, "two workers, one of which was started three times"
     assert counted == final.state["added"] == final.streams["window"].end
-    rows = [part["value"] for part in streams.read(run, "window", final.streams["window"])]
+    rows = [part["value"] for part in segments.read(run, "window", final.streams["window"])]
     assert sum(map(len, rows)) == final.streams["window"].end - final.streams["window"].first
 
 
@@ -189,7 +189,7 @@ def test_a_worker_without_a_trainer_ends_after_a_time_and_an_orphan_too(
     code, output = ended(processes.train("worker", 0))
     assert (code, "no network for 20 s" in output) == (75, True), output
     trainer, worker = processes.train("trainer"), processes.train("worker", 0)
-    until(lambda: len(positions.shards(run)) > 0, trainer, worker)
+    until(lambda: len(self_play.shards(run)) > 0, trainer, worker)
     trainer.kill()
     ended(trainer)
     code, output = ended(worker)

@@ -16,7 +16,7 @@ from agents.search.tree_search import Search, search_all
 from agents.selfplay.policy import SelfPlayPolicy, load
 from config.resolve import resolve
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.networks import read_generation
+from steps.directory.self_play import read_generation
 from tests.outside import ROOT, outside
 
 GIVEN = {"game": "tic-tac-toe", "workers": "1"}

@@ -29,7 +29,7 @@ from steps.arena.entrants import agent_directory, arena_seed, earlier_generation
 from steps.arena.games import Played, read_all, read_games, write_arena
 from steps.arena.standing import rating_of, tournament, won_against
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.networks import write_generation
+from steps.directory.self_play import write_generation
 from steps.directory.status import read_status
 from steps.directory.usable import usability
 from steps.policy import load_policy_of

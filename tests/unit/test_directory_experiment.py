@@ -10,11 +10,11 @@ import pytest
 
 from config.errors import BadInput, WrongDirectory
 from config.resolve import resolve
-from steps.directory.differences import difference
 from steps.directory.experiment import (
     RECORD_LIMIT_BYTES,
     ExperimentRecord,
     continued,
+    difference,
     read_experiment,
     write_experiment,
 )

@@ -22,6 +22,7 @@ from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirecto
 from config.measures import RETURN
 from steps import play
 from steps.command.context import StepContext
+from steps.command.main import write_outputs
 from steps.command.stop import StopRequest
 from steps.directory import files, owner, processes
 from steps.directory.files import (
@@ -33,7 +34,6 @@ from steps.directory.files import (
     write_if_changed,
 )
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.outputs import write_outputs
 from steps.directory.status import Status, read_status, write_status
 from steps.directory.tables import (
     Table,

@@ -13,8 +13,7 @@ import pytest
 
 from config.errors import Preempted, WrongDirectory
 from steps.directory import files, owner, processes
-from steps.directory.fence import Fence
-from steps.directory.owner import Owner
+from steps.directory.owner import Fence, Owner
 
 FIRST = Owner(uid="first", workflow="ppo-first", host="node-1", lease_s=0.3)
 SECOND = Owner(uid="second", workflow="ppo-second", host="node-2", lease_s=0.3)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from config.errors import Preempted
-from steps.directory import networks
+from steps.directory import self_play
 from steps.directory.layout import RunDirectory
 from steps.training.meeting import Ended
 from steps.training.worker import NewestNetwork
@@ -18,7 +18,7 @@ from steps.training.worker import NewestNetwork
 
 def write(run: RunDirectory, generation: int, weight: float) -> None:
     state = {"average": {"weight": np.full(3, weight)}}
-    networks.write_generation(run, generation, state, {"algorithm": "alphazero"})
+    self_play.write_generation(run, generation, state, {"algorithm": "alphazero"})
 
 
 def newest(run: RunDirectory, **more: Any) -> NewestNetwork:
@@ -51,7 +51,7 @@ def test_a_trainer_that_went_back_is_followed(tmp_path: Path) -> None:
     for generation in range(4):
         write(run, generation, float(generation))
     assert weight(look()) == 3.0
-    networks.discard_after(run, 1)
+    self_play.discard_networks_after(run, 1)
     found = look()
     assert (found and found.generation, weight(found)) == (1, 1.0)
     write(run, 2, 20.0)

@@ -29,7 +29,7 @@ from agents.load import make_trainer
 from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps import prepare, train
-from steps.directory.compute import Compute
+from steps.directory.experiment import Compute
 from steps.training.compute import settled
 
 LAB = "tests.lab_environments"

@@ -17,7 +17,7 @@ from config.errors import BadInput, ExperimentError
 from config.measures import RETURN
 from steps import play
 from steps.command import context
-from steps.directory.actions import write_actions
+from steps.directory.arrays import write_actions
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status

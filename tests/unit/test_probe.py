@@ -17,7 +17,7 @@ from agents.devices import Trials, choose_device, choose_precision, processor_na
 from agents.networks.actor_critic import ActorCritic
 from config.errors import BadInput, WrongDirectory
 from config.resolve import Resolved, resolve
-from steps.directory.compute import Compute, read_compute, settle
+from steps.directory.experiment import Compute, read_compute, settle
 from steps.directory.layout import ExperimentDirectory
 from steps.page.facts import computed
 

@@ -16,7 +16,7 @@ from agents.selfplay.policy import load, make_network
 from agents.states import FORMAT, to_arrays
 from config.errors import BadInput
 from config.resolve import resolve
-from steps.directory import networks
+from steps.directory import self_play
 from steps.directory.layout import RunDirectory
 
 RESOLVED = resolve("alphazero", {"game": "tic-tac-toe", "blocks": "1", "channels": "8"})
@@ -64,34 +64,34 @@ def test_the_player_plays_by_the_average_and_not_by_the_newest_weights() -> None
 
 def test_what_is_kept_of_networks_is_what_was_written(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, 0)
-    assert networks.kept_generations(run) == []
+    assert self_play.kept_generations(run) == []
     for generation in range(6):
         state = {"format": FORMAT, "average": to_arrays(weights(generation).state_dict())}
-        networks.write_generation(run, generation, state, RESOLVED.identity())
-        networks.forget(run, generation, lambda one: one in (0, 2))
-    assert networks.kept_generations(run) == [0, 2, 4, 5]
-    kept = networks.read_generation(run, 2)
+        self_play.write_generation(run, generation, state, RESOLVED.identity())
+        self_play.forget_networks(run, generation, lambda one: one in (0, 2))
+    assert self_play.kept_generations(run) == [0, 2, 4, 5]
+    kept = self_play.read_generation(run, 2)
     assert load(RESOLVED, kept).game.name == "tic-tac-toe"
     assert np.array_equal(kept["average"]["stem.convolution.weight"], to_arrays(weights(2).state_dict())["stem.convolution.weight"])  # fmt: skip
-    before = networks.name_of(run, 5)
-    networks.discard_after(run, 4)
-    assert networks.kept_generations(run) == [0, 2, 4]
-    assert networks.name_of(run, 5) is None
+    before = self_play.manifest_of(run, 5)
+    self_play.discard_networks_after(run, 4)
+    assert self_play.kept_generations(run) == [0, 2, 4]
+    assert self_play.manifest_of(run, 5) is None
     other = {"format": FORMAT, "average": to_arrays(weights(9).state_dict())}
-    networks.write_generation(run, 5, other, RESOLVED.identity())
-    assert networks.name_of(run, 5) not in (None, before), "another one of the same number"
+    self_play.write_generation(run, 5, other, RESOLVED.identity())
+    assert self_play.manifest_of(run, 5) not in (None, before), "another one of the same number"
 
 
 def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, 0)
     state = {"format": FORMAT, "average": to_arrays(weights(0).state_dict())}
-    networks.write_generation(run, 0, state, RESOLVED.identity())
+    self_play.write_generation(run, 0, state, RESOLVED.identity())
     tensors = run.network(0) / "tensors.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-4] + b"none")
     with pytest.raises(BadInput, match=r"differs from manifest\.json"):
-        networks.read_generation(run, 0)
+        self_play.read_generation(run, 0)
     with pytest.raises(BadInput, match="cannot be read"):
-        networks.read_generation(run, 7)
+        self_play.read_generation(run, 7)
 
 
 def test_the_heads_on_a_torso_of_ones_own_learn_and_play() -> None:

@@ -16,7 +16,7 @@ from agents.games.named import load_game
 from agents.selfplay.positions import columns_of
 from agents.selfplay.roles import Games, Played
 from config.errors import ExperimentError, Preempted
-from steps.directory import positions
+from steps.directory import self_play
 from steps.directory.layout import RunDirectory
 from steps.training import shards
 from steps.training.balance import Waiting, balancing_ratio
@@ -116,10 +116,10 @@ def test_shards_go_when_both_checkpoints_count_them_and_not_before(run: RunDirec
         if step > 200:
             run.checkpoint(step - 200).rmdir()
         inbox.saved(step)
-        left.append(len(positions.shards(run)))
+        left.append(len(self_play.shards(run)))
     # After 200 those of 100 go, after 300 those of 200: of each moment two checkpoints count the rest.
     assert left == [3, 3, 3, 3]
-    assert {one.number for one in positions.shards(run)} == {9, 10, 11}
+    assert {one.number for one in self_play.shards(run)} == {9, 10, 11}
 
 
 def test_half_a_shard_is_never_read(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_half_a_shard_is_never_read(run: RunDirectory, monkeypatch: pytest.Monke
     assert everything(inbox) == []
     monkeypatch.setattr(shards, "SHARD_POSITIONS", 7)
     out.add([])
-    (found,) = positions.shards(run)
+    (found,) = self_play.shards(run)
     path = run.positions / found.file
     path.write_bytes(path.read_bytes()[:-5])
     assert everything(inbox) == []
@@ -167,7 +167,7 @@ def test_a_file_that_is_no_shard_is_none(run: RunDirectory) -> None:
     run.positions.mkdir()
     for name in ("x.safetensors", "0-1-zz-00000000-0000000000000000.safetensors", "README"):
         (run.positions / name).write_bytes(b"x")
-    assert positions.shards(run) == []
+    assert self_play.shards(run) == []
 
 
 def test_a_worker_waits_until_its_shards_are_taken(run: RunDirectory) -> None:
@@ -175,7 +175,7 @@ def test_a_worker_waits_until_its_shards_are_taken(run: RunDirectory) -> None:
     inbox, waits = Inbox(context(run), {}), list[int]()
 
     def wait() -> None:
-        waits.append(len(positions.shards(run)))
+        waits.append(len(self_play.shards(run)))
         if len(waits) == 5:
             inbox.take(0)
             inbox.take(0)
@@ -210,11 +210,11 @@ def test_a_trainer_that_went_back_takes_again_and_its_worker_waits_for_that(
     everything(inbox)
     everything(inbox)
     start = out._start
-    assert positions.taken_of(run, start) == 3
+    assert self_play.taken_of(run, start) == 3
     back = Inbox(context(run), {start: 1})
     back.take(0)
     back.take(0)
-    assert positions.taken_of(run, start) == 2
+    assert self_play.taken_of(run, start) == 2
 
 
 def test_games_of_networks_that_should_have_been_replaced_are_told_apart(

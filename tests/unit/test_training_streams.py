@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from config.errors import ExperimentError, NoUsableState, WrongDirectory
-from steps.directory import checkpoints, streams
+from steps.directory import checkpoints, segments
+from steps.directory.arrays import DamagedError
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.streams import Stream
-from steps.directory.tensors import DamagedError
+from steps.directory.segments import Stream
 from steps.training import streams as writing
 from steps.training.saver import MOST_PENDING, Saver
 from steps.training.streams import StreamFiles
@@ -77,7 +77,7 @@ def newest(run: RunDirectory) -> Checkpoint:
 
 def kept(run: RunDirectory, checkpoint: Checkpoint) -> list[int]:
     """The numbers of the rows that a training would be given back."""
-    parts = streams.read(run, "replay", checkpoint.streams["replay"])
+    parts = segments.read(run, "replay", checkpoint.streams["replay"])
     return [int(row[0]) for part in parts for row in part["frame"]]
 
 
@@ -110,7 +110,7 @@ def test_full_segments_are_on_the_disk_before_a_checkpoint_lists_them(run: RunDi
             total += count
         assert [int(path.name[:12]) for path in sorted(run.stream(name).iterdir())] == [0, 60, 120]
         before = set(run.stream(name).iterdir())
-        listed = streams.parse(files.ended()()[streams.STREAMS])[name]
+        listed = segments.parse(files.ended()()[segments.STREAMS])[name]
         (rest,) = set(run.stream(name).iterdir()) - before
         assert 30 * ROW < rest.stat().st_size < 31 * ROW
         assert [segment.rows for segment in listed.segments] == [60, 60, 60, 30]
@@ -266,11 +266,11 @@ def test_a_list_that_cannot_be_right_is_refused(run: RunDirectory, before: str, 
     for step in range(2):
         files.add({"replay": Grown(step * 30, 30, None)})  # type: ignore[dict-item]
         listed = files.ended()()
-    text = listed[streams.STREAMS].decode()
+    text = listed[segments.STREAMS].decode()
     assert before in text
-    streams.parse(text.encode())
+    segments.parse(text.encode())
     with pytest.raises(DamagedError):
-        streams.parse(text.replace(before, after).encode())
+        segments.parse(text.replace(before, after).encode())
 
 
 def test_without_a_stream_a_checkpoint_is_what_it_was(run: RunDirectory) -> None:

@@ -18,11 +18,10 @@ from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
 from config.resolve import Resolved
 from steps.directory import processes
-from steps.directory.differences import difference
-from steps.directory.experiment import read_experiment
+from steps.directory.experiment import difference, read_experiment
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.origin import with_origin
 from steps.directory.owner import read_owner
+from steps.directory.starting_point import with_origin
 
 MOUNT = "/storage"
 NOT_EVERYWHERE = "Box2D"

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput
+from steps.directory.arrays import DamagedError, read_tensors
 from steps.directory.files import read_bytes, remove_temporaries
 from steps.directory.layout import RunDirectory
-from steps.directory.tensors import DamagedError, read_tensors
 
 if TYPE_CHECKING:
     import numpy as np

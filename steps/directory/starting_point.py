@@ -1,12 +1,14 @@
-"""The experiment at `start_from`, with whose weights the runs of another begin.
+"""What a training may begin with: the weights of another experiment (`start_from`) or, for self-play,
+a file of recorded games (`imitate`).
 
-`prepare` looks what is there and keeps its identity hash; `train` takes the checkpoint of a run from
-it, once: a training that begins so leaves a checkpoint of its own before its first step, and goes on
-from its own ever after.
+`prepare` checks that the other experiment has the checkpoints that are needed, and records its
+identity hash. `train` reads the checkpoint of the matching run once: before its first step, the new
+training saves a checkpoint of its own, from which every later attempt continues.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from config.outdir import check_outdir
 from config.resolve import Resolved
 from steps.directory.checkpoints import Checkpoint, load_newest
 from steps.directory.experiment import ExperimentRecord, read_experiment
+from steps.directory.files import read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 
 
@@ -90,3 +93,21 @@ def _run(start_from: Path, record: ExperimentRecord, index: int) -> RunDirectory
 def _require_checkpoint(resolved: Resolved, theirs: RunDirectory) -> None:
     if not theirs.checkpoint_steps():
         raise refusal(resolved, f"no checkpoint in {theirs.checkpoints}: train makes it")
+
+
+RECORDED_LIMIT_BYTES = 256 * 2**20
+
+
+def recorded_games(resolved: Resolved) -> str | None:
+    """Its text; None where there is no such file to begin with. Raises `BadInput`."""
+    given = getattr(resolved.hyperparameters, "imitate", None)
+    if given is None:
+        return None
+    path = check_outdir(given, os.environ.get("STORAGE") or None, "imitate")
+    try:
+        return read_bytes(path, RECORDED_LIMIT_BYTES).decode()
+    except OSError as error:
+        because = error.strerror or "it cannot be read"
+    except UnicodeDecodeError:
+        because = "it is no text"
+    raise BadInput(f"parameter 'imitate' cannot be {shown(given)}: {because}: {path}")
