@@ -58,23 +58,21 @@ def train(context: StepContext) -> dict[str, Any]:
 
         return actor.act(context)
     if context.member and context.arguments.role == WORKER:
-        from steps.training import worker
+        from steps.training import self_play_worker
 
-        return worker.play(context)
+        return self_play_worker.play(context)
     if context.resolved.members is not None:
         context.note(workflow=context.owner_uid)  # whose members this attempt's end concerns
     if context.member:
-        from steps.training import further_learner
-
-        return further_learner.learn(context)
+        return learner.learn(context)
     if context.resolved.descriptor.has_actors:
         from steps.training import learner
 
         return attempt(context, learner.train)
     if context.resolved.descriptor.has_workers:
-        from steps.training import trainer
+        from steps.training import self_play_trainer
 
-        return attempt(context, trainer.train)
+        return attempt(context, self_play_trainer.train)
     from steps.training import single
 
     return attempt(context, single.train)
@@ -113,7 +111,7 @@ def is_complete(context: StepContext) -> bool:
     """Whether nothing is left to do for who succeeded before: what a finished training left is still
     there and undamaged.
     """
-    from steps.training.ending import is_trained, outcome
+    from steps.training.meeting import is_trained, outcome
 
     return bool(outcome(context)) if context.member else is_trained(context.run, context.previous)
 

@@ -61,7 +61,7 @@ def _act(context: StepContext, search: Any) -> int:
     from agents.distributed.weights import unpack
     from agents.load import make_actor
     from agents.transport.client import Client
-    from steps.training.compute import settled
+    from steps.training.choose_compute import settled
     from steps.training.resources import of_member
 
     torch.set_num_threads(context.resolved.experiment.threads)

@@ -1,9 +1,9 @@
-"""One attempt to train one run: what it goes on from, what it computes on, and what the next
+"""One attempt to train one run: what it continues from, what it computes on, and what the next
 attempt must know of it.
 
-Whatever trains (one process, a learner, the trainer of a self-play) is called with a
-`TrainingAttempt`, makes its trainer, lets it go on from the checkpoint, and hands what it yields to
-`files.TrainingFiles`.
+The role that trains (one process, a learner, or the trainer of a self-play) is called with a
+`TrainingAttempt`. It makes its trainer, restores it from the checkpoint, and passes the progress that
+the trainer yields to `training_files.TrainingFiles`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from config.errors import ExperimentError
+from config.errors import BadInput, ExperimentError
 from config.memory import limit_bytes
 from steps.command.context import StepContext
 from steps.directory import checkpoints, segments
 from steps.directory.checkpoints import Checkpoint
+from steps.directory.starting_point import first_checkpoint, refusal
 from steps.directory.tables import last_row
 from steps.training import guard as progress_guard
 from steps.training.guard import Guard
@@ -120,7 +122,7 @@ class TrainingAttempt:
         """What to compute on and in, with torch's threads set accordingly."""
         import torch
 
-        from steps.training.compute import chosen, settled
+        from steps.training.choose_compute import chosen, settled
 
         self.context.check_stop()
         torch.set_num_threads(self.context.resolved.experiment.threads)
@@ -142,8 +144,6 @@ class TrainingAttempt:
         """Bring a new trainer to where the checkpoint was taken, and say what begins."""
         start = "the start"
         if self.given_weights:
-            from steps.training.begin import begun_from
-
             start = f"the weights of {begun_from(self.context, trainer)}"
         elif self.checkpoint is not None:
             _show_log_of("agents")
@@ -201,3 +201,18 @@ def _show_log_of(package: str) -> None:
     """
     logging.getLogger(package).handlers = [logging.StreamHandler(sys.stdout)]
     logging.getLogger(package).setLevel(logging.INFO)
+
+
+def begun_from(context: StepContext, trainer: Resumable) -> Path:
+    """Give a new trainer the weights that its run has at `start_from`; the checkpoint that they are
+    of. Raises `BadInput` where there are none, or they do not fit.
+    """
+    resolved, run = context.resolved, context.run_index or 0
+    checkpoint = first_checkpoint(resolved, run, os.environ.get("STORAGE") or None)
+    from agents.states import begin_with_weights
+
+    try:
+        begin_with_weights(trainer, checkpoint.state)
+    except BadInput as error:
+        raise refusal(resolved, str(error)) from None
+    return checkpoint.path

@@ -19,8 +19,7 @@ from config.resolve import Resolved
 from steps.command.context import StepContext
 from steps.directory.layout import task_name
 from steps.directory.status import read_status
-from steps.training.ending import failed_for_good
-from steps.training.meeting import POLL_S, Finding, there
+from steps.training.meeting import POLL_S, Finding, failed_for_good, there
 from steps.training.serving import own_host
 
 if TYPE_CHECKING:

@@ -1,21 +1,29 @@
-"""The learner of an actor-learner training, or the first of several: learns from what its actors
-send, and keeps the run's files as `single` does.
+"""The learners of an actor-learner training.
+
+The first learner (`train`) learns from what its actors send, and writes the run's files as
+`single` does. Where a run has several, each further learner (`learn`) learns with the first one from
+its own share of the actors. It saves nothing: when it is started again, it takes the weights from the
+first one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
+from steps.command.context import StepContext
 from steps.training.attempt import TrainingAttempt
-from steps.training.coupling import Coupling, counters_of, waiting
-from steps.training.serving import serve
+from steps.training.serving import Coupling, counters_of, serve, waiting
 
 if TYPE_CHECKING:
     from agents.distributed.protocol import Learner
-    from steps.training.files import TrainingFiles
+    from agents.transport.group import Place
+    from steps.training.meeting import Finding
     from steps.training.roster import Roster
+    from steps.training.training_files import TrainingFiles
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
@@ -26,9 +34,9 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     context.check_stop()
     from agents.distributed.protocol import PeersLost
     from agents.load import make_learner
-    from steps.training.files import TrainingFiles
     from steps.training.gathering import gather
     from steps.training.meeting import published
+    from steps.training.training_files import TrainingFiles
 
     compute = attempt.decided()
     generation = _generation(attempt)
@@ -86,3 +94,82 @@ def no_data(roster: Roster, and_then: str) -> Preempted:
     return Preempted(
         f"no experience for {roster.silent_s:.0f} s, {missing} actors are not connected; {and_then}"
     )
+
+
+def learn(context: StepContext) -> dict[str, Any]:
+    """Learn until the training has ended, well or for good; returns why there was nothing left to do.
+
+    Raises `Preempted` after a SIGTERM, where there was no first learner for `reconnect_timeout` or
+    one of the others was lost, or where no actor sent anything for `no_data_timeout`; and what the
+    trainer raises.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
+    context.stop.describe = lambda: "preempted, joins again when it is started again"
+    context.check_stop()
+    from agents.distributed.protocol import PeersLost
+    from agents.transport.group import place_from_text
+    from steps.training.meeting import Ended, Finding
+
+    finding = Finding(context, context.run.learners_json, place_from_text)
+    patience_s, details = context.resolved.actors.reconnect_timeout, dict[str, Any]()
+    try:
+        finding.wait(patience_s)
+        details = _learn_beside_the_first(context, finding)
+        _wait_for_the_end(finding, patience_s)
+    except Ended as ended:
+        return {"ended": str(ended), **details}
+    except PeersLost as lost:
+        raise Preempted(f"{lost}; joins again when it is started again") from None
+    raise Preempted(f"the first learner has not ended well for {patience_s} s")
+
+
+def _learn_beside_the_first(context: StepContext, finding: Finding[Place]) -> dict[str, Any]:
+    """With the others, to the end; returns what the report says of it."""
+    import torch
+
+    from agents.load import make_learner
+    from steps.training.choose_compute import chosen, settled
+    from steps.training.gathering import join
+    from steps.training.meeting import published
+    from steps.training.resources import gpu_of, of_member
+    from steps.training.serving import Coupling, counters_of, waiting
+
+    torch.set_num_threads(context.resolved.experiment.threads)
+    compute = chosen(context, {})
+    resolved, number = settled(context.resolved, compute), int(context.arguments.member)
+    learner = make_learner(
+        resolved, run=context.run_index or 0, device=compute.device, precision=compute.precision
+    )
+    with contextlib.ExitStack() as opened:
+        opened.enter_context(contextlib.closing(learner))
+        generation = join(opened, resolved, learner, finding, number)
+        roster, server = serve(
+            opened, context, resolved, learner, generation=generation, number=number
+        )
+        sampler, _ = of_member(
+            context.run.member_resources_csv(context.member),
+            permitted=context.require_ours,
+            gpu=gpu_of(compute.device),
+            measure=Coupling(learner, server.traffic),
+        )
+        opened.enter_context(contextlib.closing(sampler))
+        opened.enter_context(published(context, server.address, number))
+        opened.callback(learner.close)
+        print(f"learner {generation} goes on with the others from step {learner.step}")
+        for progress in learner.train():
+            context.check_stop()
+            if progress is not None:
+                sampler.at(progress.step)
+            elif roster.silent_s > resolved.actors.no_data_timeout:
+                raise no_data(roster, f"was at step {learner.step}")
+        return {"step": learner.step, **waiting(counters_of(learner)())}
+
+
+def _wait_for_the_end(finding: Finding[Place], longest_s: float) -> None:
+    """Until the first learner has saved what all have learnt, which raises `Ended`."""
+    from steps.training.meeting import POLL_S
+
+    end = time.monotonic() + longest_s
+    while time.monotonic() < end:
+        finding.check()
+        time.sleep(POLL_S)

@@ -1,10 +1,9 @@
-"""Where a learner and its actors meet: `learner.json` in the run's directory, and the end of the
-training that brings them together.
+"""How a member of a training finds its learner, and how it notices that the training has ended.
 
-The learner writes where it is reached and a token, readable for its owner alone; each start of it
-replaces that, and its end takes it away. An actor reads it again at every attempt to connect. Whether
-a learner will ever come again, the status of the task `train` says. Of several learners each has a
-file of its own, and its share of the actors.
+The learner writes its address and a token to `learner.json` in the run's directory, readable for its
+owner alone. Each start of the learner replaces the file, and its end removes it. An actor reads the
+file again at every attempt to connect. Whether a learner will come again is read from the status of
+the task `train`. With several learners, each has a file of its own and its share of the actors.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from agents.transport.address import LONGEST, Address, address_from_text, address_to_text
-from config.errors import BadInput, Preempted, shown
+from config.errors import NEVER_RETRIED, BadInput, Preempted, shown
 from config.pipeline import TRAIN
 from steps.command.context import StepContext
+from steps.directory import checkpoints
 from steps.directory.files import read_bytes, write_atomically
-from steps.directory.status import read_status
-from steps.training.ending import outcome
+from steps.directory.layout import RunDirectory
+from steps.directory.status import Status, read_status
 
 POLL_S = 0.5
 Found = TypeVar("Found")
@@ -123,3 +123,40 @@ def _host_and_port(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise BadInput(f"--learner cannot be {shown(text)}; allowed: host:port")
     return host.strip("[]"), int(port)
+
+
+def outcome(context: StepContext, before: Status | None = None) -> str:
+    """How the training ended, empty while it goes on or may be continued. before: the learner's status
+    as the actor found it: a failure of another workflow, or an old one where there is no workflow,
+    says nothing.
+    """
+    run = context.run
+    status = read_status(run.status / f"{TRAIN}.json")
+    if status is None:
+        return ""
+    if status.state == "succeeded" and status.inputs == context.inputs and is_trained(run, status):
+        return "the run is trained"
+    if failed_for_good(context, status, before):
+        return f"the training has failed for good: {status.reason}"
+    return ""
+
+
+def failed_for_good(context: StepContext, status: Status | None, before: Status | None) -> bool:
+    """Whether whoever left this status in the training of this workflow is not started again; before:
+    as of `outcome`.
+    """
+    if status is None or status.state != "failed" or status.exit_code not in NEVER_RETRIED:
+        return False
+    if context.owner_uid is None:
+        return status != before
+    return status.details.get("workflow") == context.owner_uid
+
+
+def is_trained(run: RunDirectory, status: Status | None) -> bool:
+    """Whether what a finished training left is still there and undamaged."""
+    step = status.details.get("step") if status else None
+    return (
+        isinstance(step, int)
+        and checkpoints.is_intact(run.checkpoint(step))
+        and run.train_csv.is_file()
+    )

@@ -14,7 +14,7 @@ from config.measures import Measure
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
-from steps.training.events import EventFile
+from steps.training.resources import EventFile
 
 RECENT_EPISODES = 100
 NOT_PLOTTED = ("epoch", "step", "frame")

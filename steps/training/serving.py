@@ -1,20 +1,24 @@
-"""What actors meet of a learner: a server, and behind it the roster of those that play for it."""
+"""How a learner lets actors in: its server, the roster of connected actors behind it, and the columns
+of `resources.csv` that tell how learner and actors wait for each other.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.resolve import Resolved
 from steps.command.context import StepContext
+from steps.directory.tables import Cell
 
 if TYPE_CHECKING:
     from agents.distributed.protocol import Learner
     from agents.transport.service import Server
+    from agents.transport.sessions import Traffic
     from steps.training.roster import Roster
 
 HERE = "127.0.0.1"
@@ -76,3 +80,62 @@ def serve(
         )
     )
     return roster, server
+
+
+class Coupling:
+    """`steps.training.resources.Measure`. learner: one that counts, else what it would tell is empty;
+    traffic: of the service that stands before it.
+    """
+
+    def __init__(self, learner: Learner, traffic: Callable[[], Traffic]) -> None:
+        self._counters = counters_of(learner)
+        self._traffic = traffic
+        self._before = self._counters(), traffic()
+
+    def __call__(self, seconds: float) -> dict[str, Cell]:
+        """Of so many seconds. Shares of time are in percent, those of actors means over the ones that
+        are connected now; stale, duplicate and refused are totals since the training began, but that
+        refusals by the service are those since the learner was started.
+        """
+        (counted_before, traffic_before), counted = self._before, self._counters()
+        traffic = self._traffic()
+        self._before = counted, traffic
+
+        def share(name: str, among: int = 1) -> float | None:
+            if name not in counted or not among:
+                return None
+            waited_s = counted[name] - counted_before[name]
+            return round(100 * min(1.0, waited_s / (seconds * among)), 1)
+
+        messages = traffic.messages - traffic_before.messages
+        handling_s = traffic.handling_s - traffic_before.handling_s
+        waited = share("learner_waited_s")
+        return {
+            "actors": traffic.actors,
+            "learner_busy_percent": None if waited is None else round(100 - waited, 1),
+            "actors_waiting_percent": share("actors_waited_s", traffic.actors),
+            "waiting_unrolls": counted.get("waiting"),
+            "message_ms": round(1000 * handling_s / messages, 3) if messages else None,
+            "received_bytes_per_second": round(
+                (traffic.received_bytes - traffic_before.received_bytes) / seconds
+            ),
+            "sent_bytes_per_second": round(
+                (traffic.sent_bytes - traffic_before.sent_bytes) / seconds
+            ),
+            "stale_unrolls": counted.get("stale"),
+            "duplicate_messages": counted.get("duplicates"),
+            "refused_messages": int(sum(traffic.refused.values())),
+        }
+
+
+def counters_of(learner: Learner) -> Callable[[], Mapping[str, float]]:
+    """Its own, or none."""
+    from agents.distributed.protocol import HasCounters
+
+    return learner.counters if isinstance(learner, HasCounters) else dict
+
+
+def waiting(counters: Mapping[str, float]) -> dict[str, float]:
+    """For the report: who waited for whom, over all attempts."""
+    names = ("learner_waited_s", "actors_waited_s")
+    return {name: round(counters[name], 3) for name in names if name in counters}

@@ -12,7 +12,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     context = attempt.context
     context.check_stop()
     from agents.load import make_trainer
-    from steps.training.files import TrainingFiles
+    from steps.training.training_files import TrainingFiles
 
     compute = attempt.decided()
     trainer = make_trainer(

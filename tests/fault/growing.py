@@ -86,7 +86,7 @@ class Learner:
 
 def train(attempt: Any) -> dict[str, Any]:
     """As a learner of several processes would be trained: nothing here is a `Trainer`."""
-    from steps.training.files import TrainingFiles
+    from steps.training.training_files import TrainingFiles
 
     compute = attempt.decided()
     learner = Learner(attempt.context.resolved.epochs, attempt.context.run_index)
@@ -99,10 +99,11 @@ def train(attempt: Any) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     import steps.train
-    from steps.training import single, streams
+    from steps.training import single, stream_writer
 
     single.train = train
-    streams.LARGEST_BYTES, streams.SEALED_BYTES = LARGEST_BYTES, LARGEST_BYTES // 2
+    stream_writer.LARGEST_BYTES = LARGEST_BYTES
+    stream_writer.SEALED_BYTES = LARGEST_BYTES // 2
     return steps.train.main(argv)
 
 

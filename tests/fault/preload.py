@@ -5,10 +5,6 @@ import sys
 import torch
 
 import agents.load  # noqa: F401
-import steps.prepare
-import steps.train
-import steps.training.files
-import steps.training.single  # noqa: F401
 
 torch.set_num_threads(1)
 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])

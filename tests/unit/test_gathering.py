@@ -18,7 +18,8 @@ from agents.transport.group import Group, Place, place_from_text, place_to_text
 from config.errors import BadInput, Preempted
 from config.resolve import resolve
 from steps.command.context import StepContext
-from steps.training import further_learner, gathering
+from steps.training import gathering
+from steps.training import learner as learners
 from steps.training.meeting import Ended, Finding
 from tests.peers_in_threads import at_once
 from tests.unit.test_meeting import GIVEN_UP, OURS, context_of, train_status, trained
@@ -129,7 +130,7 @@ def further(tmp_path: Path) -> StepContext:
 def test_a_further_learner_of_a_trained_run_ends_well_at_once(tmp_path: Path) -> None:
     context = further(tmp_path)
     trained(context)
-    assert further_learner.learn(context) == {"ended": "the run is trained"}
+    assert learners.learn(context) == {"ended": "the run is trained"}
 
 
 def test_a_further_learner_outlives_the_last_update_until_it_is_saved(
@@ -138,16 +139,16 @@ def test_a_further_learner_outlives_the_last_update_until_it_is_saved(
     """The first one may be killed before it has saved, and then needs this one again."""
     context = further(tmp_path)
     context.run.learners_json.write_text(place_to_text(PLACE))
-    monkeypatch.setattr(further_learner, "_learn", lambda context, finding: {"step": 64})
+    monkeypatch.setattr(learners, "_learn_beside_the_first", lambda context, finding: {"step": 64})
     with pytest.raises(Preempted, match="the first learner has not ended well for 1 s"):
-        further_learner.learn(context)
+        learners.learn(context)
 
     def saved(context: StepContext, finding: Finding[Place]) -> dict[str, int]:
         trained(context)
         return {"step": 64}
 
-    monkeypatch.setattr(further_learner, "_learn", saved)
-    assert further_learner.learn(context) == {"ended": "the run is trained", "step": 64}
+    monkeypatch.setattr(learners, "_learn_beside_the_first", saved)
+    assert learners.learn(context) == {"ended": "the run is trained", "step": 64}
 
 
 def test_a_lost_learner_means_75_and_a_failure_for_good_the_end(
@@ -159,11 +160,11 @@ def test_a_lost_learner_means_75_and_a_failure_for_good_the_end(
     def lost(context: StepContext, finding: Finding[Place]) -> dict[str, int]:
         raise PeersLost("the learners have lost each other: gone")
 
-    monkeypatch.setattr(further_learner, "_learn", lost)
+    monkeypatch.setattr(learners, "_learn_beside_the_first", lost)
     with pytest.raises(Preempted, match="lost each other: gone; joins again when it is started"):
-        further_learner.learn(context)
+        learners.learn(context)
     train_status(context, **GIVEN_UP, details=OURS)
-    assert "failed for good" in further_learner.learn(context)["ended"]
+    assert "failed for good" in learners.learn(context)["ended"]
 
 
 @pytest.mark.parametrize(

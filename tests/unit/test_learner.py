@@ -13,8 +13,8 @@ from config.workers import WorkerSettings
 from steps.directory.status import Status
 from steps.page.facts import Task
 from steps.page.members import said_of_members
-from steps.training.coupling import Coupling
 from steps.training.learner import _generation
+from steps.training.serving import Coupling
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ from steps.directory import checkpoints
 from steps.directory.experiment import ExperimentRecord, write_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.training import actor
-from steps.training.ending import outcome
-from steps.training.meeting import Ended, Search, published
+from steps.training.meeting import Ended, Search, outcome, published
 from tests import synthetic
 
 WITH_ACTORS = replace(ppo.ALGORITHM, topology="actor-learner", actor="nowhere:make_actor")

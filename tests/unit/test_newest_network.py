@@ -13,7 +13,7 @@ from config.errors import Preempted
 from steps.directory import self_play
 from steps.directory.layout import RunDirectory
 from steps.training.meeting import Ended
-from steps.training.worker import NewestNetwork
+from steps.training.self_play_worker import NewestNetwork
 
 
 def write(run: RunDirectory, generation: int, weight: float) -> None:

@@ -30,7 +30,7 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps import prepare, train
 from steps.directory.experiment import Compute
-from steps.training.compute import settled
+from steps.training.choose_compute import settled
 
 LAB = "tests.lab_environments"
 SHORT = {"num_envs": "2", "rollout_length": "40", "minibatches": "1", "epochs": "3"}

@@ -247,7 +247,7 @@ def test_what_is_kept_beside_the_slots_does_not_grow() -> None:
 
 
 class Files:
-    """Streams as `steps.training.streams` keeps them: rows are appended, the oldest dropped."""
+    """Streams as `steps.training.stream_writer` keeps them: rows are appended, the oldest dropped."""
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, np.ndarray]] = {}

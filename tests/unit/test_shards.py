@@ -19,7 +19,7 @@ from config.errors import ExperimentError, Preempted
 from steps.directory import self_play
 from steps.directory.layout import RunDirectory
 from steps.training import shards
-from steps.training.balance import Waiting, balancing_ratio
+from steps.training.self_play_trainer import Waiting, balancing_ratio
 from steps.training.shards import Inbox, Outlet
 
 GAME = load_game("tic-tac-toe")

@@ -17,10 +17,9 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
-from steps.training.events import EventFile
 from steps.training.recorder import Interval, Recorder
-from steps.training.resources import ResourceSampler
-from steps.training.saver import Saver
+from steps.training.resources import EventFile, ResourceSampler
+from steps.training.training_files import Saver
 
 
 @pytest.fixture

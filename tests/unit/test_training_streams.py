@@ -16,9 +16,9 @@ from steps.directory.arrays import DamagedError
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.segments import Stream
-from steps.training import streams as writing
-from steps.training.saver import MOST_PENDING, Saver
-from steps.training.streams import StreamFiles
+from steps.training import stream_writer as writing
+from steps.training.stream_writer import StreamFiles
+from steps.training.training_files import MOST_PENDING, Saver
 
 ROW = 1000
 

@@ -22,7 +22,6 @@ from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.segments import STREAMS, Segment, Stream
 from steps.directory.storage import refuse_link
-from steps.training.saver import Write
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
     Rows = Mapping[str, np.ndarray]
 
+Write = Callable[[], object]
+"""A piece of work that ends with its bytes on the disk."""
 SEALED_BYTES = 2**20
 """What a checkpoint finds behind the last full segment, if it has this size, is left as it is."""
 LARGEST_BYTES = 16 * 2**20
