@@ -63,11 +63,11 @@ def train(context: StepContext) -> dict[str, Any]:
         return self_play_worker.play(context)
     if context.resolved.members is not None:
         context.note(workflow=context.owner_uid)  # whose members this attempt's end concerns
-    if context.member:
-        return learner.learn(context)
     if context.resolved.descriptor.has_actors:
         from steps.training import learner
 
+        if context.member:
+            return learner.learn(context)
         return attempt(context, learner.train)
     if context.resolved.descriptor.has_workers:
         from steps.training import self_play_trainer
