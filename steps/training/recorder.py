@@ -1,20 +1,33 @@
-"""From the progress of a training to `train.csv` and TensorBoard: one row per log interval, nothing
-that depends on the clock.
+"""Write the progress of a training to `train.csv` and to TensorBoard's event files.
+
+`train.csv` has one row per log interval and nothing that depends on the clock. The event files repeat
+its numbers; they are written row by row, without TensorFlow and without a thread of their own. Each
+attempt writes one event file. It begins with a session start, which makes TensorBoard drop the rows
+that killed attempts wrote from that step on.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import socket
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from agents.interfaces import Progress
 from config.measures import Measure
 from config.resolve import Resolved
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
-from steps.training.resources import EventFile
 
 RECENT_EPISODES = 100
 NOT_PLOTTED = ("epoch", "step", "frame")
@@ -133,3 +146,48 @@ class Recorder:
 
 def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
+
+
+class EventFile:
+    """The event file of one attempt, in which several threads may write. purge_step: the first step
+    that earlier attempts may have written in vain.
+    """
+
+    def __init__(self, directory: Path, *, purge_step: int) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        name = next(
+            name
+            for name in (f"{first}.{number}" for number in itertools.count())
+            if not (directory / name).exists()
+        )
+        self._file = (directory / name).open("xb")
+        self._records, self._lock = RecordWriter(self._file), threading.Lock()
+        self._write(Event(file_version="brain.Event:2"))
+        self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
+
+    def add(self, step: int, values: Mapping[str, float], *, group: str = "train") -> None:
+        """One event with all values of a row, shown together under the name of their group; they
+        reach the file at the next `flush`.
+        """
+        summary = Summary(
+            value=[
+                Summary.Value(tag=f"{group}/{name}", simple_value=value)
+                for name, value in values.items()
+            ]
+        )
+        self._write(Event(step=step, summary=summary))
+
+    def flush(self) -> None:
+        """Let TensorBoard see what was added."""
+        with self._lock:
+            self._records.flush()
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._records.close()
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        with self._lock:
+            self._records.write(event.SerializeToString())

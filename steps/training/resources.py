@@ -1,27 +1,18 @@
-"""What a training records of the clock: `resources.csv` with speed, CPU, memory and GPU over time,
-sampled by a thread, and TensorBoard's event files, which repeat its numbers.
-
-The event files are written row by row, without TensorFlow and without a thread of their own. Each
-attempt writes one; it begins with a session start, which makes TensorBoard drop the rows that killed
-attempts wrote from that step on.
-"""
+"""`resources.csv`: speed, CPU, memory and GPU of a training over time, sampled by a thread."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
-from tensorboard.summary.writer.record_writer import RecordWriter
+from typing import TYPE_CHECKING
 
 from steps.directory.tables import Cell, Table, last_row, whole_lines_bytes
+
+if TYPE_CHECKING:  # `make gpu` measures with a Python that may have no TensorBoard
+    from steps.training.recorder import EventFile
 
 PERIOD_S = 1.0
 LATER_PERIOD_S = 5.0
@@ -177,48 +168,3 @@ def nvidia_smi(uuid: str) -> Gpu:
             return None, None
 
     return sample
-
-
-class EventFile:
-    """The event file of one attempt, in which several threads may write. purge_step: the first step
-    that earlier attempts may have written in vain.
-    """
-
-    def __init__(self, directory: Path, *, purge_step: int) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-        name = next(
-            name
-            for name in (f"{first}.{number}" for number in itertools.count())
-            if not (directory / name).exists()
-        )
-        self._file = (directory / name).open("xb")
-        self._records, self._lock = RecordWriter(self._file), threading.Lock()
-        self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
-
-    def add(self, step: int, values: Mapping[str, float], *, group: str = "train") -> None:
-        """One event with all values of a row, shown together under the name of their group; they
-        reach the file at the next `flush`.
-        """
-        summary = Summary(
-            value=[
-                Summary.Value(tag=f"{group}/{name}", simple_value=value)
-                for name, value in values.items()
-            ]
-        )
-        self._write(Event(step=step, summary=summary))
-
-    def flush(self) -> None:
-        """Let TensorBoard see what was added."""
-        with self._lock:
-            self._records.flush()
-
-    def close(self) -> None:
-        """Flush and close."""
-        self._records.close()
-
-    def _write(self, event: Event) -> None:
-        event.wall_time = time.time()
-        with self._lock:
-            self._records.write(event.SerializeToString())

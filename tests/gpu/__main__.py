@@ -46,16 +46,20 @@ USEFUL = {
     "pytest": "part 1 is left out",
     "pytest_timeout": "a test of part 1 that hangs ends with its part",
     "open_spiel": "its games are not tried",
-    "hera": "manifests are those of the repository",
+    "tensorboard": "parts 2 and 5 are left out",
     "moviepy": "part 2 is left out",
     "imageio_ffmpeg": "no films, unless IMAGEIO_FFMPEG_EXE names an ffmpeg",
     "matplotlib": "part 2 is left out",
-    "tensorboard": "no events",
+    "jinja2": "part 2 is left out",
     "grpc": "no learners with actors",
     "cryptography": "no learners with actors",
     "stable_baselines3": "the comparison is with a plain PPO of the benchmark's own",
 }
 """What more there may be, and what follows where it is not."""
+OF_ACTORS = ("grpc", "cryptography", "tensorboard")
+"""What a learner with actors needs."""
+OF_PIPELINE = ("tensorboard", "matplotlib", "moviepy", "jinja2")
+"""What the steps from training to page need: without one of them, some would be tried in vain."""
 QUICK_CHECKS = "processor_s or finite or copy"
 LEAST_S = 20.0
 """With less time left, a part is not begun."""
@@ -140,14 +144,20 @@ def table(device: str, out: Path, *, quick: bool = False) -> list[Part]:
         *python, "pytest", "tests/gpu", "-m", "gpu", "-v", "-rs", "--tb=short", "--color=no",
         "-c", "tests/gpu/plain.ini", "--rootdir=.", "-p", "no:cacheprovider",
         *(("-k", QUICK_CHECKS) if quick else ()),
+        *(("--ignore", "tests/gpu/test_several_learners.py") if absent(OF_ACTORS) else ()),
     )  # fmt: skip
-    actors = ("grpc", "cryptography")
     return [
-        Part("checks", checks, 150, ("pytest", *actors)),
-        Part("pipeline", (*python, "tests.gpu.pipeline", *there), 120, ("matplotlib", "moviepy")),
+        Part("checks", checks, 150, ("pytest",)),
+        Part("pipeline", (*python, "tests.gpu.pipeline", *there), 120, OF_PIPELINE),
         Part("speed", (*python, "tests.gpu.speed", *common), 150),
-        Part("others", (*python, "tests.gpu.others", *there), 240, actors),
-        Part("breakout", (*python, "tests.gpu.breakout", *there), 36000, by_clock=True),
+        Part("others", (*python, "tests.gpu.others", *there), 240),
+        Part(
+            "breakout",
+            (*python, "tests.gpu.breakout", *there),
+            36000,
+            ("tensorboard",),
+            by_clock=True,
+        ),
     ]
 
 

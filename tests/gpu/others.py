@@ -26,6 +26,7 @@ from agents.networks.board_games import evaluator
 from config.described import parameters
 from config.resolve import resolve
 from steps.directory.layout import ExperimentDirectory
+from tests.gpu.__main__ import OF_ACTORS, absent
 from tests.gpu.pipeline import last_rate, read
 from tests.gpu.speed import epochs_of, finished, rate
 
@@ -71,12 +72,16 @@ def main() -> int:
             given |= {name: value for name, value in QUICK.items() if name in known}
     for name, (algorithm, given) in ALONE.items():
         failed += not told(name, lambda a=algorithm, g=given: alone(a, g, device, seconds))
+    failed += not told("alphazero connect-four", lambda: alphazero(device, seconds))
+    missing = absent(OF_ACTORS)
+    if missing:
+        print(f"learners with actors: left out, no {', '.join(missing)}")
+        return 1 if failed else 0
     for name, (algorithm, given) in WITH_ACTORS.items():
         folder = out / name.replace(",", "").replace(" ", "-")
         failed += not told(
             name, lambda a=algorithm, g=given, f=folder: with_actors(a, g, f, device, seconds)
         )
-    failed += not told("alphazero connect-four", lambda: alphazero(device, seconds))
     return 1 if failed else 0
 
 

@@ -17,8 +17,8 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
-from steps.training.recorder import Interval, Recorder
-from steps.training.resources import EventFile, ResourceSampler
+from steps.training.recorder import EventFile, Interval, Recorder
+from steps.training.resources import ResourceSampler
 from steps.training.training_files import Saver
 
 
