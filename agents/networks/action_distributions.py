@@ -172,7 +172,9 @@ class MultiDiscreteActions(Actions):
     def _components(self, policy: Tensor) -> Tensor:
         """[..., P] -> [..., A, K]."""
         if self._columns.device != policy.device:  # indices elsewhere would be copied at every call
-            self._columns = self._columns.to(policy.device)
+            # The first call acts, in inference mode; autograd refuses the tensors of that mode.
+            with torch.inference_mode(mode=False):
+                self._columns = self._columns.to(policy.device)
         return functional.pad(policy, (0, 1), value=FORBIDDEN)[..., self._columns]
 
 

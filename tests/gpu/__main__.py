@@ -50,6 +50,7 @@ USEFUL = {
     "moviepy": "part 2 is left out",
     "imageio_ffmpeg": "no films, unless IMAGEIO_FFMPEG_EXE names an ffmpeg",
     "matplotlib": "part 2 is left out",
+    "pygame": "no film of CartPole",
     "jinja2": "part 2 is left out",
     "grpc": "no learners with actors",
     "cryptography": "no learners with actors",
@@ -149,8 +150,8 @@ def table(device: str, out: Path, *, quick: bool = False) -> list[Part]:
     return [
         Part("checks", checks, 150, ("pytest",)),
         Part("pipeline", (*python, "tests.gpu.pipeline", *there), 120, OF_PIPELINE),
-        Part("speed", (*python, "tests.gpu.speed", *common), 150),
-        Part("others", (*python, "tests.gpu.others", *there), 240),
+        Part("speed", (*python, "tests.gpu.speed", *common), 180),
+        Part("others", (*python, "tests.gpu.others", *there), 220),
         Part(
             "breakout",
             (*python, "tests.gpu.breakout", *there),

@@ -19,11 +19,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
 from agents.load import decide, make_trainer
 from config.resolve import Resolved, resolve
 from steps.training.resources import gpu_of
+from tests.gpu.plain_ppo import atari, plain_ppo
 
 Work = Callable[[], int]
 """Does some, and says how many environment steps of a training that was."""
@@ -35,12 +37,12 @@ SHOWN_KERNELS = 6
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each turn")
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     device, seconds = arguments.device, 0.5 if arguments.quick else arguments.seconds
     many = max(1, min(8, len(os.sched_getaffinity(0))))
-    sizes = [(8, 1)] if arguments.quick else [(8, 1), (8, many), (64, many)]
+    sizes = [(8, 1)] if arguments.quick else [(8, many), (64, many), (8, 1)]
     for environments, threads in sizes:
         given = {"num_envs": str(environments), "threads": str(threads)}
         if arguments.quick:
@@ -85,6 +87,9 @@ def compare(resolved: Resolved, device: str, seconds: float) -> None:
         print(f"{title}: {name}: {statistics.median(found):.0f} steps/s ({words})")
     print(f"{title}: ours / {other} = {statistics.median(ratios):.2f}")
     print(f"{title}: {used()}")
+    alone = emulators_alone(environments, resolved.experiment.threads, seconds)
+    share = statistics.median(rates["ours"]) / alone
+    print(f"{title}: emulators alone: {alone:.0f} steps/s; ours is {100 * share:.0f} % of it")
     where_the_time_goes(title, trainer, device, seconds)
     profiled(title, sides["ours"], device)
     trainer.close()
@@ -103,8 +108,7 @@ def epochs_of(trainer: Any) -> Work:
 
 
 def of_plain_ppo(resolved: Resolved, device: str) -> Work:
-    from tests.gpu.plain_ppo import plain_ppo
-
+    """CleanRL's loop, with the settings of ours."""
     return plain_ppo(
         "breakout", resolved.environment.count, resolved.hyperparameters.rollout_length,
         resolved.hyperparameters, device, resolved.experiment.threads,
@@ -133,6 +137,24 @@ def of_stable_baselines3(resolved: Resolved, device: str) -> Work:
         return steps
 
     return rollout
+
+
+def emulators_alone(environments: int, threads: int, seconds: float) -> float:
+    """Steps a second of the emulators with random actions: what no training on this machine exceeds."""
+    emulators = atari("breakout", environments, threads)
+    emulators.reset(seed=1)
+    actions = np.random.default_rng(0).integers(
+        0, emulators.single_action_space.n, (128, environments)
+    )
+
+    def step_all() -> int:
+        for chosen in actions:
+            emulators.step(chosen)
+        return actions.size
+
+    found = rate(step_all, seconds, "cpu")
+    emulators.close()
+    return found
 
 
 def rate(work: Work, seconds: float, device: str) -> float:
@@ -222,7 +244,8 @@ def profiled(title: str, training: Work, device: str) -> None:
         return
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, acc_events=True) as profiler:
         started = time.perf_counter()
         training()
         finished(device)

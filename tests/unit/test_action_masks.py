@@ -101,6 +101,18 @@ def test_a_forbidden_action_has_no_gradient(actions: Any) -> None:
     assert (found[:, [1, 4]] == 0).all() and (found[:, 0] != 0).any()
 
 
+@pytest.mark.parametrize("actions", [DiscreteActions(5), MultiDiscreteActions((3, 2))])
+def test_a_policy_that_acted_in_inference_mode_learns_on_another_device(actions: Any) -> None:
+    """A device without numbers stands for any other one: what is kept of the first call, which acts,
+    is used where gradients are taken."""
+    policy = torch.zeros(7, 5, device="meta", requires_grad=True)
+    with torch.inference_mode():
+        actions.mode(policy.detach())
+    taken = actions.mode(policy.detach())
+    actions.log_probability(policy, taken).sum().backward()
+    assert policy.grad is not None and policy.grad.shape == policy.shape
+
+
 def test_the_masks_of_the_episodes_in_flight_come_back() -> None:
     resolved = resolved_for("info", **SHORT)
     trainer = trainer_of(resolved)
