@@ -1,7 +1,7 @@
 """Part 4: every other algorithm for some seconds; learners with actors in processes of their own, as
 their steps start them; the rate of AlphaZero's network.
 
-`python -m tests.gpu.others --device cuda --out FOLDER [--seconds 15] [--quick]`. An algorithm that
+`python -m tests.gpu.others --device cuda --out FOLDER [--seconds 10] [--quick]`. An algorithm that
 fails is named and does not end the others; exits with 1 then.
 """
 
@@ -61,7 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     seconds = 1.0 if arguments.quick else arguments.seconds

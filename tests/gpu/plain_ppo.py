@@ -43,21 +43,16 @@ class Agent(nn.Module):
         return policy, self.critic(hidden).flatten()
 
 
-def atari(game: str, environments: int, threads: int) -> AtariVectorEnv:
-    """Emulators with the settings of ours."""
-    return AtariVectorEnv(
-        game, environments, num_threads=threads, repeat_action_probability=0.25,
-        reward_clipping=True, episodic_life=True,
-    )  # fmt: skip
-
-
 def plain_ppo(
     game: str, environments: int, steps: int, hyper: Any, device: str, threads: int
 ) -> Callable[[], int]:
     """One rollout of so many steps of each environment and what is learnt from it, at every call;
     returns the environment steps of it.
     """
-    emulators = atari(game, environments, threads)
+    emulators = AtariVectorEnv(
+        game, environments, num_threads=threads, repeat_action_probability=0.25,
+        reward_clipping=True, episodic_life=True,
+    )  # fmt: skip
     agent = Agent(int(emulators.single_action_space.n)).to(device)
     optimiser = torch.optim.Adam(agent.parameters(), lr=hyper.learning_rate, eps=1e-5)
     shape = (steps, environments)

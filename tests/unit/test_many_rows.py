@@ -19,10 +19,10 @@ from tests import synthetic
 from tests.benchmarks.many_rows import (
     LARGEST_BYTES,
     LARGEST_READ_BYTES,
-    LONGEST_READ_S,
-    LONGEST_S,
+    TIMES_PANDAS,
     make,
     measure,
+    measure_pandas,
     measure_results,
 )
 
@@ -84,13 +84,15 @@ def test_d21_a_long_line_keeps_the_extremes_of_every_stretch(count: int) -> None
 
 
 @pytest.mark.slow
-def test_d21_a_hundred_runs_of_a_hundred_thousand_rows(tmp_path: Path) -> None:
-    """Processor time, because other programs run: with the machine to itself it is the time that
-    passes."""
-    directory = make(tmp_path, 100, 100_000)
+@pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.soak)])
+def test_d21_many_runs_of_a_hundred_thousand_rows(tmp_path: Path, runs: int) -> None:
+    """Processor time, because other programs run; as a multiple of what pandas needs here to read
+    the same files, because machines differ."""
+    directory = make(tmp_path, runs, 100_000)
+    longest_s = TIMES_PANDAS * measure_pandas(directory).busy_s
     for step in ("average", "plot_average"):
         took = measure(directory, step)
-        assert took.busy_s <= LONGEST_S and took.peak_bytes <= LARGEST_BYTES, took
+        assert took.busy_s <= longest_s and took.peak_bytes <= LARGEST_BYTES, (took, longest_s)
     assert math.isfinite(measure(directory, "report").seconds)
     took = measure_results(directory)
-    assert took.busy_s <= LONGEST_READ_S and took.peak_bytes <= LARGEST_READ_BYTES, took
+    assert took.busy_s <= longest_s and took.peak_bytes <= LARGEST_READ_BYTES, (took, longest_s)
