@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WITH_TESTS := $(VENV)/.installed-with-tests
+WITH_DOCS := $(VENV)/.installed-with-docs
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BENCHMARK := .venv-benchmark/.installed
 RLLIB := .venv-rllib/.installed
@@ -21,7 +22,7 @@ WORKERS ?= 2
 LONG ?= slow
 MANIFESTS := workflows/manifests
 
-.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long gpu strength learning learning-long clean
+.PHONY: help run test test-long test-machines test-cluster mutants lint manifests messages images benchmark benchmark-long gpu strength learning learning-long docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -35,6 +36,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 $(WITH_TESTS): $(INSTALLED)
 	$(PIP_INSTALL) --editable '.[test]'
+	@touch $@
+
+$(WITH_DOCS): $(INSTALLED)
+	$(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 
 run: $(INSTALLED) ## three runs of PPO on CartPole (50k steps each) on this machine; ends with where to look
@@ -57,9 +62,12 @@ lint: $(WITH_TESTS) ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-manifests: $(INSTALLED) ## render workflows/manifests/*.yaml and the tables of the README again
+docs: $(WITH_DOCS) ## the documentation as a site in docs/_build; a warning, such as a dead link, fails
+	$(BIN)/python -m sphinx --nitpicky --fail-on-warning --keep-going --quiet --builder html docs docs/_build
+	@echo 'open docs/_build/index.html'
+
+manifests: $(INSTALLED) ## render workflows/manifests/*.yaml again
 	$(BIN)/python -m workflows.dag.render $(MANIFESTS)
-	$(BIN)/python -m config.tables README.md
 
 messages: $(INSTALLED) ## make agents/transport/learner_pb2.py of learner.proto again
 	$(PIP_INSTALL) grpcio-tools
@@ -116,5 +124,5 @@ learning-long: $(WITH_TESTS) ## what takes hours of one core: SAC's LunarLanderC
 	$(BIN)/python -m tests.benchmarks.learning --long
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --minutes 10 --minutes 30 --minutes 60
 
-clean: ## remove the environments and caches (results stay)
-	rm -rf $(VENV) .venv-3.* .venv-benchmark .venv-rllib .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove the environments, caches and the built documentation (results stay)
+	rm -rf docs/_build docs/reference/generated $(VENV) .venv-3.* .venv-benchmark .venv-rllib .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -1,16 +1,12 @@
-"""The README's tables of parameters and presets as Markdown: rendered from the declarations,
-compared by a test.
-
-`python -m config.tables README.md` writes them again, between the page's marks.
+"""Tables of parameters and presets as Markdown, made from the declarations, for the documentation's
+reference.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
-from config.algorithms import ALGORITHMS, find_algorithm
+from config.algorithms import find_algorithm
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
 from config.described import (
     WITHOUT_PRESETS,
@@ -30,21 +26,6 @@ WHICH = {
 }
 OF_ATARI = Game(name="Atari", id="ALE/Pong-v5", kind="atari", family="discrete")
 OF_NO_PRESET = Game(name="other", id="Other-v0")
-
-
-def with_tables(page: str) -> str:
-    """The page with fresh tables between its marks, `<!-- parameters -->` … `<!-- /parameters -->`
-    and so on.
-    """
-    for mark, tables in (
-        ("parameters", parameter_tables(list(ALGORITHMS))),
-        ("presets", {title(name): preset_table(name) for name in ALGORITHMS}),
-    ):
-        before, _, rest = page.partition(f"<!-- {mark} -->\n")
-        _, end, after = rest.partition(f"<!-- /{mark} -->")
-        text = "\n".join(f"{heading}\n\n{table}" for heading, table in tables.items())
-        page = f"{before}<!-- {mark} -->\n{text}{end}{after}" if end else page
-    return page
 
 
 def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
@@ -118,8 +99,3 @@ def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines
     )
-
-
-if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        Path(name).write_text(with_tables(Path(name).read_text(encoding="utf-8")), encoding="utf-8")

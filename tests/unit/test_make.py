@@ -172,6 +172,7 @@ def installing(folder: Path, target: str, *variables: str) -> list[str]:
 def test_running_installs_only_what_running_needs(unpacked: Path) -> None:
     assert installing(unpacked, "run") == ["--editable ."]
     assert installing(unpacked, "test") == ["--editable .", "--editable '.[test]'"]
+    assert installing(unpacked, "docs") == ["--editable .", "--editable '.[docs]'"]
 
 
 def test_torch_alone_comes_from_another_index(unpacked: Path, committed: Path) -> None:

@@ -1,0 +1,79 @@
+"""The generated parts of the reference: parameters, presets and the help of every command.
+
+`conf.py` calls `write` at each build, so that the reference says what the code says. Pages in
+docs/reference/ include the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from config.algorithms import ALGORITHMS
+from config.pipeline import STEPS
+from config.tables import parameter_tables, preset_table, title
+
+ROOT = Path(__file__).resolve().parents[1]
+SUBMIT = ("workflows.submit", "workflows.local.__main__")
+BY_HAND = ("steps.check", "steps.export", "steps.versus")
+WIDTH = 100  # columns of a help text
+
+
+def write(folder: Path) -> None:
+    """Write `parameters.md`, `presets.md` and `commands.md` into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (
+        ("parameters.md", parameters()),
+        ("presets.md", presets()),
+        ("commands.md", commands()),
+    ):
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def parameters() -> str:
+    """A section for the parameters of all experiments, then one for each group of algorithms."""
+    return _sections(parameter_tables(list(ALGORITHMS)))
+
+
+def presets() -> str:
+    """A section for each algorithm, with a column for each game that it plays."""
+    return _sections({title(name): preset_table(name) for name in ALGORITHMS})
+
+
+def commands() -> str:
+    """A section for each command. The help is taken in another process, because a step's command
+    changes how its process answers signals.
+    """
+    environment = os.environ | {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *sys.path])
+    return subprocess.run(
+        [sys.executable, __file__], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def _sections(tables: dict[str, str]) -> str:
+    return "\n".join(f"## {heading.rstrip(':')}\n\n{table}" for heading, table in tables.items())
+
+
+def _help(module: str) -> str:
+    """What the command prints for `--help`."""
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+        importlib.import_module(module).main(["--help"])
+    return output.getvalue().rstrip()
+
+
+def _print_commands() -> None:
+    steps = [step.module for step in STEPS]
+    for module in (*SUBMIT, *steps, *BY_HAND):
+        name = module.removesuffix(".__main__")
+        print(f"## `python -m {name}`\n\n```text\n{_help(module)}\n```\n")
+
+
+if __name__ == "__main__":
+    _print_commands()
