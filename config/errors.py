@@ -1,4 +1,4 @@
-"""Every error that a person can cause or meet, one exit code per class (reference: README, "Exit
+"""Every error that a person can cause or meet, one exit code per class (reference: docs/resuming.md, "Exit
 codes").
 
     ExperimentError            1   unexpected: a full disk, a lost peer

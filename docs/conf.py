@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
@@ -41,6 +42,13 @@ nitpick_ignore_regex = [
 autodoc_default_options = {"members": True}
 
 
+def plain_asterisks(_app: Sphinx, *described: Any) -> None:
+    """Keep `[T, B, *shape]` in a docstring from beginning emphasis; the lines are changed in place."""
+    lines: list[str] = described[-1]
+    lines[:] = [line.replace("*", r"\*") for line in lines]
+
+
 def setup(app: Sphinx) -> None:
     """Write the generated parts of the reference before Sphinx looks for pages."""
     app.connect("builder-inited", lambda _: reference_pages.write(DOCS / "reference" / "generated"))
+    app.connect("autodoc-process-docstring", plain_asterisks)

@@ -1,4 +1,4 @@
-"""A learner and its actors by the commands of the README and of containers/compose.yaml, as they stand
+"""A learner and its actors by the commands of docs/actors.md and of containers/compose.yaml, as they stand
 there, as real processes: only shorter, on a free port, and with the storage in a folder."""
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ SHORT = ("-p", "epochs=6", "-p", "epoch_updates=8")
 LONGEST_S = 300.0
 
 
-def of_the_readme() -> list[list[str]]:
-    """The words of each step's command in the section about actors."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = page.partition("## A learner and its actors\n")[2].partition("\n## ")[0]
-    lines = "\n".join(re.findall(r"```sh\n(.*?)```", section, re.DOTALL)).splitlines()
+def of_the_page() -> list[list[str]]:
+    """The words of each step's command on the page about actors."""
+    page = (ROOT / "docs/actors.md").read_text(encoding="utf-8")
+    lines = "\n".join(re.findall(r"```sh\n(.*?)```", page, re.DOTALL)).splitlines()
     return [
         shlex.split(line, comments=True) for line in lines if line.startswith("python -m steps")
     ]
@@ -88,11 +87,11 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-def test_the_commands_of_the_readme_in_its_order(tmp_path: Path, start: Started) -> None:
+def test_the_commands_of_the_page_in_its_order(tmp_path: Path, start: Started) -> None:
     """The learner is found through the directory; it is stopped, the same goes on at a port that it is
     told, and a further actor is told where that is.
     """
-    prepare, learner, actor, at_port, told_where = of_the_readme()
+    prepare, learner, actor, at_port, told_where = of_the_page()
     assert at_port[:-2] == learner and told_where[:-3] == actor[:-1], "the same with options"
     run = ExperimentDirectory(tmp_path / "results/x").run(0)
     end(start([*prepare, *SHORT]))
@@ -118,7 +117,7 @@ def test_the_commands_of_the_readme_in_its_order(tmp_path: Path, start: Started)
 
 
 def test_the_commands_of_compose(tmp_path: Path, start: Started) -> None:
-    """They are those of the README, with another directory."""
+    """They are those of docs/actors.md, with another directory."""
     file = yaml.safe_load((ROOT / "containers" / "compose.yaml").read_text(encoding="utf-8"))
     services: dict[str, Any] = file["services"]
     storage = tmp_path / "storage"
@@ -131,7 +130,7 @@ def test_the_commands_of_compose(tmp_path: Path, start: Started) -> None:
             for word in [*one.get("entrypoint", []), *(more or one["command"])]
         ]
 
-    prepare, learner, actor, *_ = of_the_readme()
+    prepare, learner, actor, *_ = of_the_page()
     assert options(words("learner")) == options(learner) | {"--outdir": f"{storage}/impala"}
     assert options(words("actor")) == options(actor) | {"--outdir": f"{storage}/impala"}
     assert words("prepare")[:6] == prepare[:6], "prepare, its algorithm and option -p"
