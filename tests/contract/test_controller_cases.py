@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,24 +29,42 @@ CASES: dict[str, dict[str, Any]] = {
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC")
 PLENTY = Capacity(64.0, ("0", "1"))
 LONGEST_CASE_S = 120
+AT_ONCE = 40
+LONG = ("ads", "specparallel")
+"""They sleep for ten seconds and more: `make test-long`."""
+
+
+class Cases:
+    """Runs the cases: with the one that is asked for, the next ones start too, because most of their
+    time is sleep. Not all at once: other workers of pytest-xdist take a part of them.
+    """
+
+    def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
+        self._folder, self._pool = folder, pool
+        self._started: dict[str, Future[WorkflowStatus]] = {}
+
+    def ended(self, name: str) -> WorkflowStatus:
+        """Wait for the end of this case."""
+        if name not in self._started:
+            waiting = [one for one in CASES if one not in self._started and one not in LONG]
+            first = waiting.index(name) if name in waiting else 0
+            for one in {name, *waiting[first : first + AT_ONCE]}:
+                self._started[one] = self._pool.submit(self._run, one)
+        return self._started[name].result(LONGEST_CASE_S)
+
+    def _run(self, name: str) -> WorkflowStatus:
+        return run(
+            CASES[name]["workflow"],
+            storage=self._folder / "storage",
+            capacity=PLENTY,
+            logs=self._folder / name,
+        )
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Every case, started at once: most of their time is sleep. name -> future of its status."""
-    folder = tmp_path_factory.mktemp("cases")
+def cases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cases]:
     with ThreadPoolExecutor(len(CASES)) as pool:
-        futures: dict[str, Future[WorkflowStatus]] = {
-            name: pool.submit(
-                run,
-                case["workflow"],
-                storage=folder / "storage",
-                capacity=PLENTY,
-                logs=folder / name,
-            )
-            for name, case in CASES.items()
-        }
-        yield futures
+        yield Cases(tmp_path_factory.mktemp("cases"), pool)
 
 
 def seen_here(status: WorkflowStatus) -> dict[str, Any]:
@@ -83,20 +102,21 @@ def test_there_are_68_cases_and_ours() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, case in CASES.items() if not case["seen"].get("hangs")]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in LONG else [])
+        for name, case in CASES.items()
+        if not case["seen"].get("hangs")
+    ],
 )
-def test_a_case_ends_as_on_the_controller(
-    name: str, ended: dict[str, Future[WorkflowStatus]]
-) -> None:
+def test_a_case_ends_as_on_the_controller(name: str, cases: Cases) -> None:
     seen = CASES[name]["seen"]
     expected = {**seen, "nodes": sorted(seen.get("nodes") or [], key=lambda node: node["name"])}
-    assert seen_here(ended[name].result(LONGEST_CASE_S)) == expected
+    assert seen_here(cases.ended(name)) == expected
 
 
-def test_the_case_that_hangs_there_ends_here_with_a_clear_message(
-    ended: dict[str, Future[WorkflowStatus]],
-) -> None:
-    status = ended["failedprodnodef"].result(LONGEST_CASE_S)
+def test_the_case_that_hangs_there_ends_here_with_a_clear_message(cases: Cases) -> None:
+    status = cases.ended("failedprodnodef")
     consumer = status.by_name("m-failedprodnodef.use")
     assert (status.phase, consumer.phase) == ("Error", "Error")
     assert (
@@ -105,6 +125,6 @@ def test_the_case_that_hangs_there_ends_here_with_a_clear_message(
     )
 
 
-def test_the_comparison_can_fail(ended: dict[str, Future[WorkflowStatus]]) -> None:
+def test_the_comparison_can_fail(cases: Cases) -> None:
     """The twin: another case's result is not taken for this one's."""
-    assert seen_here(ended["retry"].result(LONGEST_CASE_S)) != CASES["retryok"]["seen"]
+    assert seen_here(cases.ended("retry")) != CASES["retryok"]["seen"]

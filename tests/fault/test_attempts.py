@@ -98,11 +98,9 @@ def assert_whole(run: RunDirectory, expected: bytes) -> None:
 
 @pytest.mark.parametrize(
     "stopped",
-    [
-        pytest.param(False, id="alive", marks=pytest.mark.slow),
-        pytest.param(True, id="stopped and woken"),
-    ],
+    [pytest.param(False, id="alive"), pytest.param(True, id="stopped and woken")],
 )
+@pytest.mark.slow
 def test_a1_two_attempts_on_two_nodes(
     start: Start, tmp_path: Path, undisturbed: list[bytes], stopped: bool
 ) -> None:

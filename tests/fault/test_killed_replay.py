@@ -69,11 +69,9 @@ def expected(start: Start, tmp_path_factory: pytest.TempPathFactory) -> Products
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        "before_rename:2:checkpoints",
-        pytest.param("after_rename:9:checkpoints", marks=pytest.mark.slow),
-    ],
+    ["before_rename:2:checkpoints", "after_rename:9:checkpoints"],
 )
+@pytest.mark.slow
 def test_killed_at_a_chosen_place(
     start: Start, tmp_path: Path, expected: Products, fault: str
 ) -> None:

@@ -51,7 +51,7 @@ FAULTS = (
 @pytest.mark.parametrize(
     ("algorithm", "faults"),
     [
-        pytest.param("ppo", FAULTS[:2], id="ppo"),
+        pytest.param("ppo", FAULTS[:2], id="ppo", marks=pytest.mark.slow),
         pytest.param("ppo", FAULTS[2:], id="ppo, later", marks=pytest.mark.slow),
         pytest.param("dqn", FAULTS, id="dqn", marks=pytest.mark.slow),
     ],

@@ -161,6 +161,7 @@ def test_a_training_does_not_go_on_with_less_experience(start: Start, tmp_path: 
     assert f"delete {run.root} to start this run again" in again.text
 
 
+@pytest.mark.slow
 def test_a_save_that_was_begun_after_a_stop_is_brought_to_its_end(
     start: Start, tmp_path: Path, expected: Products
 ) -> None:

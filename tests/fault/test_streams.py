@@ -48,7 +48,7 @@ def test_c15_a_step_whose_reader_has_left_ends_well(tmp_path: Path, what: str, s
         assert (process.wait(PATIENCE_S), status(tmp_path).state) == (0, state)
 
 
-@pytest.mark.parametrize("what", ["sleep", "ignore"])
+@pytest.mark.parametrize("what", ["sleep", pytest.param("ignore", marks=pytest.mark.slow)])
 def test_c15_a_step_whose_reader_has_left_ends_after_sigterm(tmp_path: Path, what: str) -> None:
     process = begin(tmp_path, what)
     wait_for_log(tmp_path, f"doing {what}")
@@ -57,6 +57,7 @@ def test_c15_a_step_whose_reader_has_left_ends_after_sigterm(tmp_path: Path, wha
     assert (process.wait(PATIENCE_S), status(tmp_path).state) == (75, "preempted")
 
 
+@pytest.mark.slow
 def test_c15_a_step_whose_reader_stands_still_ends(tmp_path: Path) -> None:
     """A full pipe: what does not fit in it is in the log."""
     process = begin(tmp_path, "flood")

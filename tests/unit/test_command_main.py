@@ -221,6 +221,7 @@ def test_a4_an_interrupt_that_was_ignored_before_stays_ignored(tmp_path: Path) -
     process.communicate()
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_look_is_ended_in_seconds(tmp_path: Path) -> None:
     process = begin(tmp_path, "ignore")
     wait_for_log(tmp_path, "doing ignore")

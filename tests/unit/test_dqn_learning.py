@@ -386,6 +386,7 @@ def test_a_sampled_policy_is_greedy_but_for_epsilon() -> None:
     assert not policy.act(seen, sample=False, masks=masks).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("game", [pytest.param("cartpole", marks=pytest.mark.slow), "masked"])
 def test_onnx_answers_as_torch_does(game: str) -> None:
     """Outputs action and q; normalisation, masks and the mean of quantiles are in the graph."""

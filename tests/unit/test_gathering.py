@@ -90,6 +90,7 @@ def test_a_further_learner_lets_go_when_another_first_one_leads(
     assert path.exists(), "it is the other one's now"
 
 
+@pytest.mark.slow
 def test_each_gives_its_room_back_where_the_other_does_not_come(tmp_path: Path) -> None:
     resolved = resolve("impala", SETTINGS | {"no_data_timeout": "1", "reconnect_timeout": "1"})
     first, further = (context_of(tmp_path, member=member) for member in ("", "learner-1"))

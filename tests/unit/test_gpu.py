@@ -65,8 +65,10 @@ def checks_on_a_pretended_device(*options: str) -> None:
 
 
 def test_nothing_is_on_the_wrong_device() -> None:
-    """Every algorithm's training, on a device that refuses tensors of another one."""
-    checks_on_a_pretended_device("-k", "processor_s")
+    """Trainings on a device that refuses tensors of another one; `make test-long` tries all."""
+    checks_on_a_pretended_device(
+        "-k", "processor_s and (a2c or dqn or impala)"
+    )
 
 
 @pytest.mark.slow
@@ -132,7 +134,9 @@ def test_without_time_a_part_is_not_begun(report: Report, tmp_path: Path) -> Non
     assert lines(tmp_path / "gpu.txt")[0].startswith("part first: left out, ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_cut_off_it_leaves_what_it_had_found(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "gpu.txt"
     code = f"""

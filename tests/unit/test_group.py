@@ -168,6 +168,7 @@ def test_a_killed_learner_is_noticed_at_once(pair: Any) -> None:
     group.close()
 
 
+@pytest.mark.slow
 def test_a_learner_that_hangs_is_waited_for_as_long_as_is_said(pair: Any) -> None:
     group, process = pair
     os.kill(process.pid, signal.SIGSTOP)

@@ -43,6 +43,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> ExperimentDirectory:
     return directory
 
 
+@pytest.mark.slow
 def test_nine_processes_of_one_task_leave_nine_logs_and_statuses(
     directory: ExperimentDirectory,
 ) -> None:

@@ -231,6 +231,7 @@ def recalled() -> dict[str, float]:
     return found
 
 
+@pytest.mark.slow
 def test_what_must_be_remembered_for_8_steps_is_learnt(recalled: dict[str, float]) -> None:
     assert recalled["ppo-lstm"] > 0.95
 

@@ -148,6 +148,7 @@ def test_the_film_is_the_evaluated_episode() -> None:
     assert replay.difference(episode.return_, episode.length) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "network"),
     [

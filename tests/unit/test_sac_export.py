@@ -22,6 +22,7 @@ GAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "game",
     [pytest.param(one, marks=[] if one == "pendulum" else [pytest.mark.slow]) for one in GAMES],

@@ -125,6 +125,7 @@ def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
     assert last == "Report: y/report.html" and (tmp_path / last.removeprefix("Report: ")).is_file()
 
 
+@pytest.mark.slow
 def test_a_stop_after_the_reader_has_left(tmp_path: Path) -> None:
     """`… | tee log` and Ctrl-C: `tee` ends first, and the trainings must still end as preempted,
     with a report."""

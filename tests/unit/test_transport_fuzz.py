@@ -128,6 +128,7 @@ def test_many_hostile_calls_are_refused_and_counted_and_nobody_else_notices(
     check_fuzz(target, 6_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(content=st.binary(max_size=5000), encrypted=st.booleans())
 def test_what_is_no_call_at_all_ends_that_connection_only(

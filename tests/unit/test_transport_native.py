@@ -59,6 +59,7 @@ def ran(code: str, *arguments: str, **variables: str) -> subprocess.CompletedPro
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/schedstat").exists(), reason="this system does not say what threads did"
 )
