@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.local_workflows import Document, pod, task, workflow
+from tests.unit.workflows.local.local_workflows import Document, pod, task, workflow
 
 PATIENCE_S = 30.0
 SLEEPING = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(120)"

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests.outside import ROOT, outside
-from tests.unit.command_step import PRINTED
-from tests.unit.local_workflows import pod, task, workflow
-from tests.unit.test_command_main import begin, log, status, wait_for_log
-from tests.unit.test_submit_local import TINY
+from tests.unit.steps.command.command_step import PRINTED
+from tests.unit.steps.command.test_command_main import begin, log, status, wait_for_log
+from tests.unit.workflows.local.local_workflows import pod, task, workflow
+from tests.unit.workflows.test_submit_local import TINY
 
 CLOSED = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
 PATIENCE_S = 240
@@ -29,12 +29,30 @@ def closed(folder: Path, *arguments: str) -> int:
 
 
 def test_c15_a_step_without_streams_keeps_its_log_and_does_not_copy_it(tmp_path: Path) -> None:
-    assert closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0
+    assert (
+        closed(
+            ROOT,
+            "tests.unit.steps.command.command_step",
+            "--outdir",
+            str(tmp_path),
+            "--do",
+            "print",
+        )
+        == 0
+    )
     said = log(tmp_path)
     for line in PRINTED:
         assert said.count(line) == 1
     assert (
-        closed(ROOT, "tests.unit.command_step", "--outdir", str(tmp_path), "--do", "print") == 0
+        closed(
+            ROOT,
+            "tests.unit.steps.command.command_step",
+            "--outdir",
+            str(tmp_path),
+            "--do",
+            "print",
+        )
+        == 0
     ), "a repeat"
 
 

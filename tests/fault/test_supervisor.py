@@ -27,7 +27,7 @@ from tests.fault.test_local_interruptions import (
     status,
 )
 from tests.outside import ROOT
-from tests.unit.local_workflows import pod, task, workflow
+from tests.unit.workflows.local.local_workflows import pod, task, workflow
 from workflows.local import run
 from workflows.local.errors import LostPod
 from workflows.local.machine import supervision

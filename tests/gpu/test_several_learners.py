@@ -23,8 +23,8 @@ from agents.selfplay.worker import Worker
 from agents.transport.group import Group, Meeting, gpu_identity, take_part
 from tests.gpu.trainings import CASES, Case, made
 from tests.peers_in_threads import PeersInThreads, Sums, at_once
-from tests.unit.test_impala_rows import batch_of, played
-from tests.unit.test_learning_together import part_of
+from tests.unit.agents.algorithms.test_impala_rows import batch_of, played
+from tests.unit.agents.distributed.test_learning_together import part_of
 
 pytestmark = pytest.mark.gpu
 HERE = "127.0.0.1"

@@ -42,14 +42,14 @@ COMPUTED = (
     "residual_network", "sac_*", "search*", "selfplay_*", "sequence_replay", "spaces", "tape",
     "torsos*", "training_environments", "unrolls", "vtrace", "weights_buffer",
 )  # fmt: skip
-"""tests/unit/test_….py that only compute: losses, networks, searches, replays, presets. No user,
+"""test_….py below tests/unit that only compute: losses, networks, searches, replays, presets. No user,
 locale, limit, clock or path reaches them, so `make test` runs them and a strange machine does not;
 a file that is new runs on both."""
 QUICK = "not slow and not cluster and not gpu"
 ALL_QUICK_TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", *IN_PARALLEL, "-m", QUICK)
 QUICK_TESTS = (
     *ALL_QUICK_TESTS[:-2],
-    *(f"--ignore-glob=*/tests/unit/test_{name}.py" for name in COMPUTED),
+    *(f"--ignore-glob=*/tests/unit/*/test_{name}.py" for name in COMPUTED),
     *ALL_QUICK_TESTS[-2:],
 )
 NO_BROWSER = (*QUICK_TESTS[:-1], f"{QUICK_TESTS[-1]} and not browser")

@@ -1,0 +1,316 @@
+"""Films that every browser plays: format, size, order of the file, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+
+from config.errors import BadInput, ExperimentError
+from config.measures import RETURN
+from steps import play
+from steps.command import context
+from steps.directory.arrays import write_actions
+from steps.directory.experiment import read_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.status import read_status
+from steps.page import facts as page_facts
+from tests import synthetic
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def stream(path) -> str:
+    done = subprocess.run(
+        [imageio_ffmpeg.get_ffmpeg_exe(), "-hide_banner", "-i", str(path)],
+        capture_output=True,
+        text=True,
+    )
+    return next(line for line in done.stderr.splitlines() if "Video:" in line)
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "shown"),
+    [
+        (400, 600, "600x400"),
+        (210, 160, "320x420"),
+        (33, 47, "470x330"),
+        (321, 501, "502x322"),
+        (1, 1, "320x320"),
+    ],
+)
+def test_any_size_becomes_a_film_that_browsers_play(height, width, shown, tmp_path):
+    path = tmp_path / ".episode-0.1.tmp"
+    assert play.write_video(path, synthetic.frames(7, height, width), 30) == 7
+    said = stream(path)
+    assert re.search(r"h264 \((Constrained Baseline|Main|High)\)", said), said
+    assert "yuv420p(" in said, said
+    assert shown in said, said
+    content = path.read_bytes()
+    assert content.index(b"moov") < content.index(b"mdat"), (
+        "the index comes first: playing starts before the whole file is read"
+    )
+
+
+def test_small_pictures_are_enlarged_without_blurring(tmp_path):
+    path = tmp_path / "film.mp4"
+    checks = (
+        (np.indices((40, 40)).sum(axis=0) % 2 * 255).astype(np.uint8)[..., None].repeat(3, axis=2)
+    )
+    play.write_video(path, iter([checks] * 5), 30)
+    frames = imageio_ffmpeg.read_frames(str(path))
+    size = next(frames)["size"]
+    frame = np.frombuffer(next(frames), np.uint8).reshape(size[1], size[0], 3)
+    frames.close()
+    assert size == (320, 320)
+    assert np.abs(frame[4::8, 4::8].astype(int) - checks).max() < 40
+
+
+def test_no_frame_is_no_film(tmp_path):
+    with pytest.raises(ExperimentError, match="no frame"):
+        play.write_video(tmp_path / "film.mp4", iter(()), 30)
+
+
+def test_a_broken_film_is_not_called_done(tmp_path):
+    path = tmp_path / "film.mp4"
+    play.write_video(path, synthetic.frames(30), 30)
+    path.write_bytes(path.read_bytes()[:500])
+    with pytest.raises(ExperimentError, match="cannot be decoded"):
+        play.count_frames(path)
+
+
+def test_without_ffmpeg_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(
+        imageio_ffmpeg,
+        "get_ffmpeg_exe",
+        lambda: (_ for _ in ()).throw(RuntimeError("No ffmpeg exe could be found")),
+    )
+    with pytest.raises(BadInput, match="install imageio-ffmpeg"):
+        play._check_codec()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (
+            {"renders": "'walker' gives no images: ImportError"},
+            "'walker' gives no images: ImportError",
+        ),
+        ({"video_episodes": 0}, "video_episodes is 0"),
+    ],
+)
+def test_what_cannot_or_shall_not_be_filmed_is_skipped(given, reason, tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete",), **given)
+    for _ in range(2):
+        assert play.main([f"--outdir={tmp_path}", "--run=0"]) == 0
+    status = read_status(directory.run(0).status / "play.json")
+    assert status is not None
+    assert (status.state, status.reason, status.attempt) == ("skipped", reason, 1)
+    assert not directory.run(0).videos.exists()
+
+
+def evaluated(tmp_path, **given):
+    """The run of an experiment whose episodes were played, and these episodes."""
+    directory = synthetic.experiment(tmp_path, ("complete",), evaluation_episodes=3, **given)
+    return directory.run(0), synthetic.played(directory.run(0), synthetic.resolved_of(directory))
+
+
+def ended(run, exit_code):
+    """How a film ended that was to end so."""
+    assert play.main([f"--outdir={run.root.parents[1]}", "--run=0"]) == exit_code
+    status = read_status(run.status / "play.json")
+    assert status is not None
+    return status
+
+
+@pytest.mark.parametrize("name", ["evaluation.csv", "evaluation-actions.safetensors"])
+def test_a_run_that_was_not_evaluated_is_bad_input(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(context, "LAG_S", 0.0)
+    run, _ = evaluated(tmp_path)
+    (run.root / name).unlink()
+    assert re.fullmatch(rf"no file \S+/{name}: evaluate makes it", ended(run, 2).reason)
+    assert not run.videos.exists()
+
+
+def test_the_films_are_the_first_rows_of_the_evaluation(tmp_path):
+    run, episodes = evaluated(tmp_path, video_episodes=2)
+    videos = ended(run, 0).details["videos"]
+    assert [one["differs"] for one in videos] == [None, None]
+    assert [one["frames"] for one in videos] == [1 + one.length for one in episodes[:2]]
+
+
+def test_a_film_of_another_episode_is_never_passed_off_as_the_evaluated_one(tmp_path, capfd):
+    run, episodes = evaluated(tmp_path)
+    rows = run.evaluated(RETURN).read_text().splitlines()
+    cells = rows[1].split(",")
+    rows[1] = ",".join([*cells[:2], "77.0", cells[3]])
+    run.evaluated(RETURN).write_text("\n".join(rows) + "\n")
+    (video,) = ended(run, 0).details["videos"]
+    length = episodes[0].length
+    said = f"return {length}.0 after {length} steps; evaluated: return 77.0 after {length} steps: "
+    assert video["differs"].startswith(said)
+    assert f"warning: episode-0.mp4 is not the evaluated episode: {said}" in capfd.readouterr().out
+    assert read_facts(run, "episode-0.mp4").endswith(", not the evaluated episode")
+
+
+def read_facts(run, name):
+    """What the page says below a film."""
+    directory = ExperimentDirectory(run.root.parents[1])
+    facts = page_facts.read_facts(directory, read_experiment(directory), "Succeeded")
+    return facts.runs[0].film_note(name)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [(0, "1"), (1, "17"), (3, "8000")],
+    ids=["another episode", "another seed", "another length"],
+)
+def test_a_table_of_another_evaluation_is_bad_input(column, value, tmp_path):
+    run, _ = evaluated(tmp_path)
+    rows = run.evaluated(RETURN).read_text().splitlines()
+    cells = rows[1].split(",")
+    cells[column] = value
+    run.evaluated(RETURN).write_text("\n".join([rows[0], ",".join(cells), *rows[2:]]) + "\n")
+    assert (
+        "does not begin with the 1 episodes of evaluation-actions.safetensors: evaluate makes both"
+        in ended(run, 2).reason
+    )
+
+
+def test_actions_of_fewer_episodes_than_are_filmed_are_bad_input(tmp_path):
+    run, episodes = evaluated(tmp_path, video_episodes=3)
+    write_actions(run.evaluation_actions, [one.actions for one in episodes[:2]])
+    assert (
+        "has the actions of 2 episodes, not of episode 2: evaluate makes it" in ended(run, 2).reason
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 8,
+        b"\xff" * 64,
+        (2**40).to_bytes(8, "little"),
+        b"\2" + b"\0" * 7 + b"{}",
+        b"\2" + b"\0" * 7 + b"[]",
+        None,
+    ],
+    ids=["empty", "zeros", "noise", "a huge header", "no array", "no header", "one bit"],
+)
+def test_damaged_actions_are_bad_input(content, tmp_path):
+    run, _ = evaluated(tmp_path)
+    written = bytearray(run.evaluation_actions.read_bytes())
+    written[-9] ^= 1
+    run.evaluation_actions.write_bytes(written if content is None else content)
+    assert re.fullmatch(
+        r"\S+/evaluation-actions.safetensors is damaged \(.+\): evaluate makes it",
+        ended(run, 2).reason,
+    )
+
+
+def test_an_array_behind_the_actions_back_is_bad_input(tmp_path):
+    """The checksum is noted in a file that anybody may write: what the game does not have never
+    reaches it."""
+    run, episodes = evaluated(tmp_path)
+    write_actions(run.evaluation_actions, [episodes[0].actions + 2])
+    assert (
+        "these are no actions of 'cartpole'; allowed: whole numbers from 0 to 1"
+        in ended(run, 2).reason
+    )
+
+
+def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd):
+    """A policy that holds Breakout's ball for ever must not fill the disk."""
+    from agents.evaluation import rendering
+
+    run, _ = evaluated(tmp_path)
+    monkeypatch.setattr(rendering.Replay, "frames", lambda _: itertools.cycle(synthetic.frames(2)))
+    monkeypatch.setattr(rendering, "frames_per_second", lambda *_: 10.0)
+    monkeypatch.setattr(play, "LONGEST_S", 1.0)
+    (video,) = ended(run, 0).details["videos"]
+    assert video == {
+        "file": "episode-0.mp4",
+        "frames": 10,
+        "seconds": 1.0,
+        "cut": True,
+        "differs": None,
+    }
+    assert "cut there" in capfd.readouterr().out
+    assert [path.name for path in run.videos.iterdir()] == ["episode-0.mp4"]
+
+
+NO_DISPLAY = """
+import matplotlib, pygame
+from agents.evaluation import rendering
+from config.environment import OneProcess
+from config.games import find_game
+import steps.figures.style, steps.figures.run
+print(rendering.renders(find_game("cartpole"), OneProcess()))
+pygame.display.init()
+print(pygame.display.get_driver())
+"""
+
+
+def test_case_57_films_and_plots_need_no_display():
+    """Pods have none; a person may have exported a backend that wants one."""
+    foreign = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "MPLBACKEND": "TkAgg"}
+    kept = {name: value for name, value in os.environ.items() if name != "SDL_VIDEODRIVER"}
+    command = [sys.executable, "-W", "ignore", "-c", NO_DISPLAY]
+    done = subprocess.run(command, capture_output=True, text=True, env=kept | foreign, cwd=ROOT)
+    assert done.stdout.splitlines()[-2:] == ["None", "dummy"], done.stdout + done.stderr
+
+
+def _dropping(frames_lost: int):
+    """A writer that says nothing about the frames that never reach the encoder: a full pipe, an
+    encoder that skips equal pictures."""
+    from moviepy.video.io import ffmpeg_writer
+
+    class Dropping(ffmpeg_writer.FFMPEG_VideoWriter):
+        left = frames_lost
+
+        def write_frame(self, frame):
+            if self.left:
+                self.left -= 1
+                return
+            super().write_frame(frame)
+
+    return Dropping
+
+
+def test_case_56_a_film_that_lost_frames_is_not_called_done(tmp_path, monkeypatch):
+    """found.md C20: the frames that the file holds are compared with those that were filmed."""
+    from moviepy.video.io import ffmpeg_writer
+
+    monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
+    with pytest.raises(
+        ExperimentError, match=r"film\.mp4 holds 27 of the 30 frames that were filmed"
+    ):
+        play.write_video(tmp_path / "film.mp4", synthetic.frames(30), 30)
+
+
+def test_case_56_a_film_with_too_many_frames_is_not_called_done(tmp_path, monkeypatch):
+    """A decoder that counts more frames than were filmed has another film before it."""
+    monkeypatch.setattr(play, "count_frames", lambda path: 31)
+    with pytest.raises(ExperimentError, match="holds 31 of the 30"):
+        play.write_video(tmp_path / "film.mp4", synthetic.frames(30), 30)
+
+
+def test_case_56_a_film_that_lost_frames_gets_no_name_and_fails_the_step(tmp_path, monkeypatch):
+    from moviepy.video.io import ffmpeg_writer
+
+    from agents.evaluation import rendering
+
+    run, _ = evaluated(tmp_path)
+    monkeypatch.setattr(rendering.Replay, "frames", lambda _: synthetic.frames(30))
+    monkeypatch.setattr(rendering, "frames_per_second", lambda *_: 10.0)
+    monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
+    assert "27 of the 30 frames" in (ended(run, 1).reason or "")
+    assert not list(run.videos.iterdir())
