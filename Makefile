@@ -63,7 +63,7 @@ lint: $(WITH_TESTS) ## ruff and mypy
 	$(BIN)/mypy
 
 docs: $(WITH_DOCS) ## the documentation as a site in docs/_build; a warning, such as a dead link, fails
-	$(BIN)/python -m sphinx --nitpicky --fail-on-warning --keep-going --quiet --builder html docs docs/_build
+	$(BIN)/python -m sphinx --nitpicky --fail-on-warning --keep-going --fresh-env --write-all --quiet --builder html docs docs/_build
 	@echo 'open docs/_build/index.html'
 
 manifests: $(INSTALLED) ## render workflows/manifests/*.yaml again

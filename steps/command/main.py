@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import os
 import sys
@@ -99,7 +100,7 @@ def command_parser(
     """What every command over a directory is given; its docstring is the help."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
-        description=(command.__doc__ or "").strip(),
+        description=inspect.getdoc(command) or "",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
