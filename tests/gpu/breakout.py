@@ -52,8 +52,11 @@ def main() -> int:
         [sys.executable, "-m", "steps.train", "--outdir", str(directory.root), "--run", "0"],
         cwd=ROOT,
     )
-    while training.poll() is None and time.monotonic() < ends:
+    # A loaded processor may need minutes to get as far as a checkpoint.
+    waits = arguments.quick
+    while training.poll() is None and (waits or time.monotonic() < ends):
         time.sleep(0.2)
+        waits = waits and newest(directory) <= before
     if training.poll() is None:
         training.send_signal(signal.SIGTERM)
     code = training.wait()
@@ -64,11 +67,14 @@ def main() -> int:
     return 0
 
 
+def newest(directory: ExperimentDirectory) -> int:
+    """The step of the newest checkpoint; 0 where there is none."""
+    return max(directory.run(0).checkpoint_steps(), default=0)
+
+
 def told(directory: ExperimentDirectory, when: str) -> int:
     """Where the training is, printed; returns its last checkpoint's step."""
-    run = directory.run(0)
-    steps = run.checkpoint_steps()
-    step = steps[-1] if steps else 0
+    run, step = directory.run(0), newest(directory)
     words = f"{when}: {step:,} of {STEPS:,} steps"
     if run.train_csv.exists():
         import pandas

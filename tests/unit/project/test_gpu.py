@@ -192,7 +192,7 @@ def test_breakout_goes_on_where_the_last_call_was_stopped(tmp_path: Path) -> Non
     command = [sys.executable, "-m", "tests.gpu.breakout", "--device", "cpu", "--quick"]
     told = [
         subprocess.run(
-            [*command, "--out", str(tmp_path), "--seconds", "75"],
+            [*command, "--out", str(tmp_path), "--seconds", "35"],
             cwd=ROOT, capture_output=True, text=True, check=False,
         )
         for _ in range(2)
