@@ -1,5 +1,5 @@
-"""Every parameter of an algorithm's experiments, as manifests, `--help`, `--list`, the README and the
-report show it.
+"""Every parameter of an algorithm's experiments, as manifests, `--help`, `--list`, the documentation
+and the report show it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WITHOUT_PRESETS = ("experiment", *OF_MEMBERS)
 
 @dataclass(frozen=True)
 class ParameterInfo:
-    """One parameter as manifests, `--help`, `--list` and the README show it.
+    """One parameter as manifests, `--help`, `--list` and the documentation show it.
 
     default: as text; empty where a preset or another parameter decides; fallback: the value, as text,
     when no preset sets one; texts: every allowed value, if they can be listed; section: one of

@@ -1,5 +1,5 @@
-"""Every error that a person can cause or meet, one exit code per class (reference: docs/resuming.md, "Exit
-codes").
+"""Every error that a person can cause or meet, with one exit code per class (docs/resuming.md lists
+them).
 
     ExperimentError            1   unexpected: a full disk, a lost peer
     ├── BadInput               2   a parameter, a path, a missing file of an earlier step
