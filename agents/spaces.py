@@ -97,7 +97,8 @@ class Interface:
             return counted.reshape(-1, *self.action_shape)
         if self.low is None or self.high is None:
             return actions.reshape(-1, *self.action_shape)
-        low, high = np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+        low = np.asarray(self.low, np.float32)
+        high = np.asarray(self.high, np.float32)
         taken: np.ndarray = np.clip(actions, *((-1, 1) if self.bounded else (low, high)))
         if self.bounded:
             taken = low + (taken + 1) * (0.5 * (high - low))
@@ -169,9 +170,11 @@ def _action(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
 
 
 def _several(space: spaces.MultiDiscrete | spaces.MultiBinary) -> dict[str, Any]:
-    shape, binary = tuple(map(int, space.shape)), isinstance(space, spaces.MultiBinary)
+    shape = tuple(map(int, space.shape))
+    binary = isinstance(space, spaces.MultiBinary)
     size = math.prod(shape)
-    choices, first = (2,) * size, (0,) * size
+    choices = (2,) * size
+    first = (0,) * size
     if isinstance(space, spaces.MultiDiscrete):
         choices, first = (tuple(map(int, each.ravel())) for each in (space.nvec, space.start))
     return {

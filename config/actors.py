@@ -129,7 +129,8 @@ class ActorSettings:
 
 def check_gpus(role: str, count: int, gpus: int, per_gpu: int) -> None:
     """Raise `BadInput` where so many of this role find no room on so many GPUs."""
-    of_role, each = f"{role}_gpus", f"{role}s_per_gpu"
+    of_role = f"{role}_gpus"
+    each = f"{role}s_per_gpu"
     if gpus and count > gpus * per_gpu:
         raise BadInput(
             f"parameter '{role}s' cannot be {count}; allowed: at most {of_role} * {each} = "

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-CONTROL_GROUPS, OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def own_groups(controller: str) -> Iterator[Path]:
@@ -20,7 +21,8 @@ def own_groups(controller: str) -> Iterator[Path]:
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
             continue
-        root, inside = CONTROL_GROUPS / controllers, Path(path.lstrip("/"))
+        root = CONTROL_GROUPS / controllers
+        inside = Path(path.lstrip("/"))
         yield root / inside
         yield from (root / parent for parent in inside.parents)
 

@@ -194,7 +194,8 @@ class Resolved:
 
     def identity(self) -> dict[str, Any]:
         """Everything that can change a result: what the directory belongs to."""
-        experiment, environment = _of_identity(self.experiment), _of_identity(self.environment)
+        experiment = _of_identity(self.experiment)
+        environment = _of_identity(self.environment)
         del experiment["game"]  # several names may mean one game
         if experiment.pop("start_from") is not None:
             experiment["start_from"] = self.origin  # wherever it lies
@@ -272,7 +273,8 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     Raises `BadInput` with one line for the first that is wrong.
     """
     descriptor = find_algorithm(algorithm)
-    shared, settings = dict(declared(Experiment)), dict(declared(descriptor.environment))
+    shared = dict(declared(Experiment))
+    settings = dict(declared(descriptor.environment))
     own = dict(declared(descriptor.hyperparameters))
     members = dict([MEMBERS[descriptor.topology]]) if descriptor.topology in MEMBERS else {}
     of_members = {name: one for owner in members.values() for name, one in declared(owner).items()}
@@ -357,7 +359,8 @@ def _check(resolved: Resolved) -> None:
             f"parameter 'min_runs' cannot be {experiment.min_runs}; allowed: at most runs, {experiment.runs}"
         )
     if experiment.video_episodes > experiment.evaluation_episodes:
-        given, most = experiment.video_episodes, experiment.evaluation_episodes
+        given = experiment.video_episodes
+        most = experiment.evaluation_episodes
         refused = f"parameter 'video_episodes' cannot be {given}"
         raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
     if experiment.evaluate_above is not None and resolved.measure.training_name:
@@ -390,7 +393,8 @@ def _check(resolved: Resolved) -> None:
 
 def _check_learners(resolved: Resolved) -> None:
     """Refuse several where one must do, or one of them had no actor or a smaller share than others."""
-    actors, learners = resolved.actors.actors, resolved.actors.learners
+    actors = resolved.actors.actors
+    learners = resolved.actors.learners
     refused = f"parameter 'learners' cannot be {learners}"
     if not resolved.descriptor.several_learners:
         raise BadInput(f"{refused}: {resolved.algorithm} learns in one process; allowed: 1")
@@ -426,7 +430,8 @@ def check_family(resolved: Resolved, family: str) -> None:
 
 def _check_game(resolved: Resolved) -> None:
     """Refuse what this game would silently ignore."""
-    game, settings = resolved.game, resolved.environment
+    game = resolved.game
+    settings = resolved.environment
     if game.is_board:
         _check_board(resolved)
         return
@@ -444,7 +449,8 @@ def _check_game(resolved: Resolved) -> None:
         if name not in ATARI_OPTIONS:
             raise unknown(f"option of {game.name!r} in 'env_options'", name, ATARI_OPTIONS)
     for name in () if game.is_atari else ATARI_ONLY:
-        value, default = getattr(settings, name), declared(EnvironmentSettings)[name].default
+        value = getattr(settings, name)
+        default = declared(EnvironmentSettings)[name].default
         if value != default:
             raise BadInput(
                 f"parameter {name!r} cannot be {to_text(value)}: {game.name} is no Atari game; allowed: {to_text(default)}"

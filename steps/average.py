@@ -151,7 +151,8 @@ class RunResult:
 
 def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
     """Read one run's tables and status files; a run that never started has nothing."""
-    usable, measure = usability(run, resolved), resolved.measure
+    usable = usability(run, resolved)
+    measure = resolved.measure
     drawn = {"step", measure.training_column}
     columns = training_columns(run, finished=bool(usable), wanted=drawn.__contains__)
     status = read_status(run.status / f"{pipeline.TRAIN}.json")
@@ -227,7 +228,8 @@ def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> di
     """The row of average/evaluation.csv of one planned run: excluded ones keep theirs, with the
     reason.
     """
-    values, column = [one.value for one in run.episodes], run.measure.column
+    values = [one.value for one in run.episodes]
+    column = run.measure.column
     return {
         "run": run.index,
         "seed": resolved.experiment.seed,
@@ -248,7 +250,8 @@ def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> di
 
 def summary(runs: Sequence[RunResult], training: Training, context: StepContext) -> dict[str, Any]:
     """The content of average/summary.json."""
-    resolved, experiment = context.resolved, context.resolved.experiment
+    resolved = context.resolved
+    experiment = context.resolved.experiment
     scores = [run.score for run in runs if run.is_evaluated]
     skipped = [run for run in runs if run.usable.state == "skipped"]
     sample = (

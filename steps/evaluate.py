@@ -61,7 +61,8 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     policy, step = final_policy(context)
     from agents.evaluation.episodes import evaluate as episodes_of
 
-    experiment, measure = context.resolved.experiment, context.resolved.measure
+    experiment = context.resolved.experiment
+    measure = context.resolved.measure
     columns = ("episode", "seed", measure.column, "length")
     remove_temporaries(context.run.root, of="evaluation")
     rows: list[dict[str, Cell]] = []

@@ -77,7 +77,8 @@ class Film(NamedTuple):
 def _of_episodes(context: StepContext) -> list[Film]:
     from agents.evaluation.rendering import Replay, frames_per_second
 
-    rate, films = frames_per_second(context.resolved.game, context.resolved.environment), []
+    rate = frames_per_second(context.resolved.game, context.resolved.environment)
+    films = []
     for row, actions in evaluated_episodes(context):
         replay = Replay(context.resolved, row.seed, actions)
         difference = functools.partial(replay.difference, row.value, row.length)
@@ -101,7 +102,8 @@ def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]
     """
     from agents.environments.training import episode_seed
 
-    run, count = context.run, context.resolved.experiment.video_episodes
+    run = context.run
+    count = context.resolved.experiment.video_episodes
     measure = context.resolved.measure
     table = context.require(run.evaluated(measure), "evaluate")
     actions = read_actions(context.require(run.evaluation_actions, "evaluate"), count)
@@ -130,7 +132,8 @@ def _are_written(context: StepContext) -> bool:
 
 def _write(context: StepContext, film: Film) -> dict[str, Any]:
     """One mp4, complete and checked before it gets its name."""
-    rate, frames = film.frames_per_second, film.frames
+    rate = film.frames_per_second
+    frames = film.frames
     path = video_path(context, film.episode)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_beside(path)

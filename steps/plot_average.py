@@ -86,7 +86,8 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
     from steps.figures import average as draw
     from steps.statistics.curves import training_curve_of
 
-    frames, measure = context.resolved.game.frames_per_step, context.resolved.measure
+    frames = context.resolved.game.frames_per_step
+    measure = context.resolved.measure
     wanted = partial(draw.is_drawn, measure=measure)
     curves: dict[int, Curve] = {}
     losses: dict[int, Lines] = {}

@@ -55,7 +55,8 @@ def plot_evaluation(context: StepContext) -> dict[str, Any]:
 
 def _figures(context: StepContext) -> dict[str, Figure]:
     """File name -> figure."""
-    resolved, measure = context.resolved, context.resolved.measure
+    resolved = context.resolved
+    measure = context.resolved.measure
     path = context.require(context.run.evaluated(measure), EVALUATE)
     episodes = evaluation_episodes(context.run, measure)
     if fault := faulty_value(episodes, measure) if episodes else "there is no episode":

@@ -51,11 +51,9 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
         context.run, finished=train is not None and train.state == "succeeded"
     )
     resources = resource_columns(context.run)
-    game, subtitle, title = (
-        context.resolved.game,
-        experiment_line(context.resolved),
-        f"Run {context.run.index}",
-    )
+    game = context.resolved.game
+    subtitle = experiment_line(context.resolved)
+    title = f"Run {context.run.index}"
     frames = game.frames_per_step
     return {
         "training": draw.training_curve(

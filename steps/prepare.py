@@ -72,7 +72,8 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
         refuse_replaced(arguments.workflow_parameters)
     if arguments.parameters is not None:
         given = together(given, from_argo(arguments.parameters))
-    resolved, storage = resolve(arguments.algorithm, given), os.environ.get("STORAGE") or None
+    resolved = resolve(arguments.algorithm, given)
+    storage = os.environ.get("STORAGE") or None
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
     resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))

@@ -156,7 +156,8 @@ def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
 
 
 def _running(context: StepContext) -> list[str]:
-    directory, runs = context.directory, range(context.resolved.experiment.runs)
+    directory = context.directory
+    runs = range(context.resolved.experiment.runs)
     places = [(name, directory.status / f"{name}.json") for name in pipeline.names("experiment")]
     places += [
         (f"{name} of run {index}", directory.run(index).status / f"{name}.json")

@@ -31,7 +31,9 @@ progress every 10 s."""
 
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
     """Submit and follow to the end, or only submit; the exit code."""
-    argo, name, outdir = ArgoServer(address), submission.name, submission.resolved.experiment.outdir
+    argo = ArgoServer(address)
+    name = submission.name
+    outdir = submission.resolved.experiment.outdir
     _seen_here(outdir, storage)  # refused before anything is sent
     try:
         argo.create(submission.manifest)
@@ -80,7 +82,8 @@ def _follow(
     outdir: str,
     storage: Path | None,
 ) -> int:
-    printed, layout = _PrintedProgress(argo, name), Layout.of(manifest)
+    printed = _PrintedProgress(argo, name)
+    layout = Layout.of(manifest)
     directory = _seen_here(outdir, storage)
     view = ProgressView(
         workflow=name,
@@ -210,7 +213,8 @@ def _resolved(algorithm: str, values: dict[str, str]) -> Resolved | None:
 
 
 def _duration_s(status: dict[str, Any]) -> float:
-    started, finished = status.get("startedAt"), status.get("finishedAt")
+    started = status.get("startedAt")
+    finished = status.get("finishedAt")
     return seconds_between(started, finished) if started and finished else 0.0
 
 

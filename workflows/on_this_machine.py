@@ -29,7 +29,8 @@ def run(submission: Submission) -> int:
     """Run to the end; the exit code. Interrupting it stops the experiment as `argo stop` does: the
     report is still made.
     """
-    place, name = submission.place, submission.name
+    place = submission.place
+    name = submission.name
     if place is None:
         raise ValueError("a submission for this machine has a place")
     print(f"Running {submission} on this machine; results in {place.directory}", flush=True)

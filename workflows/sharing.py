@@ -45,10 +45,12 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     """The settings with which only as many runs are active as find all their GPUs on a machine with so
     many; raises `BadInput` where not one does. A machine without GPUs gives nobody any.
     """
-    members, each = resolved.members, resolved.experiment.gpus
+    members = resolved.members
+    each = resolved.experiment.gpus
     if members is None:
         return cluster
-    of_learners, of_helpers = members.learners * each, members.gpus
+    of_learners = members.learners * each
+    of_helpers = members.gpus
     needed = of_learners + of_helpers
     if not needed or not gpus:
         return cluster

@@ -49,8 +49,10 @@ COUNTED = (
     "refused", "trainer_waited_s", "trainer_learnt_s", "workers_waited_s", "workers_played_s",
 )  # fmt: skip
 """Totals since the training began."""
-EPSILON, LARGEST_NORM = 1e-8, 10.0
-WAIT_S, YIELD_S = 0.2, 1.0
+EPSILON = 1e-8
+LARGEST_NORM = 10.0
+WAIT_S = 0.2
+YIELD_S = 1.0
 
 
 class Batch(NamedTuple):
@@ -78,8 +80,11 @@ class AlphaZeroTrainer:
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper = resolved, resolved.hyperparameters
-        self.device, self.epoch, self.step = torch.device(device), 0, 0
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
+        self.device = torch.device(device)
+        self.epoch = 0
+        self.step = 0
         self.halved = precision == "bf16"
         seed = resolved.experiment.seed
         self.game = check_board_game(resolved)
@@ -105,14 +110,16 @@ class AlphaZeroTrainer:
             epoch = self.epoch + 1
             step = self.resolved.warm_up_steps + epoch * self.resolved.steps_per_epoch
             yield from self._generation(take, step, self.hyper.updates_after(epoch))
-            self.epoch, self.step = epoch, step
+            self.epoch = epoch
+            self.step = step
             yield self._progress()
 
     def _generation(self, take: Take, positions: int, updates: int) -> Iterator[None]:
         """Take and learn until there were so many of both, of all times. Whoever is ahead of the
         replay ratio waits: games are not taken, or nothing is learnt.
         """
-        ratio, since_s = self.hyper.ratio, time.monotonic()
+        ratio = self.hyper.ratio
+        since_s = time.monotonic()
         while self.window.added < positions or self.updates < updates:
             balance = ratio.balance(self.updates, self.window.added)
             due = self.updates < updates and balance + ratio.batch <= ratio.slack
@@ -234,7 +241,10 @@ class AlphaZeroTrainer:
             epoch=self.epoch, step=self.step, frame=self.step, returns=self.scores,
             lengths=self.lengths, metrics=metrics,
         )  # fmt: skip
-        self.scores, self.lengths, self.lags, self.measured = [], [], [], []
+        self.scores = []
+        self.lengths = []
+        self.lags = []
+        self.measured = []
         return progress
 
     def imitate(self, rows: Rows) -> Iterator[None]:

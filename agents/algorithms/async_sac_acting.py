@@ -28,7 +28,8 @@ class SquashedActing:
         self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
     ) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.spaces, hyper = environments.interface, resolved.hyperparameters
+        self.spaces = environments.interface
+        hyper = resolved.hyperparameters
         self.network = make_soft_actor_critic(
             self.spaces, hidden_sizes=hyper.hidden_sizes, precision="fp32",
             generator=torch.Generator(), torso=hyper.network,

@@ -111,8 +111,11 @@ class DQNTrainer:
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper = resolved, resolved.hyperparameters
-        self.device, self.epoch, self.step = torch.device(device), 0, 0
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
+        self.device = torch.device(device)
+        self.epoch = 0
+        self.step = 0
         seed = resolved.experiment.seed
         self.generators = {
             purpose: np.random.default_rng(seed_sequence(seed, run, purpose))
@@ -120,7 +123,8 @@ class DQNTrainer:
         }
         self.exploration, self.sampling = self.generators.values()
         self.collection = Collection(resolved, run)
-        self.replay, self.spaces = self.collection.replay, self.collection.spaces
+        self.replay = self.collection.replay
+        self.spaces = self.collection.spaces
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
         self.network = self._make_network(precision, weights)
         self.target = self._make_network(precision, weights)
@@ -193,7 +197,8 @@ class DQNTrainer:
         """A round of updates, with one Q⁻; all that can be sampled at once is."""
         if self.step <= self.hyper.learning_starts or not self.replay.sampleable:
             return
-        left, at_once = self.hyper.updates, 1
+        left = self.hyper.updates
+        at_once = 1
         if not (self.priorities or self.spaces.image):
             at_once = max(1, LARGEST_SAMPLE // self.hyper.batch_size)
         if self.priorities is not None:
@@ -224,7 +229,8 @@ class DQNTrainer:
             weights = np.ones(size, np.float32)
         else:
             rows, probabilities = self.priorities.sample(size, self.sampling)
-            transitions, stored = self.replay.take(rows), len(self.replay.sampleable)
+            transitions = self.replay.take(rows)
+            stored = len(self.replay.sampleable)
             weights = importance_weights(probabilities, stored, self.importance_exponent)
         valid = transitions.valid.reshape(count, -1)
         of_each = np.maximum(valid.sum(axis=1, keepdims=True), 1)
@@ -262,9 +268,11 @@ class DQNTrainer:
         """Y [B], or its quantiles [B, M], of Q⁻ at o' [B, A] or [B, A, M]."""
         choosing = self.network(batch.next_encoded) if self.hyper.double else target_values
         values = bootstrapped(target_values, self.network.means(choosing), batch.next_masks)
-        rewards, discounts = batch.rewards, batch.discounts
+        rewards = batch.rewards
+        discounts = batch.discounts
         if self.hyper.quantiles:
-            rewards, discounts = rewards[:, None], discounts[:, None]
+            rewards = rewards[:, None]
+            discounts = discounts[:, None]
         return torch.addcmul(rewards, discounts, values)
 
     def _loss(
@@ -274,7 +282,8 @@ class DQNTrainer:
         values = taken(self.network(encoded), actions)
         if not self.hyper.quantiles:
             return (weights * huber(values, targets)).sum(), targets - values, values
-        loss, means = quantile_huber(values, targets), values.mean(dim=1)
+        loss = quantile_huber(values, targets)
+        means = values.mean(dim=1)
         return (weights * loss).sum(), targets.mean(dim=1) - means, means
 
     def _update(self, batch: Batch, target_values: Tensor) -> Update:
@@ -305,7 +314,8 @@ class DQNTrainer:
         if learnt:
             columns = zip(*((one.values, one.errors, one.weights) for one in learnt), strict=True)
             values, errors, weights = (torch.cat(column) for column in columns)
-            values, errors = values[weights > 0], errors[weights > 0]
+            values = values[weights > 0]
+            errors = errors[weights > 0]
             means["loss"] = float(torch.stack([update.loss for update in learnt]).mean())
             means["q_mean"], means["td_error"] = float(values.mean()), float(errors.abs().mean())
             means["gradient_norm"] = math.fsum(one.gradient_norm for one in learnt) / len(learnt)
@@ -338,7 +348,8 @@ class DQNTrainer:
         for name, generator in self.generators.items():
             generator.bit_generator.state = state["generators"][name]
         self.collection.load_state_dict(state["collection"], between)
-        self.epoch, self.step = int(state["epoch"]), self.collection.step
+        self.epoch = int(state["epoch"])
+        self.step = self.collection.step
 
     def grown(self) -> dict[str, Growth]:
         """The replay's streams."""

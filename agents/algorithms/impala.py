@@ -103,8 +103,10 @@ class IMPALATrainer:
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper = resolved, resolved.hyperparameters
-        self.device, self.wait_s = torch.device(device), 1.0
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
+        self.device = torch.device(device)
+        self.wait_s = 1.0
         self.epoch = self.updates = self.step = 0
         acting, self.rows, self.spaces = look(resolved, run, device, precision)
         self.acting = acting if self.hyper.inference == "learner" else None
@@ -228,7 +230,8 @@ class IMPALATrainer:
         """A batch [B, T + 1, ...] as it is learnt from; the statistics of observations learn first,
         because what has acted is no matter here: log μ is known.
         """
-        observation, valid = columns["observation"], columns["valid"][:, :-1]
+        observation = columns["observation"]
+        valid = columns["valid"][:, :-1]
         if self.observation_normaliser is not None:
             learnt = observation[:, :-1][valid]
             together.learn_statistics(self.observation_normaliser, learnt, self.peers)
@@ -271,14 +274,16 @@ class IMPALATrainer:
     def _heads(self, encoded: Any) -> tuple[Tensor, Tensor]:
         """Policy [T + 1, B, P] and values [T + 1, B]."""
         policy, values = self.network(encoded)
-        length, size = self.hyper.unroll_length + 1, self.share
+        length = self.hyper.unroll_length + 1
+        size = self.share
         if isinstance(encoded, Sequences):
             return policy.view(length, size, -1), values.view(length, size)
         return policy.view(size, length, -1).transpose(0, 1), values.view(size, length).T
 
     def _loss(self, *inputs: Any) -> tuple[Tensor, ...]:
         """Of `Rows`: L, and what else an `Update` has."""
-        rows, hyper = Rows(*inputs), self.hyper
+        rows = Rows(*inputs)
+        hyper = self.hyper
         policy, values = self._heads(rows.encoded)
         policy = masked(policy[:-1], rows.masks)
         log_pi = self.actions.log_probability(policy, rows.actions)
@@ -306,7 +311,8 @@ class IMPALATrainer:
         """One step of the optimiser."""
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
         if self.peers is not None:
-            valid, parameters = int(rows.valid.sum()), self.optimiser.parameters
+            valid = int(rows.valid.sum())
+            parameters = self.optimiser.parameters
             loss = together.average_gradients(self.peers, parameters, loss, valid)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, targets, advantages, parts, norm)

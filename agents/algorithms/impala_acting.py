@@ -51,7 +51,9 @@ class Memory(ActingMemory):
 
     def __init__(self, rows: Specs, first_state: TorsoState, noise: NoiseRows) -> None:
         super().__init__(first_state)
-        self.rows, self.first, self.noise = rows, self.specs, noise
+        self.rows = rows
+        self.first = self.specs
+        self.noise = noise
 
     def before_next(self, environments: slice | np.ndarray) -> Columns:
         """What is remembered of their episodes, whether or not these have ended."""
@@ -111,7 +113,8 @@ class ActorCriticPolicy:
         firsts = [turn.memory.before_next(turn.places) for turn in turns]
         noise = _joined([turn.memory.noise.take(len(turn.begins)) for turn in turns])
         taken, log_probability = self.actions.drawn(self._allowed(turns), noise)
-        start, acted = 0, list[Acted]()
+        start = 0
+        acted = list[Acted]()
         for turn, first in zip(turns, firsts, strict=True):
             own = slice(start, start + len(turn.begins))
             acted.append(Acted(taken[own], {"log_probability": log_probability[own]}, first))
@@ -136,7 +139,8 @@ class ActorCriticPolicy:
     @torch.inference_mode()
     def _by_torch(self, turns: Sequence[Turn], observations: np.ndarray) -> np.ndarray:
         """The head's output [N, P]."""
-        encoded, rows = self._encoded(observations), len(observations)
+        encoded = self._encoded(observations)
+        rows = len(observations)
         if isinstance(self.network, RecurrentActorCritic):
             remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)
             before = tuple(self._to_device(self._padded(_joined(parts))) for parts in remembered)
@@ -191,7 +195,8 @@ class ActorCriticActing:
         self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
     ) -> None:
         self.policy = ActorCriticPolicy(resolved, environments, run=run)
-        self.rows, self.first = self.policy.rows, self.policy.first
+        self.rows = self.policy.rows
+        self.first = self.policy.first
         self.memory = self.policy.begin(environments.count, number)
 
     def load(self, weights: Weights) -> None:

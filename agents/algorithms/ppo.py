@@ -113,7 +113,8 @@ class PPOTrainer:
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper = resolved, resolved.hyperparameters
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
         self.settings = resolved.environment
         self.device = torch.device(device)
         self.epoch = self.step = 0
@@ -209,7 +210,8 @@ class PPOTrainer:
 
     def _batch(self) -> Batch:
         """Advantages and returns of the rollout, eq. 11 and 12, and log π_old of its actions."""
-        rollout, hyper = self.rollout, self.hyper
+        rollout = self.rollout
+        hyper = self.hyper
         terminated = rollout.terminated | rollout.life_lost
         rewards = self._learnt_rewards()
         values = rollout.values[:-1].numpy(force=True)
@@ -223,7 +225,8 @@ class PPOTrainer:
         )
         actions = rollout.actions.flatten(0, 1)
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
-        encoded, old_values = rollout.encoded[:-1].flatten(0, 1), rollout.values[:-1].flatten()
+        encoded = rollout.encoded[:-1].flatten(0, 1)
+        old_values = rollout.values[:-1].flatten()
         masks = None if rollout.masks is None else rollout.masks.flatten(0, 1)
         batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns, masks)
         if rollout.valid.all():
@@ -236,7 +239,8 @@ class PPOTrainer:
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         clip = torch.tensor(hyper.clip * (remaining if hyper.anneal_clip else 1)).to(self.device)
-        parts, norms = list[Tensor](), list[float]()
+        parts = list[Tensor]()
+        norms = list[float]()
         for minibatches in self._passes(batch):
             last = [self._update(minibatch, learning_rate, clip) for minibatch in minibatches]
             parts += [update.parts for update in last]
@@ -272,7 +276,9 @@ class PPOTrainer:
 
     def _loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Batch and clip [] -> eq. 9, negated, and what else an `Update` has."""
-        batch, clip, hyper = Batch(*inputs[:-1]), inputs[-1], self.hyper
+        batch = Batch(*inputs[:-1])
+        clip = inputs[-1]
+        hyper = self.hyper
         policy, values = self.network(batch.encoded)
         policy = masked(policy, batch.masks)
         log_ratio = self.actions.log_probability(policy, batch.actions) - batch.log_probabilities

@@ -38,7 +38,8 @@ class RecurrentPPOTrainer(PPOTrainer):
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         super().__init__(resolved, run=run, device=device, precision=precision)
-        length, sequence_length = self.hyper.rollout_length, self.hyper.sequence_length
+        length = self.hyper.rollout_length
+        sequence_length = self.hyper.sequence_length
         self.memory = Memory(self.network, self.rollout.encoded[0], length, sequence_length)
         self.steps = _steps_of_sequences(length, sequence_length, self.settings.count)
 
@@ -59,7 +60,8 @@ class RecurrentPPOTrainer(PPOTrainer):
         """K times all sequences, in nearly equal minibatches and a new order; one is not
         shuffled.
         """
-        count, parts = self.steps.shape[1], self.hyper.minibatches
+        count = self.steps.shape[1]
+        parts = self.hyper.minibatches
         valid = torch.from_numpy(self.rollout.valid.ravel())
         places = torch.where(valid, valid.cumsum(0) - 1, -1)
         columns = batch._replace(encoded=torch.empty(len(batch.returns), 0, device=self.device))

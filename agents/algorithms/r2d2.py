@@ -95,13 +95,17 @@ class R2D2Trainer(LearnsFromReplay):
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper = resolved, resolved.hyperparameters
-        self.device, self.epoch, self.step = torch.device(device), 0, 0
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
+        self.device = torch.device(device)
+        self.epoch = 0
+        self.step = 0
         seed = resolved.experiment.seed
         with one_environment(resolved, run) as environments:
             acting = RecurrentValueActing(resolved, environments, run=run, number=0)
             specs = Play(environments, acting, self.hyper.unroll_length).specs
-        self.spaces, self.remembered = acting.spaces, acting.first
+        self.spaces = acting.spaces
+        self.remembered = acting.first
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
         self.network, self.target = (
             make_network(self.hyper, self.spaces, precision, weights).to(self.device)
@@ -131,7 +135,8 @@ class R2D2Trainer(LearnsFromReplay):
             epoch = self.epoch + 1
             step = self.resolved.warm_up_steps + epoch * self.resolved.steps_per_epoch
             yield from self.experience.until(step, epoch * self.hyper.epoch_updates, self._learn)
-            self.epoch, self.step = epoch, step
+            self.epoch = epoch
+            self.step = step
             yield self._progress()
         self.experience.exchange.end()
 
@@ -168,7 +173,8 @@ class R2D2Trainer(LearnsFromReplay):
 
     def _rows(self, columns: Columns, device: torch.device) -> Rows:
         """Sequences [B, T + 1, ...] without what is seen, after the burn-in."""
-        terminated, begins = columns["terminated"], columns["begins"]
+        terminated = columns["terminated"]
+        begins = columns["begins"]
         final = begins[:, 1:] & ~terminated[:, :-1]
         rewards = columns["reward"]
         if self.resolved.environment.clip_rewards:
@@ -188,7 +194,8 @@ class R2D2Trainer(LearnsFromReplay):
 
     def _seen(self, columns: Columns) -> Seen:
         """Sequences [B, T + 1, ...] as both networks take them."""
-        observations, begins = columns["observation"], columns["begins"]
+        observations = columns["observation"]
+        begins = columns["begins"]
         of_rows = observations.reshape(-1, *observations.shape[2:])
         normalised = self.experience.normalised(of_rows)
         encoded = on_device(self.network.encode(torch.from_numpy(normalised)), self.device)
@@ -200,7 +207,8 @@ class R2D2Trainer(LearnsFromReplay):
 
     def _values(self, network: RecurrentActionValues, seen: Seen) -> Tensor:
         """Q of the rows after the burn-in, [T' + 1, B, A]; before it no gradient flows."""
-        burn_in, state = self.hyper.burn_in, seen.state
+        burn_in = self.hyper.burn_in
+        state = seen.state
         if burn_in:
             with torch.no_grad():
                 state = network(seen.encoded[:burn_in], state, seen.begins[:burn_in])[1]

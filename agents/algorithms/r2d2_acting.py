@@ -59,9 +59,9 @@ class RecurrentValueActing:
         member: int = 0,
     ) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        hyper, self.spaces, count = (
-            resolved.hyperparameters, environments.interface, environments.count,
-        )  # fmt: skip
+        hyper = resolved.hyperparameters
+        self.spaces = environments.interface
+        count = environments.count
         self.network = make_network(hyper, self.spaces, "fp32", torch.Generator().manual_seed(0))
         self.network_now = self.network.frozen()
         self.normaliser = make_observation_normaliser(resolved, self.spaces)

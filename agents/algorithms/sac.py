@@ -46,7 +46,9 @@ MEANS = ("q_mean", "td_error", "entropy", "alpha", "critic_loss", "actor_loss")
 NORMS = ("critic_gradient_norm", "actor_gradient_norm")
 METRICS = ("learning_rate", *MEANS, *NORMS)
 """Of an epoch: the last learning rate, and means over its updates; None where it has none."""
-CRITICS, ACTOR, TEMPERATURE = "critics", "actor", "temperature"
+CRITICS = "critics"
+ACTOR = "actor"
+TEMPERATURE = "temperature"
 INPUTS = {
     CRITICS: ("observations", "actions", "targets", "weights"),
     ACTOR: ("features", "noise", "alpha"),
@@ -111,9 +113,13 @@ class SoftActorCriticLearning:
         self, resolved: Resolved, spaces: Interface, *, run: int, device: str, precision: str
     ) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.hyper, self.spaces = resolved, resolved.hyperparameters, spaces
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
+        self.spaces = spaces
         self.device = torch.device(device)
-        self.epoch, self.step, seed = 0, 0, resolved.experiment.seed
+        self.epoch = 0
+        self.step = 0
+        seed = resolved.experiment.seed
         self.generators = {
             purpose: np.random.default_rng(seed_sequence(seed, run, purpose))
             for purpose in ("actions", "minibatches", "updates")
@@ -167,7 +173,9 @@ class SoftActorCriticLearning:
 
     def _update(self) -> tuple[Tensor, float, float]:
         """One step of each optimiser, then of the targets; the means [6], and the norms."""
-        batch, network, alpha = self._batch(), self.network, self.log_alpha.detach().exp()
+        batch = self._batch()
+        network = self.network
+        alpha = self.log_alpha.detach().exp()
         targets = self._targets(batch, alpha)
         critics, critic_norm = self._descend(
             CRITICS, batch.encoded, batch.actions, targets, batch.weights
@@ -197,7 +205,8 @@ class SoftActorCriticLearning:
         encoded, actions, targets, weights = inputs
         values = self.network.values(self.network.features(encoded), actions)
         with torch.no_grad():
-            q_mean, error = values.mean(), (values - targets).abs().mean()
+            q_mean = values.mean()
+            error = (values - targets).abs().mean()
         return critics_loss(values, targets, weights), q_mean, error
 
     def _actor_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -296,7 +305,8 @@ class SACTrainer(SoftActorCriticLearning):
         while self.epoch < self.resolved.epochs:
             learnt = [row for _ in range(steps) for row in self._step()]
             returns, lengths = self.collection.end_epoch()
-            self.epoch, self.step = self.epoch + 1, self.collection.step
+            self.epoch = self.epoch + 1
+            self.step = self.collection.step
             yield Progress(
                 epoch=self.epoch, step=self.step, returns=returns, lengths=lengths,
                 frame=self.step * self.resolved.game.frames_per_step, metrics=self._metrics(learnt),
@@ -305,7 +315,8 @@ class SACTrainer(SoftActorCriticLearning):
     def _step(self) -> Iterator[tuple[Tensor, float, float]]:
         """One step of all environments, and what each update after it says."""
         self.collection.take_step(self._act)
-        step, hyper = self.collection.step, self.hyper
+        step = self.collection.step
+        hyper = self.hyper
         if step < hyper.learning_starts or step % hyper.train_every:
             return
         for _ in range(hyper.updates):

@@ -88,7 +88,8 @@ def play_games(
     """Two games from each of these positions [p], all in lock step; each_turn: may raise, to end it."""
     states = np.repeat(starts, COLOURS)
     colours = np.tile(np.arange(COLOURS), len(starts))
-    players, won = (first, second), np.zeros(len(states), np.int64)
+    players = (first, second)
+    won = np.zeros(len(states), np.int64)
     generators = _generators(players, len(states), seed)
     played = [list[int]() for _ in states]
     running = np.arange(len(states))
@@ -112,7 +113,8 @@ def play_games(
 
 def watched(game: Game, players: Sequence[Player], start: States, seed: int) -> Iterator[Turn]:
     """One game from a position [1] to its end, turn by turn; players [2]: by colour."""
-    generators, state = _generators(players, 1, seed), start
+    generators = _generators(players, 1, seed)
+    state = start
     while not game.outcome(state)[0][0]:
         mover = int(game.mover(state)[0])
         choices = players[mover].choose(state, generators[mover])
@@ -149,15 +151,19 @@ def opening_lines(game: Game, count: int, generator: np.random.Generator) -> Int
 
     Raises `BadInput` for a game that has not so many.
     """
-    states, lines, most = game.start(1), np.empty((1, 0), np.int64), 1
+    states = game.start(1)
+    lines = np.empty((1, 0), np.int64)
+    most = 1
     while len(states) < count:
         rows, actions = np.nonzero(game.legal(states))
         following = game.play(states[rows], actions)
         lines = np.column_stack([lines[rows], actions])
         over, _ = game.outcome(following)
-        states, lines = following[~over], lines[~over]
+        states = following[~over]
+        lines = lines[~over]
         kept = _different(game, states)
-        states, lines = states[kept], lines[kept]
+        states = states[kept]
+        lines = lines[kept]
         if not len(states):
             raise BadInput(
                 f"game {game.name!r} has no {count} different openings of one length; allowed: 1 … {most}"

@@ -42,7 +42,8 @@ class Minimax:
     def __init__(self, game: Game, depth: int | None = None) -> None:
         """depth: in plies; by default as far as the number of positions allows."""
         self.name = "minimax" if depth is None else f"minimax-{depth}"
-        self.game, self.depth = game, depth
+        self.game = game
+        self.depth = depth
 
     def choose(self, states: States, generators: Generators) -> Choices:
         """See `Player`; policy: equal among the best actions."""
@@ -89,7 +90,8 @@ class Minimax:
 
     def _levels(self, state: States) -> list[_Level]:
         """At least two; the edges of the last one are not followed."""
-        levels, level = list[_Level](), self._described(state)
+        levels = list[_Level]()
+        level = self._described(state)
         while self._goes_deeper(len(levels), len(level.actions)):
             after = self.game.play(level.states[level.parents], level.actions)
             keys = np.ascontiguousarray(after).view(np.dtype((np.void, after.dtype.itemsize)))
@@ -133,7 +135,8 @@ def value_kept(game: Game, states: States, actions: npt.NDArray[np.int64]) -> Va
     """
     _, first = np.unique(np.ascontiguousarray(states).view(_raw(states)), return_index=True)
     tried = np.sort(first)[:: max(1, -(-len(first) // MOST_TRIED))]
-    minimax, kept = Minimax(game), list[bool]()
+    minimax = Minimax(game)
+    kept = list[bool]()
     for row in tried:
         values = minimax.exact(states[row : row + 1])
         if values is not None and len(np.unique(values[np.isfinite(values)])) > 1:

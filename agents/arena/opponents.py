@@ -49,7 +49,8 @@ def load_player(name: str, game: Game) -> Player:
     numbered = NUMBERED.fullmatch(name)
     if numbered is None:
         raise unknown("player", name, NAMES)
-    kind, number = numbered[1], int(numbered[2])
+    kind = numbered[1]
+    number = int(numbered[2])
     largest = MOST_ROLLOUTS if kind == "mcts" else DEEPEST
     if not 1 <= number <= largest:
         raise BadInput(f"player {shown(name)} cannot be; allowed: {kind}-1 … {kind}-{largest}")
@@ -74,8 +75,11 @@ class Searching:
         simulations: int,
         settings: SearchSettings,
     ) -> None:
-        self.name, self.game, self.evaluator = name, game, evaluator
-        self.simulations, self.settings = simulations, settings
+        self.name = name
+        self.game = game
+        self.evaluator = evaluator
+        self.simulations = simulations
+        self.settings = settings
         self._search = Search(game, 1, settings)
 
     def choose(self, states: States, generators: Generators) -> Choices:

@@ -98,13 +98,17 @@ class Lookahead:
 
     def choose(self, states: States, generators: Generators) -> Choices:
         """See `Player`."""
-        game, legal = self.game, self.game.legal(states)
-        wins, losses = np.zeros_like(legal), np.zeros_like(legal)
+        game = self.game
+        legal = self.game.legal(states)
+        wins = np.zeros_like(legal)
+        losses = np.zeros_like(legal)
         rows, actions = np.nonzero(legal)
         after = game.play(states[rows], actions)
         over, value = results(game, after, game.mover(states)[rows])
         wins[rows, actions], losses[rows, actions] = value > 0, value < 0
-        after, rows, actions = after[~over], rows[~over], actions[~over]
+        after = after[~over]
+        rows = rows[~over]
+        actions = actions[~over]
         reply_rows, replies = np.nonzero(game.legal(after))
         last = game.play(after[reply_rows], replies)
         movers = game.mover(after)[reply_rows]
@@ -136,7 +140,8 @@ class Own:
 
     def __init__(self, game: Game, path: str) -> None:
         """Raises `BadInput` for what cannot be imported or made, or has no `move`."""
-        self.game, self.name = game, path
+        self.game = game
+        self.name = path
         found: Any = imported(path, "player")
         try:
             self.player: OwnPlayer = found(game)
@@ -147,7 +152,8 @@ class Own:
 
     def choose(self, states: States, generators: Generators) -> Choices:
         """See `Player`. Raises `BadInput` for an action that is not legal, or an exception."""
-        planes, legal = self.game.encode(states), self.game.legal(states)
+        planes = self.game.encode(states)
+        legal = self.game.legal(states)
         positions = [
             Position(state, seen, np.flatnonzero(row).tolist())
             for state, seen, row in zip(states, planes, legal, strict=True)

@@ -73,7 +73,8 @@ class TrainingChecks:
 
     def seeds(self) -> str:
         """The same run twice is equal; another one is not."""
-        first, again = self._train(EPOCHS_BEFORE)[1], self._train(EPOCHS_BEFORE)[1]
+        first = self._train(EPOCHS_BEFORE)[1]
+        again = self._train(EPOCHS_BEFORE)[1]
         if first != again:
             raise Broken(f"the same run trained twice differs: {_difference(first, again)}")
         if first == self._train(EPOCHS_BEFORE, run=1)[1]:
@@ -82,7 +83,8 @@ class TrainingChecks:
 
     def state(self) -> str:
         """Of nested dicts with text keys, arrays, and what JSON knows; taking it changes nothing."""
-        trainer, kept = self._trainer(), KeptStreams()
+        trainer = self._trainer()
+        kept = KeptStreams()
         epochs = _epochs(trainer, kept)
         for _ in range(EPOCHS_BEFORE):
             next(epochs)
@@ -160,7 +162,8 @@ class TrainingChecks:
         trainer = self._trainer()
         epochs = _epochs(trainer, KeptStreams())
         next(epochs)
-        started_s, steps = time.perf_counter(), 0
+        started_s = time.perf_counter()
+        steps = 0
         for _ in range(2 * EPOCHS_BEFORE - 1):
             next(epochs)
             steps += self._epoch_steps
@@ -218,7 +221,8 @@ def _acted(policy: AnyPolicy, observations: np.ndarray, sample: bool) -> list[np
 
 def _check_reset(policy: RecurrentPolicy, observations: np.ndarray) -> None:
     """That an episode begins alike whatever was before it: what is then remembered says so."""
-    begins, first = np.ones(len(observations), np.bool_), policy.first_state(len(observations))
+    begins = np.ones(len(observations), np.bool_)
+    first = policy.first_state(len(observations))
     _, state = policy.act(observations, first, begins, sample=False)
     fresh, again = (
         policy.act(observations, before, begins, sample=False)[1] for before in (first, state)
@@ -238,7 +242,8 @@ def _difference(expected: list[Progress], found: list[Progress]) -> str:
     """The first field that differs, in words."""
     for before, after in zip(expected, found, strict=False):
         for name in ("step", "returns", "lengths", "metrics"):
-            one, other = getattr(before, name), getattr(after, name)
+            one = getattr(before, name)
+            other = getattr(after, name)
             if one != other:
                 return f"{name} of epoch {before.epoch}"
     return "the number of epochs"

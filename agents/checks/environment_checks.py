@@ -103,7 +103,8 @@ class EnvironmentChecks:
         """Of one environment with random actions."""
         environment = make_environment(self.resolved.game, self.resolved.environment)
         _, info = environment.reset(seed=0)
-        started_s, steps = time.perf_counter(), 0
+        started_s = time.perf_counter()
+        steps = 0
         while time.perf_counter() - started_s < SPEED_S:
             action = allowed_action(environment.action_space, info)
             _, _, terminated, truncated, info = environment.step(action)

@@ -102,7 +102,8 @@ class GameChecks:
         """Whether they alternate is the game's own affair, and said."""
         if self.game.mover(self.game.start(1))[0] != 0:
             raise Broken("player 1 begins")
-        again, turns = 0, [0, 0]
+        again = 0
+        turns = [0, 0]
         for states, actions in self.played.plies:
             mover = self.game.mover(states)
             next_mover = self.game.mover(self.game.play(states, actions))
@@ -118,7 +119,8 @@ class GameChecks:
 
     def illegal(self) -> str:
         """By a `ValueError`, also at an end."""
-        draws, tried = np.random.default_rng(1), 0
+        draws = np.random.default_rng(1)
+        tried = 0
         for state in [*(ply.states[0] for ply in self.played.plies), *self.played.ends]:
             allowed = self.game.legal(one(state))[0]
             forbidden = draws.permutation(np.flatnonzero(~allowed))[:ILLEGAL_TRIED]
@@ -165,7 +167,8 @@ class GameChecks:
         mover = int(self.game.mover(states)[0])
         winner = None if value[0] == 0 else mover if value[0] > 0 else 1 - mover
         if winner != example.winner:
-            said, told = _winner(winner), _winner(example.winner)
+            said = _winner(winner)
+            told = _winner(example.winner)
             raise Broken(
                 f"outcome says that {said} after {shown(list(example.actions))}, the example that {told}"
             )
@@ -187,7 +190,9 @@ class GameChecks:
 
     def speed(self) -> str:
         """Of random play, with everything that a search asks for."""
-        draws, plies, states = np.random.default_rng(2), 0, self.game.start(64)
+        draws = np.random.default_rng(2)
+        plies = 0
+        states = self.game.start(64)
         began_s = time.process_time()
         while time.process_time() - began_s < SPEED_S:
             legal = self.game.legal(states)

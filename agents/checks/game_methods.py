@@ -33,7 +33,9 @@ class RandomGames(NamedTuple):
 def play_randomly(game: Game) -> RandomGames:
     """Raises `Broken` where an end and legal actions do not fit."""
     draws = np.random.default_rng(0)
-    states, plies, ends = game.start(GAMES), list[Ply](), list[States]()
+    states = game.start(GAMES)
+    plies = list[Ply]()
+    ends = list[States]()
     for ply in range(game.longest + 1):
         over, _ = game.outcome(states)
         legal = game.legal(states)
@@ -42,7 +44,8 @@ def play_randomly(game: Game) -> RandomGames:
         if (~legal.any(axis=1) & ~over).any():
             raise Broken(f"a game that is not over after {ply} plies has no legal action")
         ends.append(states[over])
-        states, legal = states[~over], legal[~over]
+        states = states[~over]
+        legal = legal[~over]
         if not len(states):
             break
         actions = np.argmax(draws.random(legal.shape) * legal, axis=1)
@@ -55,12 +58,15 @@ class MethodChecks:
     """make: a new instance of the game, at every call."""
 
     def __init__(self, make: Callable[[], Game], game: Game, played: RandomGames) -> None:
-        self.make, self.game, self.played = make, game, played
+        self.make = make
+        self.game = game
+        self.played = played
 
     def unchanged(self) -> str:
         """Bytes before and after."""
         for states, actions in self.played.plies:
-            before, chosen = states.tobytes(), actions.copy()
+            before = states.tobytes()
+            chosen = actions.copy()
             for name, call in self._calls(states, actions):
                 call()
                 if states.tobytes() != before or not np.array_equal(actions, chosen):
@@ -134,7 +140,8 @@ class MethodChecks:
     def _mirrored(
         self, number: int, board: npt.NDArray[np.intp], actions: npt.NDArray[np.intp]
     ) -> None:
-        game, there = self.game, np.argsort(actions)
+        game = self.game
+        there = np.argsort(actions)
         mirrored = game.start(GAMES)
         for ply in self.played.plies:
             mirrored = mirrored[~game.outcome(mirrored)[0]]
@@ -148,10 +155,8 @@ class MethodChecks:
             )
             if not _same(seen, original[:, :, board]):
                 raise Broken(f"with symmetry {number} encode is not what the symmetry says")
-            after, both = (
-                game.play(ply.states, ply.actions),
-                game.play(mirrored, there[ply.actions]),
-            )
+            after = game.play(ply.states, ply.actions)
+            both = game.play(mirrored, there[ply.actions])
             if not all(map(_same, game.outcome(after), game.outcome(both))):
                 raise Broken(f"with symmetry {number} the outcome is another one")
             mirrored = both

@@ -41,7 +41,8 @@ class KeptStreams:
             lengths = {len(column) for column in growth.rows.values()}
             if len(lengths) != 1:
                 raise Broken(f"the stream {name!r} got columns of {sorted(lengths)} rows")
-            parts, columns = self._added.setdefault(name, []), _columns(growth.rows)
+            parts = self._added.setdefault(name, [])
+            columns = _columns(growth.rows)
             if parts and _columns(parts[0]) != columns:
                 raise Broken(
                     f"the stream {name!r} has the columns {_columns(parts[0])}, it got {columns}"
@@ -61,7 +62,8 @@ class KeptStreams:
         for name in self._added | other._added:
             if self._end(name) != other._end(name):
                 return f"{self._end(name)} in the stream {name!r}, not {other._end(name)}"
-            one, another = self.rows(name), other.rows(name)
+            one = self.rows(name)
+            another = other.rows(name)
             for column in one | another:
                 if not np.array_equal(one.get(column, ()), another.get(column, ())):
                     return f"column {column!r} of the stream {name!r}"
@@ -73,7 +75,8 @@ class KeptStreams:
 
     def rows(self, name: str) -> Rows:
         """Those that a training which goes on needs."""
-        parts, unneeded = self._added.get(name, []), self._unneeded.get(name, 0)
+        parts = self._added.get(name, [])
+        unneeded = self._unneeded.get(name, 0)
         columns = parts[0] if parts else {}
         return {
             column: np.concatenate([part[column] for part in parts])[unneeded:]

@@ -40,11 +40,13 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
         torso = NatureCNN(spaces, "fp32", torch.Generator().manual_seed(0)).to(device)
     encoded = _observations(torso, _minibatch(resolved)).to(device)
     passes = _warm_up(torso, encoded)
-    fp32_s, bf16_s = list[float](), list[float]()
+    fp32_s = list[float]()
+    bf16_s = list[float]()
     for _ in range(TRIALS):
         fp32_s.append(_pass_s(torso, encoded, "fp32", passes))
         bf16_s.append(_pass_s(torso, encoded, "bf16", passes))
-    rows, threads = len(encoded), torch.get_num_threads()
+    rows = len(encoded)
+    threads = torch.get_num_threads()
     return Trials(rows=rows, threads=threads, fp32_s=tuple(fp32_s), bf16_s=tuple(bf16_s))
 
 

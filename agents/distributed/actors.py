@@ -54,7 +54,9 @@ class Joining:
         self, resolved: Resolved, *, run: int, member: int, join: Callable[[Join], Joined]
     ) -> None:
         """join: a link's."""
-        self._resolved, self._run, self._join = resolved, run, join
+        self._resolved = resolved
+        self._run = run
+        self._join = join
         self._request = Join(
             incarnation=secrets.randbits(63),
             actor=member,
@@ -109,7 +111,9 @@ class Actor(Joining):
         more waits.
         """
         super().__init__(resolved, run=run, member=member, join=link.join)
-        self._link, self._make_acting, self._overlap = link, make_acting, overlap
+        self._link = link
+        self._make_acting = make_acting
+        self._overlap = overlap
         self._gathers = gathers
         self._version: Version | None = None
         self._returns, self._lengths = list[float](), list[int]()
@@ -122,7 +126,8 @@ class Actor(Joining):
             time.sleep(PAUSE_S)
         self._load(first, play)
         yield self._steps
-        least, said_s = play.environments.count if self._gathers else 1, time.monotonic()
+        least = play.environments.count if self._gathers else 1
+        said_s = time.monotonic()
         while True:
             stepped = play.step()
             self._steps += stepped.steps
@@ -155,14 +160,16 @@ class Actor(Joining):
     def _load(self, weights: Weights, play: Play) -> None:
         """These act from now on."""
         play.acting.load(weights)
-        self._version, play.update = weights.version, weights.version.update
+        self._version = weights.version
+        play.update = weights.version.update
 
     def _send(self, unrolls: Unrolls) -> list[Ack]:
         """With all episodes that have ended since the last message that went out."""
         acks = self._link.send(
             replace(unrolls, returns=self._returns, lengths=self._lengths, have=self._version)
         )
-        self._returns, self._lengths = [], []
+        self._returns = []
+        self._lengths = []
         return acks
 
     def _stops(self, acks: list[Ack]) -> bool:
@@ -193,7 +200,8 @@ class ObservingActor(Joining):
 
     def _act_for(self, joined: Joined) -> Iterator[int]:
         stepping = self._begin(joined)
-        before, said_s = self._steps, time.monotonic()
+        before = self._steps
+        said_s = time.monotonic()
         yield before
         for group in range(len(stepping.environments.groups)):
             self._link.observe(stepping.show(group))

@@ -96,8 +96,12 @@ class CentralInference:
         where it has masks; environments: of an actor.
         """
         self.specs, self.shown = exchange.specs, shown_specs(rows)
-        self._exchange, self._acting, self._rows = exchange, acting, rows
-        self._choices, self._count, self._length = choices, environments, unroll_length
+        self._exchange = exchange
+        self._acting = acting
+        self._rows = rows
+        self._choices = choices
+        self._count = environments
+        self._length = unroll_length
         self._batcher = Batcher[_Waiting]()
         self._version: Version | None = None
         self._streams = Counter[int]()
@@ -198,7 +202,8 @@ class CentralInference:
 
     def _answer(self, waiting: list[_Waiting]) -> None:
         acted = self._acting.act([self._turn(*one) for one in waiting])
-        update, stop = self._newest.update, self._exchange.ended
+        update = self._newest.update
+        stop = self._exchange.ended
         for (stream, shown), one in zip(waiting, acted, strict=True):
             if stream.trajectories is not None:
                 stream.trajectories.acted(shown, one, update)
@@ -290,7 +295,8 @@ class Batcher(Generic[T]):
         with self._changed:
             while not self._closed and not self._is_due():
                 self._changed.wait(self._patience_s() if self._waiting else None)
-            taken, self._waiting = self._waiting, []
+            taken = self._waiting
+            self._waiting = []
             return [] if self._closed else [one.item for one in taken]
 
     def took(self, seconds: float) -> None:

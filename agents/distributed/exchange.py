@@ -94,7 +94,9 @@ class Exchange(Generic[Taken]):
         queued.
         """
         self.specs = specs
-        self._identity, self._max_lag, self._queue = identity, max_lag, queue
+        self._identity = identity
+        self._max_lag = max_lag
+        self._queue = queue
         self._lock = threading.Lock()
         self._version = Version(0, 0)
         self._packer = Packer()
@@ -104,7 +106,8 @@ class Exchange(Generic[Taken]):
         self._numbers = dict[int, int]()
         self._connections = dict[int, int]()
         self._returns, self._lengths = list[float](), list[int]()
-        self._learner, self._learners = 0, 1
+        self._learner = 0
+        self._learners = 1
         self._ended = False
 
     # What actors call.
@@ -249,7 +252,8 @@ class Exchange(Generic[Taken]):
 
     def share(self, learner: int, learners: int) -> None:
         """It belongs to one of several learners, from 0, whose actors' numbers all differ."""
-        self._learner, self._learners = learner, learners
+        self._learner = learner
+        self._learners = learners
 
     def number_from(self, joined: int) -> None:
         """The next actor has the number that it would have after so many."""
@@ -262,13 +266,15 @@ class Exchange(Generic[Taken]):
         """
         with self._lock:
             generation = max(generation, self._version.generation + 1)
-            self._version, self._packed = Version(generation, 0), None
+            self._version = Version(generation, 0)
+            self._packed = None
 
     def publish(self, update: int, arrays: Columns) -> None:
         """The weights after so many updates, for all actors."""
         packed = self._packer.pack(arrays)
         with self._lock:
-            self._version, self._packed = self._version._replace(update=update), packed
+            self._version = self._version._replace(update=update)
+            self._packed = packed
 
     def take(self, timeout_s: float) -> Taken | None:
         """What the queue has for the learner, which gives it back; None: nothing yet."""
@@ -286,7 +292,8 @@ class Exchange(Generic[Taken]):
         """Returns and lengths of those that were received since this was last called."""
         with self._lock:
             ended = self._returns, self._lengths
-            self._returns, self._lengths = [], []
+            self._returns = []
+            self._lengths = []
             return ended
 
     def put_back(self, returns: list[float], lengths: list[int]) -> None:

@@ -85,7 +85,8 @@ def learn_statistics(
     if peers is None:
         normaliser.update(rows)
         return
-    exact, moments = rows.astype(np.float64), np.zeros((2, *rows.shape[1:]))
+    exact = rows.astype(np.float64)
+    moments = np.zeros((2, *rows.shape[1:]))
     if len(rows):
         moments = np.stack((exact.mean(axis=0), exact.var(axis=0)))
     for count, *block in gathered(peers, [len(rows), *moments.reshape(-1)]):

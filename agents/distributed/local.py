@@ -34,7 +34,8 @@ class LocalLink:
     def join(self, request: Join) -> Joined:
         """Raises `Refused`."""
         joined = self._receiver.join(request)
-        self._incarnation, self._generation = request.incarnation, joined.generation
+        self._incarnation = request.incarnation
+        self._generation = joined.generation
         return joined
 
     def weights(self, have: Version | None) -> Weights | None:
@@ -58,7 +59,8 @@ class LocalLink:
 
     def newer(self) -> Weights | None:
         """Those that there were after what was sent last."""
-        newer, self._newer = self._newer, None
+        newer = self._newer
+        self._newer = None
         return newer
 
     def close(self) -> None:

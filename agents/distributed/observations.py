@@ -157,7 +157,8 @@ def wrong_observations(
 
 def _wrong_rows(shown: Observations, specs: Specs, count: int, choices: Sequence[int]) -> str:
     columns = shown.columns
-    found, truncated = len(columns["begins"]), columns["truncated"]
+    found = len(columns["begins"])
+    truncated = columns["truncated"]
     if found != count:
         return f"group {shown.group} has {count} environments, not {found}"
     if (truncated & ~columns["begins"]).any():

@@ -69,7 +69,10 @@ class BatchQueue:
         Blocks while there is no place, until the queue is closed; wanted: asked before each place
         is given, whether they are still to be had.
         """
-        count, first, unwanted, waited_s = len(next(iter(columns.values()))), 0, 0, 0.0
+        count = len(next(iter(columns.values())))
+        first = 0
+        unwanted = 0
+        waited_s = 0.0
         while first < count:
             with self._changed:
                 started_s = time.monotonic()
@@ -139,7 +142,10 @@ class ReplayQueue:
     """
 
     def __init__(self, ratio: ReplayRatio) -> None:
-        self.ratio, self.taken, self.updates, self.most_updates = ratio, 0, 0, 0
+        self.ratio = ratio
+        self.taken = 0
+        self.updates = 0
+        self.most_updates = 0
         self._inserted = 0
         self._waiting = list[Columns]()
         self._changed = threading.Condition()
@@ -147,7 +153,10 @@ class ReplayQueue:
 
     def put(self, columns: Columns, oldest: int, wanted: Callable[[], bool]) -> Placed:
         """Unrolls [n, *spec.shape], in parts: as many as the slack has room for, while it has some."""
-        count, first, unwanted, waited_s = len(next(iter(columns.values()))), 0, 0, 0.0
+        count = len(next(iter(columns.values())))
+        first = 0
+        unwanted = 0
+        waited_s = 0.0
         while first < count:
             with self._changed:
                 started_s = time.monotonic()
@@ -174,7 +183,8 @@ class ReplayQueue:
         return max(0, int((rows - self._inserted) // ratio.unroll))
 
     def _may_update(self) -> bool:
-        ratio, more = self.ratio, self.updates + 1
+        ratio = self.ratio
+        more = self.updates + 1
         if more > self.most_updates or self._inserted < ratio.starts:
             return False
         return ratio.balance(more, self._inserted) <= ratio.slack
@@ -186,7 +196,8 @@ class ReplayQueue:
             may_update = self._may_update()
             if not (self._waiting or may_update):
                 return None
-            unrolls, self._waiting = self._waiting, []
+            unrolls = self._waiting
+            self._waiting = []
             self.taken = self._inserted
             return Arrived(unrolls, may_update)
 

@@ -32,8 +32,11 @@ class ReplayedExperience:
     ) -> None:  # fmt: skip
         self.replay, self.queue = SequenceReplay(specs, slots), ReplayQueue(ratio)
         self.exchange = Exchange[Arrived](specs, identity=identity, queue=self.queue)
-        self.normaliser, self.wait_s = normaliser, 1.0
-        self._weights, self._overlap, self._added = weights, overlap, added
+        self.normaliser = normaliser
+        self.wait_s = 1.0
+        self._weights = weights
+        self._overlap = overlap
+        self._added = added
 
     def begin(self, generation: int) -> Exchange[Arrived]:
         """Where actors find this start of the learner, with the weights of now."""
@@ -147,7 +150,8 @@ class SequenceReplay:
     """added: how many unrolls in the whole training; the last `slots` of them are here."""
 
     def __init__(self, specs: Specs, slots: int) -> None:
-        self.slots, self.added = slots, 0
+        self.slots = slots
+        self.added = 0
         self._asked = 0  # those before this one were given to the stream
         self._columns = {  # the operating system gives memory only as it is written
             name: np.zeros((slots, *spec.shape), spec.dtype) for name, spec in specs.items()
@@ -196,7 +200,8 @@ class SequenceReplay:
 
     def load_streams(self, streams: Mapping[str, Iterator[Columns]]) -> None:
         """Take back what `grown` gave; raises `NoUsableState` where that is less than there was."""
-        end, here = self.added, self.unrolls
+        end = self.added
+        here = self.unrolls
         self.added = here.start
         for columns in streams.get(STREAM, ()):
             self.add(columns)
@@ -218,7 +223,8 @@ def sample_transitions(
     """B transitions, each as likely as any other, with repetition, from one row to the next one: of a
     truncated episode that is its final observation. What begins with that one is not valid.
     """
-    here, length = replay.unrolls, replay.row_count - 1
+    here = replay.unrolls
+    length = replay.row_count - 1
     unrolls = generator.integers(here.start, here.stop, size)
     rows = generator.integers(0, length, size)
     reward = replay.rows("reward", unrolls, rows)

@@ -30,7 +30,8 @@ class Stepping:
         self, environments: TrainingEnvironments, ticks: Iterator[int] | None = None
     ) -> None:
         """ticks: the numbers of what they show."""
-        self.environments, self.steps = environments, 0
+        self.environments = environments
+        self.steps = 0
         self._ticks = ticks or itertools.count(1)
         self._episodes = [Episodes(rows.stop - rows.start) for rows in environments.groups]
         self._acted = [False] * len(environments.groups)
@@ -45,7 +46,8 @@ class Stepping:
         """What a group shows, after its step where it was acted in; raises `Diverged` for a number
         that is not finite, and where no action is allowed.
         """
-        environments, rows = self.environments, self.environments.groups[group]
+        environments = self.environments
+        rows = self.environments.groups[group]
         columns, final, returns, lengths = (
             self._answer(group) if self._acted[group] else self._nothing(group)
         )
@@ -66,7 +68,8 @@ class Stepping:
         """To the last actions."""
         answer = self.environments.receive(group)
         self.steps += len(answer.reward)
-        begins, truncated = np.zeros(len(answer.reward), np.bool_), answer.truncated
+        begins = np.zeros(len(answer.reward), np.bool_)
+        truncated = answer.truncated
         final = self._none
         if len(answer.ended):  # as in few steps
             begins[answer.ended] = True
@@ -197,7 +200,8 @@ class Trajectories:
         overlap: int = 0,
     ) -> None:
         """rows: of the environments' rows (`row_specs`); overlap: as of an `Assembler`."""
-        self._acting, self._groups = acting, groups
+        self._acting = acting
+        self._groups = groups
         self._specs = {**rows, **acting.rows, ACTED_BY: Spec("int64", ())}
         self.specs = unroll_specs({**rows, **acting.rows}, acting.first, unroll_length)
         self._assembler = Assembler(
@@ -214,7 +218,8 @@ class Trajectories:
         asked = self._asked.pop(shown.group, None)
         if asked is None:
             return
-        columns, group = shown.columns, self._groups[shown.group]
+        columns = shown.columns
+        group = self._groups[shown.group]
         row: Rows = {
             **asked.shown.columns,
             **asked.acted.rows,
@@ -276,7 +281,9 @@ class Play:
         overlap: int = 0,
     ) -> None:
         """overlap: as of an `Assembler`."""
-        self.environments, self.acting, self.update = environments, acting, 0
+        self.environments = environments
+        self.acting = acting
+        self.update = 0
         self._stepping = Stepping(environments)
         self._trajectories = Trajectories(
             row_specs(environments.interface, environments.observation.dtype),
@@ -288,7 +295,9 @@ class Play:
         """One step of all environments: while a group is looked at, the others step. The first call
         only asks.
         """
-        before, returns, lengths = self._stepping.steps, list[float](), list[int]()
+        before = self._stepping.steps
+        returns = list[float]()
+        lengths = list[int]()
         for group, rows in enumerate(self.environments.groups):
             shown = self._stepping.show(group)
             returns += shown.returns

@@ -44,7 +44,8 @@ class Assembler:
         """As `unroll_specs`, of whose columns the unrolls are. overlap: rows before its last one that
         the next unroll has again, fewer than T.
         """
-        self._rows, self._kept = unroll_length + 1, overlap + 1
+        self._rows = unroll_length + 1
+        self._kept = overlap + 1
         self._names = set(first)
         self._columns = {
             name: np.zeros((environments * self._rows, *spec.shape), spec.dtype)
@@ -82,7 +83,8 @@ class Assembler:
         """The finished unrolls [B, T + 1, ...] that were not taken yet, and their first rows' columns
         [B, ...]: at most as many as there are environments, None while there are fewer than `least`.
         """
-        finished, most = self._finished, len(self._next)
+        finished = self._finished
+        most = len(self._next)
         if not finished:  # as after nearly every step
             return None
         if sum(len(next(iter(one.values()))) for one in finished) < least:

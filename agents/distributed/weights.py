@@ -48,7 +48,8 @@ class Packer:
         """All of it, read-only; it stays as it is for as long as this view, or a part of it, is
         held.
         """
-        described, end = dict[str, Any](), 0
+        described = dict[str, Any]()
+        end = 0
         for name, array in arrays.items():
             described[name] = [array.dtype.newbyteorder("<").str, list(array.shape), end]
             end = _aligned(end + array.nbytes)
@@ -103,7 +104,9 @@ def _places(header: bytes) -> dict[str, _Place]:
 
 def _place(described: list[Any]) -> _Place:
     """Where the header says that an array is."""
-    name, shape, first = described[0], tuple(map(int, described[1])), int(described[2])
+    name = described[0]
+    shape = tuple(map(int, described[1]))
+    first = int(described[2])
     if name not in TYPES or min((0, first, *shape)) < 0:
         raise ValueError(f"weights have an array of {name} {shape} at {first}")
     kind = np.dtype(name)
@@ -112,7 +115,8 @@ def _place(described: list[Any]) -> _Place:
 
 def _view(buffer: np.ndarray, place: _Place, begin: int) -> np.ndarray:
     """One array in a buffer whose first array begins there."""
-    first, end = begin + place.first, begin + place.end
+    first = begin + place.first
+    end = begin + place.end
     if end > len(buffer):
         raise ValueError(f"weights of {len(buffer)} bytes have an array that ends at {end}")
     array: np.ndarray = buffer[first:end].view(place.kind).reshape(place.shape)
@@ -142,7 +146,8 @@ class PolicyWeights:
 
     def __init__(self, network: nn.Module, normaliser: ObservationNormaliser | None) -> None:
         """The network stays where it is."""
-        self._network, self._normaliser = network, normaliser
+        self._network = network
+        self._normaliser = normaliser
         own = itertools.chain(
             network.named_parameters(remove_duplicate=False),
             network.named_buffers(remove_duplicate=False),

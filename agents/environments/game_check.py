@@ -42,7 +42,8 @@ def check_replay(
         return
     count: ReplayBytes = imported(path, f"the replay's size of {resolved.algorithm!r}")
     replay_bytes = count(resolved, spaces, dtype)
-    asked, needed = resolved.experiment.training_memory, replay_bytes + BESIDES_BYTES
+    asked = resolved.experiment.training_memory
+    needed = replay_bytes + BESIDES_BYTES
     if needed <= (in_bytes(asked) if memory_bytes is None else memory_bytes):
         return
     takes = (

@@ -81,13 +81,15 @@ def options_of(game: Game, settings: EnvironmentSettings) -> dict[str, Any]:
 def _taken(game: Game) -> list[str] | None:
     """The names of the arguments that make an environment; None where it takes any."""
     if is_import_path(game.id):
-        creator, names = _own(game.id), list[str]()
+        creator = _own(game.id)
+        names = list[str]()
     else:
         module, _, name = game.id.rpartition(":")
         if module:
             importlib.import_module(module)
         entry: Any = gymnasium.spec(name).entry_point
-        creator, names = _own(entry) if isinstance(entry, str) else entry, ["max_episode_steps"]
+        creator = _own(entry) if isinstance(entry, str) else entry
+        names = ["max_episode_steps"]
     try:
         arguments = inspect.signature(creator).parameters.values()
     except ValueError:  # not written in Python
@@ -121,7 +123,8 @@ def global_generators_kept() -> Iterator[None]:
     is made.
     """
     torch: Any = sys.modules.get("torch")
-    of_python, of_numpy = random.getstate(), np.random.get_state()
+    of_python = random.getstate()
+    of_numpy = np.random.get_state()
     of_torch = torch.get_rng_state() if torch else None
     try:
         yield

@@ -27,7 +27,8 @@ class Partial(gymnasium.ObservationWrapper[np.ndarray, Any, np.ndarray]):
         super().__init__(environment)
         self._components = list(components)
         space: Any = environment.observation_space
-        low, high = space.low[self._components], space.high[self._components]
+        low = space.low[self._components]
+        high = space.high[self._components]
         self.observation_space = spaces.Box(low, high, dtype=space.dtype.type)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:

@@ -123,7 +123,8 @@ class RewardNormaliser:
     """
 
     def __init__(self, num_envs: int, discount: float) -> None:
-        self.statistics, self._discount = RunningStatistics(()), discount
+        self.statistics = RunningStatistics(())
+        self._discount = discount
         self._discounted_return = np.zeros(num_envs)
 
     def __call__(self, rewards: np.ndarray, ended: np.ndarray, valid: np.ndarray) -> np.ndarray:

@@ -78,7 +78,9 @@ class TrainingEnvironments:
         """actor: which of several in one run, each with seeds of its own; in_halves: as two groups
         wherever there are two, for whoever has something to do between their steps.
         """
-        self._resolved, self._run, self._actor = resolved, run, actor
+        self._resolved = resolved
+        self._run = run
+        self._actor = actor
         self.count = resolved.environment.count
         atari = resolved.game.is_atari
         self._overlaps = atari and resolved.experiment.threads > 1 and self.count > 1
@@ -264,7 +266,8 @@ class TrainingEnvironments:
         All go in step to the same end: one whose log is shorter is seeded later. between: called
         every few steps; may raise.
         """
-        longest, started_s = int(max(state["lengths"])), time.perf_counter()
+        longest = int(max(state["lengths"]))
+        started_s = time.perf_counter()
         log.info("replaying the episodes in flight: %d steps in the longest", longest)
         self._replay(state, longest, between)
         log.info(

@@ -47,7 +47,8 @@ class Vectorisation(NamedTuple):
 
 def make_environments(resolved: Resolved, count: int) -> Vector:
     """`count` environments for training; raises `BadInput` when the game cannot be made."""
-    game, settings = resolved.game, resolved.environment
+    game = resolved.game
+    settings = resolved.environment
     if game.is_atari:
         return make_atari(resolved, count)
     if _is_native(resolved):
@@ -63,7 +64,8 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
     """How `count` environments for training step together; `auto` measures one, and tries whether
     they can be made in processes.
     """
-    game, asked = resolved.game, resolved.vectorisation
+    game = resolved.game
+    asked = resolved.vectorisation
     if game.is_board:
         return Vectorisation("native", "a board game takes many positions at once")
     if game.is_atari or _is_native(resolved):

@@ -87,7 +87,8 @@ class NotFinite(Exception):
 
     def __init__(self, field: str, value: object, place: int, step: int) -> None:
         super().__init__(f"the {field} {value}, which is not finite,")
-        self.place, self.step = place, step
+        self.place = place
+        self.step = step
 
 
 Played = tuple[list[float], list[np.ndarray]]
@@ -102,8 +103,10 @@ def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) ->
     begun = [
         environment.reset(seed=seed) for environment, seed in zip(environments, seeds, strict=True)
     ]
-    observations, infos = [one[0] for one in begun], [one[1] for one in begun]
-    returns, taken = [0.0] * len(seeds), [list[np.ndarray]() for _ in seeds]
+    observations = [one[0] for one in begun]
+    infos = [one[1] for one in begun]
+    returns = [0.0] * len(seeds)
+    taken = [list[np.ndarray]() for _ in seeds]
     for n, observation in enumerate(observations):
         _check_observation(observation, n, 0)
     playing = list(range(len(seeds)))
@@ -139,7 +142,8 @@ def _masks(
     """
     if not any(KEY in info for info in infos) or policy.spaces.continuous:
         return None
-    spaces, allowed = policy.spaces, np.ones((len(infos), policy.spaces.policy_outputs), np.bool_)
+    spaces = policy.spaces
+    allowed = np.ones((len(infos), policy.spaces.policy_outputs), np.bool_)
     for n in playing:
         found = mask(infos[n], spaces, resolved.game.name)
         allowed[n] = True if found is None else found
@@ -169,14 +173,18 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
     fires = needs_fire(resolved)
     environments = make_atari(resolved, len(seeds))
     observations, info = reset(environments, np.asarray(seeds))
-    lives, is_new = np.array(info["lives"]), np.ones(len(seeds), np.bool_)
-    returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
-    playing, taken = np.ones(len(seeds), np.bool_), list[np.ndarray]()
+    lives = np.array(info["lives"])
+    is_new = np.ones(len(seeds), np.bool_)
+    returns = np.zeros(len(seeds))
+    lengths = np.zeros(len(seeds), np.int64)
+    playing = np.ones(len(seeds), np.bool_)
+    taken = list[np.ndarray]()
     while playing.any():
         actions = acting.act(_filled(observations), sample=sample)[: len(seeds)]
         taken.append(np.where(is_new, FIRE, actions) if fires else actions)
         observations, rewards, terminated, truncated, info = environments.step(taken[-1])
-        is_new, lives = life_lost(lives, info["lives"]), np.array(info["lives"])
+        is_new = life_lost(lives, info["lives"])
+        lives = np.array(info["lives"])
         returns += rewards * playing
         lengths += playing
         playing &= ~(terminated | truncated)

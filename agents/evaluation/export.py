@@ -122,7 +122,8 @@ class Graph(nn.Module):
 
     def __init__(self, policy: Trained | ValuePolicy) -> None:
         super().__init__()
-        self.spaces, self.normaliser = policy.spaces, policy.normaliser
+        self.spaces = policy.spaces
+        self.normaliser = policy.normaliser
         self.network = policy.network
 
     def examples(self) -> Examples:
@@ -237,7 +238,8 @@ class RecurrentPolicyGraph(PolicyGraph):
 def _space_to_depth(images: Tensor) -> Tensor:
     """`agents.networks.images.space_to_depth` in torch: [N, C, H, W] -> [N, H//2, W//2, 4 C]."""
     count, channels, height, width = images.shape
-    rows, columns = height // BLOCK, width // BLOCK
+    rows = height // BLOCK
+    columns = width // BLOCK
     whole = images[:, :, : rows * BLOCK, : columns * BLOCK]
     blocks = whole.reshape(count, channels, rows, BLOCK, columns, BLOCK)
     return blocks.permute(0, 2, 4, 1, 3, 5).reshape(count, rows, columns, channels * BLOCK * BLOCK)

@@ -79,8 +79,12 @@ class Replay:
     """
 
     def __init__(self, resolved: Resolved, seed: int, actions: np.ndarray) -> None:
-        self._resolved, self._seed, self._actions = resolved, seed, actions
-        self.return_, self.length, self.has_ended = 0.0, 0, False
+        self._resolved = resolved
+        self._seed = seed
+        self._actions = actions
+        self.return_ = 0.0
+        self.length = 0
+        self.has_ended = False
 
     def frames(self) -> Iterator[np.ndarray]:
         """Uint8 [H, W, 3], the reset's first; no further than the actions go."""
@@ -123,7 +127,8 @@ class Replay:
             picture, _ = reset(camera, np.array([self._seed]))
             yield _enlarged(picture)
             for action in self._actions[:, None]:
-                reward, has_ended = 0.0, False
+                reward = 0.0
+                has_ended = False
                 for _ in range(self._resolved.game.frames_per_step // ATARI_FILM_SKIP):
                     if not has_ended:
                         picture, part, terminated, truncated, _ = camera.step(action)
@@ -137,16 +142,15 @@ class Replay:
             camera.close()
 
     def _count(self, reward: float, has_ended: bool) -> None:
-        self.return_, self.length, self.has_ended = (
-            self.return_ + reward,
-            self.length + 1,
-            has_ended,
-        )
+        self.return_ = self.return_ + reward
+        self.length = self.length + 1
+        self.has_ended = has_ended
 
 
 def _check_actions(game: Game, actions: np.ndarray, space: spaces.Space[Any]) -> None:
     if isinstance(space, spaces.Discrete):
-        low, high = int(space.start), int(space.start + space.n) - 1
+        low = int(space.start)
+        high = int(space.start + space.n) - 1
         fits = (
             actions.ndim == 1
             and actions.dtype.kind == "i"

@@ -27,7 +27,8 @@ class Collection:
 
     def __init__(self, resolved: Resolved, run: int) -> None:
         self.environments = TrainingEnvironments(resolved, run)
-        self.spaces, self.step = self.environments.interface, 0
+        self.spaces = self.environments.interface
+        self.step = 0
         self.replay = Replay(self.spaces, self.environments.observation, replay_settings(resolved))
         self.normaliser = make_observation_normaliser(resolved, self.spaces)
         self._episodes = Episodes(self.environments.count)
@@ -37,8 +38,10 @@ class Collection:
 
     def take_step(self, act: Act) -> None:
         """One step of all environments; raises `Diverged` for a NaN that they give."""
-        environments, count = self.environments, self.environments.count
-        observation, masks = environments.observation, environments.masks
+        environments = self.environments
+        count = self.environments.count
+        observation = environments.observation
+        masks = environments.masks
         check_finite(observation, self.step)
         if masks is not None:
             choices = self.spaces.choices or (self.spaces.actions,)
@@ -49,7 +52,8 @@ class Collection:
         self.replay.see(observation, actions, environments.forced, masks)
         for group, rows in enumerate(environments.groups):
             environments.send(group, actions[rows])
-        rewards, ends = np.zeros(count, np.float32), np.zeros(count, np.bool_)
+        rewards = np.zeros(count, np.float32)
+        ends = np.zeros(count, np.bool_)
         for group, rows in enumerate(environments.groups):
             answer = environments.receive(group)
             rewards[rows], ends[rows] = answer.reward, answer.terminated | answer.truncated
@@ -73,7 +77,8 @@ class Collection:
         of observations learn.
         """
         ended = self._episodes.finish(np.stack(self._rewards), np.stack(self._ends))
-        self._rewards, self._ends = [], []
+        self._rewards = []
+        self._ends = []
         if self.normaliser is not None:
             self.normaliser.update(np.concatenate(self._observed))
             self._observed = []

@@ -23,7 +23,8 @@ class Priorities:
     """
 
     def __init__(self, capacity: int, *, exponent: float) -> None:
-        self.capacity, self.exponent = capacity, exponent
+        self.capacity = capacity
+        self.exponent = exponent
         self.largest = 1.0
         self._rows = range(0)
         self._leaves = 1 << (capacity - 1).bit_length()
@@ -33,7 +34,8 @@ class Priorities:
         """From now on these rows can be sampled, which begin and end nowhere earlier than before;
         new ones have the largest priority that there ever was.
         """
-        before, self._rows = self._rows, rows
+        before = self._rows
+        self._rows = rows
         self._set(np.arange(before.start, min(before.stop, rows.start)), 0.0)
         self._set(np.arange(max(before.stop, rows.start), rows.stop), self.largest**self.exponent)
 
@@ -48,7 +50,8 @@ class Priorities:
             right = (sought >= of_left) & (self._sums[left + 1] > 0)  # rounding never leads to 0
             sought -= np.where(right, of_left, 0.0)
             nodes = left + right
-        leaves, first = nodes - self._leaves, self._rows.start
+        leaves = nodes - self._leaves
+        first = self._rows.start
         rows: np.ndarray = first + (leaves - first) % self.capacity
         return rows, self._sums[nodes] / total
 

@@ -34,7 +34,8 @@ class Memory:
         self, network: RecurrentActorCritic, encoded: Tensor, length: int, sequence_length: int
     ) -> None:
         """Encoded [N, ...]: a row as rollouts store them."""
-        count, self.sequence_length = len(encoded), sequence_length
+        count = len(encoded)
+        self.sequence_length = sequence_length
         self.state = network.first_state(encoded)
         self.begins = np.ones(count, np.bool_)
         sequences = length // sequence_length
@@ -98,7 +99,9 @@ class RecurrentCollection(Collection):
 
     def _answer(self, group: int, t: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Row T is where the next rollout starts: it is not remembered before that."""
-        memory, rows, before = self.memory, self.environments.groups[group], self.states[group]
+        memory = self.memory
+        rows = self.environments.groups[group]
+        before = self.states[group]
         reset = on_device(torch.from_numpy(memory.begins[rows]), encoded.device)
         policy, value, after = self.network_now(encoded, before, reset)
         if t < len(memory.resets):
@@ -115,8 +118,10 @@ class RecurrentCollection(Collection):
         none, as in evaluation.
         """
         super()._receive(group, t)
-        rollout, rows = self.rollout, self.environments.groups[group]
-        terminated, truncated = rollout.terminated[t, rows], rollout.truncated[t, rows]
+        rollout = self.rollout
+        rows = self.environments.groups[group]
+        terminated = rollout.terminated[t, rows]
+        truncated = rollout.truncated[t, rows]
         self.memory.begins[rows] = terminated | truncated
         for n in np.flatnonzero(truncated & ~terminated).tolist():
             self.final_states[t, rows.start + n] = tuple(part[n] for part in self.states[group])

@@ -112,7 +112,9 @@ class Replay:
         """The first half of a step: where all environments are [N, ...], what is chosen there [N] or
         [N, A], where another action is forced [N], and what is allowed [N, P].
         """
-        t, slot, columns = self.steps, self.steps % self.slots, self._columns
+        t = self.steps
+        slot = self.steps % self.slots
+        columns = self._columns
         self._forget(t - self.slots)
         columns["observation"][slot] = observation[:, -1] if self.settings.stacked else observation
         columns["action"][slot] = action
@@ -127,7 +129,8 @@ class Replay:
 
     def answer(self, rows: slice, answer: Transition) -> None:
         """The second half: what these environments, a group, answered."""
-        t, slot = self.steps, self.steps % self.slots
+        t = self.steps
+        slot = self.steps % self.slots
         terminated = answer.terminated
         if answer.life_lost is not None:
             terminated = terminated | answer.life_lost
@@ -146,7 +149,8 @@ class Replay:
 
     def lose(self, environments: np.ndarray) -> None:
         """The episodes in flight in these environments, bool [N], could not be brought back."""
-        t, shape = self.steps - 1, self._observation_shape
+        t = self.steps - 1
+        shape = self._observation_shape
         ends = self._columns["end"][t % self.slots]
         for n in np.flatnonzero(environments & (ends == GOES_ON)).tolist() if self.steps else ():
             empty = np.zeros(shape, self._columns["observation"].dtype)
@@ -171,10 +175,13 @@ class Replay:
     def take(self, rows: np.ndarray) -> Transitions:
         """The transitions that begin at these rows [B], which must be `sampleable`."""
         t, n = np.divmod(rows, self.count)
-        slot, settings = t % self.slots, self.settings
-        reward, discount = np.zeros(len(rows), np.float32), np.ones(len(rows), np.float32)
+        slot = t % self.slots
+        settings = self.settings
+        reward = np.zeros(len(rows), np.float32)
+        discount = np.ones(len(rows), np.float32)
         valid = self._columns["valid"][slot, n]
-        going, last = np.ones(len(rows), np.bool_), t
+        going = np.ones(len(rows), np.bool_)
+        last = t
         for step in range(settings.n_step):
             now = (t + step) % self.slots
             received = self._columns["reward"][now, n]
@@ -261,7 +268,8 @@ class Replay:
         slots = np.arange(oldest, self.steps) % self.slots
         steps = {name: column[slots] for name, column in self._columns.items()}
         streams = {STEPS: Growth(rows=steps, keep=self.slots)}
-        shape, dtype = self._observation_shape, self._columns["observation"].dtype
+        shape = self._observation_shape
+        dtype = self._columns["observation"].dtype
         if self.settings.stacked:
             stacks = [(place, self._first_stacks.get(place)) for place in self._new_stacks]
             kept = [(place, {"stack": stack}) for place, stack in stacks if stack is not None]
@@ -271,7 +279,9 @@ class Replay:
         kept = [(place, final.as_columns()) for place, final in finals if final is not None]
         columns = _Final(np.zeros(shape, dtype), self._no_mask(), lost=False).as_columns()
         streams[ENDS] = _by_place(kept, columns, len(self._finals))
-        self._asked, self._new_stacks, self._new_finals = self.steps, [], []
+        self._asked = self.steps
+        self._new_stacks = []
+        self._new_finals = []
         return streams
 
     def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:

@@ -68,7 +68,8 @@ class Rollout:
         observations: bool,
     ) -> Rollout:
         """Space for `length` steps."""
-        count, spaces = environments.count, environments.interface
+        count = environments.count
+        spaces = environments.interface
         device = next(network.parameters()).device
         example = network.encode(torch.from_numpy(environments.observation[:1]))
         terminated, truncated, life_lost, valid = (
@@ -122,7 +123,9 @@ def collect(
 
 def fill(collection: Collection) -> None:
     """While one group of environments is looked at, the other ones step."""
-    rollout, environments, step = collection.rollout, collection.environments, collection.step
+    rollout = collection.rollout
+    environments = collection.environments
+    step = collection.step
     turns = deque(collection.play(group) for group in range(len(environments.groups)))
     while turns:
         one = turns.popleft()
@@ -159,8 +162,10 @@ class Collection:
         """One group's rollout; yields True where another one may go on, because this one's
         environments step or reset.
         """
-        environments, rollout = self.environments, self.rollout
-        rows, length = environments.groups[group], len(rollout.rewards)
+        environments = self.environments
+        rollout = self.rollout
+        rows = environments.groups[group]
+        length = len(rollout.rewards)
         columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, self.noise)
         encoded, policies, values, taken, noises = (column[:, rows].unbind() for column in columns)
         for t in range(length + 1):
@@ -189,10 +194,12 @@ class Collection:
 
     def _masks(self, group: int, t: int) -> Tensor | None:
         """What the environments of a group allow in row t, [n, P]."""
-        environments, rows = self.environments, self.environments.groups[group]
+        environments = self.environments
+        rows = self.environments.groups[group]
         if environments.masks is None or self.rollout.masks is None:
             return None
-        allowed, spaces = environments.masks[rows], environments.interface
+        allowed = environments.masks[rows]
+        spaces = environments.interface
         step = f"step {self.step + t * environments.count}"
         check_some_action(allowed, spaces.choices or (spaces.actions,), step)
         kept = self.rollout.masks[t, rows]
@@ -208,7 +215,8 @@ class Collection:
 
     def _receive(self, group: int, t: int) -> None:
         """The answers of one group to the actions of row t."""
-        rollout, rows = self.rollout, self.environments.groups[group]
+        rollout = self.rollout
+        rows = self.environments.groups[group]
         answer = self.environments.receive(group)
         rollout.rewards[t, rows] = answer.reward
         rollout.terminated[t, rows], rollout.truncated[t, rows] = (
@@ -238,7 +246,8 @@ class Collection:
         """V of the final observations, by (t, n); a step's number of rows at once, which take no
         more memory than it does.
         """
-        found, places = dict[tuple[int, int], float](), sorted(self.finals)
+        found = dict[tuple[int, int], float]()
+        places = sorted(self.finals)
         for first in range(0, len(places), self.environments.count):
             part = places[first : first + self.environments.count]
             observations = np.stack([self.finals[place] for place in part])
@@ -287,8 +296,10 @@ class Episodes:
         their ends.
         """
         totals = np.cumsum(rewards, axis=0, dtype=np.float64) + self._return
-        returns, lengths = list[float](), list[int]()
-        return_before, rows_before = np.zeros_like(self._return), -self._length
+        returns = list[float]()
+        lengths = list[int]()
+        return_before = np.zeros_like(self._return)
+        rows_before = -self._length
         for t, n in np.argwhere(ended):
             returns.append(float(totals[t, n] - return_before[n]))
             lengths.append(int(t + 1 - rows_before[n]))

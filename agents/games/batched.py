@@ -41,7 +41,8 @@ class Batched:
 
     def __init__(self, game: OneAtATime, name: str) -> None:
         """Raises `BadInput` for numbers that no game can have."""
-        self.game, self.name = game, name
+        self.game = game
+        self.name = name
         self.actions, self.longest = _count(game, "actions", name), _count(game, "longest", name)
         self.state_dtype = np.dtype(
             [("played", np.int16), ("moves", np.int16, (self.longest,))], align=False

@@ -33,7 +33,8 @@ def read_board(text: str, height: int, width: int) -> tuple[npt.NDArray[np.int8]
     Raises `BadInput` for anything else.
     """
     lines = [line.split() for line in text.strip().splitlines()]
-    board, rest = lines[:height], lines[height : height + 1]
+    board = lines[:height]
+    rest = lines[height : height + 1]
     well_formed = len(board) == height and all(
         len(row) == width and all(cell in tuple(STONES) for cell in row) for row in board
     )

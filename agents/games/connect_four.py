@@ -10,7 +10,8 @@ from agents.games.compiled import compiled
 from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 from config.errors import BadInput, shown
 
-ROWS, COLUMNS = 6, 7
+ROWS = 6
+COLUMNS = 7
 BITS = ROWS + 1
 """Of a column, from below; the uppermost is always empty, so that no line goes over the edge."""
 BOTTOM = sum(1 << BITS * column for column in range(COLUMNS))
@@ -50,7 +51,8 @@ class ConnectFour:
 
     def outcome(self, states: States) -> tuple[Booleans, Floats]:
         """Only who moved last can have won, also with the stone that fills the board."""
-        over, value = np.empty(len(states), np.bool_), np.empty(len(states), np.float32)
+        over = np.empty(len(states), np.bool_)
+        value = np.empty(len(states), np.float32)
         _outcome(*_bitboards(states), over, value)
         return over, value
 
@@ -62,7 +64,8 @@ class ConnectFour:
 
     def symmetries(self) -> list[Symmetry]:
         """Itself, and left for right."""
-        places, columns = np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS), np.arange(COLUMNS)
+        places = np.arange(ROWS * COLUMNS).reshape(ROWS, COLUMNS)
+        columns = np.arange(COLUMNS)
         return [
             Symmetry(places.ravel(), columns),
             Symmetry(places[:, ::-1].ravel(), columns[::-1].copy()),

@@ -60,7 +60,8 @@ class Othello6:
 
     def outcome(self, states: States) -> tuple[Booleans, Floats]:
         """By the number of stones."""
-        over, value = np.empty(len(states), np.bool_), np.empty(len(states), np.float32)
+        over = np.empty(len(states), np.bool_)
+        value = np.empty(len(states), np.float32)
         _outcome(*_fields(states), self.size, over, value)
         return over, value
 
@@ -121,12 +122,18 @@ def _fields(states: States) -> tuple[Cells, Cells]:
 @compiled
 def _captured(cells: Cells, size: int, place: int, mover: int, take: bool) -> int:
     """How many stones a stone there would take; take: they change sides."""
-    mine, others, captured = mover + 1, 2 - mover, 0
+    mine = mover + 1
+    others = 2 - mover
+    captured = 0
     for down in range(-1, 2):
         for right in range(-1, 2):
-            row, column, run = place // size + down, place % size + right, 0
+            row = place // size + down
+            column = place % size + right
+            run = 0
             while 0 <= row < size and 0 <= column < size and cells[row * size + column] == others:
-                row, column, run = row + down, column + right, run + 1
+                row = row + down
+                column = column + right
+                run = run + 1
             if run == 0 or not (0 <= row < size and 0 <= column < size):
                 continue
             if cells[row * size + column] != mine:
@@ -168,7 +175,8 @@ def _legal(
 def _play(cells: Cells, movers: Cells, size: int, actions: npt.NDArray[np.int64]) -> int:
     """Changes the positions; the first row with an illegal action, or -1."""
     for i in range(len(cells)):
-        place, mover = actions[i], movers[i]
+        place = actions[i]
+        mover = movers[i]
         if place == size * size:
             if _has_move(cells[i], size, mover) or not _has_move(cells[i], size, 1 - mover):
                 return i
@@ -195,5 +203,6 @@ def _outcome(
         over[i] = not (_has_move(cells[i], size, mover) or _has_move(cells[i], size, 1 - mover))
         value[i] = 0
         if over[i]:
-            own, others = (cells[i] == mover + 1).sum(), (cells[i] == 2 - mover).sum()
+            own = (cells[i] == mover + 1).sum()
+            others = (cells[i] == 2 - mover).sum()
             value[i] = np.sign(own - others)

@@ -35,7 +35,8 @@ class TicTacToe:
 
     def play(self, states: States, actions: Integers) -> States:
         """A stone of the mover."""
-        rows, actions = np.arange(len(states)), np.asarray(actions)
+        rows = np.arange(len(states))
+        actions = np.asarray(actions)
         legal = (actions >= 0) & (actions < self.actions)
         legal[legal] = self.legal(states)[rows[legal], actions[legal]]
         check_played(actions, -1 if legal.all() else int(np.argmin(legal)))

@@ -117,15 +117,18 @@ class NoiseRows:
 
     def __init__(self, actions: Actions, generator: torch.Generator) -> None:
         """The generator is this one's alone."""
-        self._actions, self._generator = actions, generator
-        self._rows, self._taken = self._more(), 0
+        self._actions = actions
+        self._generator = generator
+        self._rows = self._more()
+        self._taken = 0
 
     def take(self, count: int) -> np.ndarray:
         """The next rows [count, A]."""
         while len(self._rows) - self._taken < count:
             self._rows = np.concatenate((self._rows[self._taken :], self._more()))
             self._taken = 0
-        first, self._taken = self._taken, self._taken + count
+        first = self._taken
+        self._taken = self._taken + count
         return self._rows[first : self._taken]
 
     def _more(self) -> np.ndarray:
@@ -143,7 +146,8 @@ class MultiDiscreteActions(Actions):
 
     def __init__(self, choices: Sequence[int]) -> None:
         self.parameters, self._each = sum(choices), DiscreteActions(max(choices))
-        logits, most = iter(range(self.parameters)), max(choices)
+        logits = iter(range(self.parameters))
+        most = max(choices)
         # A component's missing logits are the one behind all others, which `_components` adds.
         self._columns = torch.tensor(
             [[next(logits) for _ in range(n)] + [self.parameters] * (most - n) for n in choices]
@@ -187,7 +191,8 @@ class ContinuousActions(Actions):
     """
 
     def __init__(self, count: int) -> None:
-        self.parameters, self._count = 2 * count, count
+        self.parameters = 2 * count
+        self._count = count
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Standard normal noise."""

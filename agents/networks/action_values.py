@@ -42,9 +42,13 @@ class Head(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.spaces, self.torso = spaces, torso
-        self.dueling, self.streams, self.quantiles = dueling, streams, quantiles
-        features, each = torso.features // streams, max(1, quantiles)
+        self.spaces = spaces
+        self.torso = torso
+        self.dueling = dueling
+        self.streams = streams
+        self.quantiles = quantiles
+        features = torso.features // streams
+        each = max(1, quantiles)
         self.weight, self.bias = linear(features, spaces.actions * each, generator)
         if dueling:
             self.value_weight, self.value_bias = linear(features, each, generator)
@@ -70,11 +74,13 @@ class Head(nn.Module):
         """
         if self.weight.device.type != "cpu" or self.dueling or self.quantiles:
             return lambda features: self.means(self._head(features))
-        weight, bias = self.weight.numpy(force=True).T, self.bias.numpy(force=True)
+        weight = self.weight.numpy(force=True).T
+        bias = self.bias.numpy(force=True)
         return lambda features: torch.from_numpy(features.numpy() @ weight + bias)
 
     def _head(self, features: Tensor) -> Tensor:
-        of_value, of_actions = features, features
+        of_value = features
+        of_actions = features
         if self.streams == 2:
             of_value, of_actions = features.chunk(2, dim=1)
         values = functional.linear(of_actions, self.weight, self.bias)
@@ -99,7 +105,8 @@ class ActionValues(Head):
 
     def frozen(self) -> Values:
         """Q for a few rows at a time: in `torch.inference_mode`, and before the next update."""
-        features_of, head = self.torso.frozen(), self.frozen_head()
+        features_of = self.torso.frozen()
+        head = self.frozen_head()
         return lambda encoded: head(cast(Tensor, features_of(encoded)))
 
 
@@ -118,7 +125,8 @@ class RecurrentActionValues(Head):
         """One step of N environments at a time: in `torch.inference_mode`, and before the next
         update.
         """
-        step, head = self.torso.step(), self.frozen_head()
+        step = self.torso.step()
+        head = self.frozen_head()
 
         def values(encoded: Tensor, state: TorsoState, reset: Tensor) -> tuple[Tensor, TorsoState]:
             features, after = step(encoded, state, reset)

@@ -41,8 +41,10 @@ class Heads(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.spaces, self.torso = spaces, torso
-        outputs, features = spaces.policy_outputs, torso.features
+        self.spaces = spaces
+        self.torso = torso
+        outputs = spaces.policy_outputs
+        features = torso.features
         self.policy_weight = nn.Parameter(orthogonal((outputs, features), 0.01, generator))
         self.policy_bias = nn.Parameter(torch.zeros(outputs))
         self.value_weight = nn.Parameter(orthogonal((1, features), 1.0, generator)[0])
@@ -98,7 +100,8 @@ class Heads(nn.Module):
         return lambda features: torch.from_numpy(policy(features.numpy()))
 
     def _policy_head_by_numpy(self) -> Callable[[np.ndarray], np.ndarray]:
-        weight, bias = self.policy_weight.numpy(force=True).T, self.policy_bias.numpy(force=True)
+        weight = self.policy_weight.numpy(force=True).T
+        bias = self.policy_bias.numpy(force=True)
         log_std = None if self.log_std is None else self.log_std.numpy(force=True)
 
         def policy(features: np.ndarray) -> np.ndarray:
@@ -142,17 +145,20 @@ class ActorCritic(Heads):
 
     def frozen(self) -> Forward:
         """`forward` for a rollout's many small batches."""
-        features_of, heads = self.torso.frozen(), self._frozen_heads()
+        features_of = self.torso.frozen()
+        heads = self._frozen_heads()
         return lambda encoded: heads(features_of(encoded))
 
     def acting(self) -> Callable[[Tensor], Tensor]:
         """`frozen`, the policy alone."""
-        features_of, head = self.torso.frozen_for_policy(), self._frozen_policy_head()
+        features_of = self.torso.frozen_for_policy()
+        head = self._frozen_policy_head()
         return lambda encoded: head(_pair(features_of(encoded))[0])
 
     def acting_by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:
         """Of small networks on the CPU."""
-        features_of, size = self.torso.by_numpy(), self.spaces.observation_size
+        features_of = self.torso.by_numpy()
+        size = self.spaces.observation_size
         if features_of is None:
             return None
         head = self._policy_head_by_numpy()
@@ -186,7 +192,8 @@ class RecurrentActorCritic(Heads):
 
     def frozen(self) -> ForwardStep:
         """One step of N environments at a time."""
-        step, heads = self.torso.step(), self._frozen_heads()
+        step = self.torso.step()
+        heads = self._frozen_heads()
 
         def forward(
             encoded: Tensor, state: TorsoState, reset: Tensor
@@ -198,7 +205,8 @@ class RecurrentActorCritic(Heads):
 
     def acting(self) -> Callable[[Tensor, TorsoState, Tensor], tuple[Tensor, TorsoState]]:
         """`frozen`, the policy alone."""
-        step, head = self.torso.step(), self._frozen_policy_head()
+        step = self.torso.step()
+        head = self._frozen_policy_head()
 
         def policy(encoded: Tensor, state: TorsoState, reset: Tensor) -> tuple[Tensor, TorsoState]:
             features, after = step(encoded, state, reset)

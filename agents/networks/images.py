@@ -37,7 +37,8 @@ class NatureCNN(FeedForward):
         self, spaces: Interface, precision: str, generator: torch.Generator, features: int = 512
     ) -> None:
         super().__init__(spaces)
-        self.precision, self.features = precision, features
+        self.precision = precision
+        self.features = features
         channels, height, width = spaces.observation_shape
         first = (32, BLOCK * BLOCK * channels, 8 // BLOCK, 8 // BLOCK)
         self.weight1, self.bias1 = _convolution(first, generator), nn.Parameter(torch.zeros(32))
@@ -132,7 +133,8 @@ def space_to_depth(images: Tensor) -> Tensor:
     permutation by torch.
     """
     count, channels, height, width = images.shape
-    rows, columns = height // BLOCK, width // BLOCK
+    rows = height // BLOCK
+    columns = width // BLOCK
     pixels = images[:, :, : rows * BLOCK, : columns * BLOCK].contiguous().numpy()
     words = pixels.view(np.int16).reshape(count, channels, rows, BLOCK, columns)
     blocks = np.empty((count, rows, columns, channels, BLOCK), np.int16)

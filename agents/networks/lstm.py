@@ -43,9 +43,12 @@ def unrolled(
     inputs: Tensor, weight: Tensor, hidden: Tensor, cell: Tensor, keep: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The formulas step by step, for any device: h of every step, and c after the last one."""
-    size, kept, hiddens = weight.shape[1], keep.unsqueeze(2).to(inputs.dtype), []
+    size = weight.shape[1]
+    kept = keep.unsqueeze(2).to(inputs.dtype)
+    hiddens = []
     for t in range(inputs.shape[1]):
-        hidden, cell = hidden * kept[t], cell * kept[t]
+        hidden = hidden * kept[t]
+        cell = cell * kept[t]
         gates = torch.baddbmm(inputs[:, t], hidden, weight)
         i, f, o = gates[..., : 3 * size].sigmoid().chunk(3, dim=-1)
         cell = f * cell + i * gates[..., 3 * size :].tanh()
@@ -84,7 +87,8 @@ def step(
     inputs: np.ndarray, weight: np.ndarray, hidden: np.ndarray, cell: np.ndarray, left: Step
 ) -> None:
     """One step, written into `left`; inputs [K, S, 4 H] and weight [K, H, 4 H] are `halved`."""
-    gates, size = left.gates, hidden.shape[-1]
+    gates = left.gates
+    size = hidden.shape[-1]
     np.matmul(hidden, weight, out=gates)
     gates += inputs
     np.tanh(gates, out=gates)
@@ -111,12 +115,15 @@ class _ByHand(torch.autograd.Function):
         ctx.left = left = Step.allocate(inputs)
         each = [Step(*(column[:, t] for column in left)) for t in range(inputs.shape[1])]
         begins = (~given[4]).any(dim=1).tolist()
-        inputs, weight = halved(inputs), halved(weight)
+        inputs = halved(inputs)
+        weight = halved(weight)
         for t, now in enumerate(each):
             if begins[t]:
-                hidden, cell = hidden * keep[t], cell * keep[t]
+                hidden = hidden * keep[t]
+                cell = cell * keep[t]
             step(inputs[:, t], weight, hidden, cell, now)
-            hidden, cell = now.hidden, now.cell
+            hidden = now.hidden
+            cell = now.cell
         last_cell = torch.from_numpy(cell.copy())
         ctx.mark_non_differentiable(last_cell)
         return torch.from_numpy(left.hidden), last_cell
@@ -136,7 +143,8 @@ class _ByHand(torch.autograd.Function):
         into_cell = output - output * ctx.left.squashed**2
         kept_cell = forget if ctx.keep is None else forget * ctx.keep
         transposed = np.ascontiguousarray(ctx.weight.transpose(0, 2, 1))
-        hidden, cell = np.zeros_like(into_cell[:, 0]), np.zeros_like(into_cell[:, 0])
+        hidden = np.zeros_like(into_cell[:, 0])
+        cell = np.zeros_like(into_cell[:, 0])
         outside = of_hidden.numpy()
         for t in range(length - 1, -1, -1):
             hidden += outside[:, t]
@@ -166,7 +174,8 @@ def _before(first: np.ndarray, each: np.ndarray, keep: np.ndarray | None) -> np.
 def _slopes(left: Step, cell_before: np.ndarray) -> np.ndarray:
     """dc/dz of i, f and g, and dh/dz of o where c stays, [K, L, S, 4 H]."""
     size = cell_before.shape[-1]
-    i, g = left.gates[..., :size], left.gates[..., 3 * size :]
+    i = left.gates[..., :size]
+    g = left.gates[..., 3 * size :]
     slopes: np.ndarray = left.gates - left.gates * left.gates
     slopes[..., :size] *= g
     slopes[..., size : 2 * size] *= cell_before

@@ -37,7 +37,8 @@ class OwnTorso(FeedForward):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
             made = make_torso(path, encoded_shape(spaces), may_remember=may_remember)
-            self.torso, self.features = made.torso, made.features
+            self.torso = made.torso
+            self.features = made.features
 
     def encode(self, observations: Tensor) -> Tensor:
         """[N, ...] as the environment gives them -> [N, *shape]; an image's pixels stay bytes."""

@@ -37,7 +37,8 @@ class LSTMTorso(Torso):
         generator: torch.Generator,
     ) -> None:
         super().__init__(spaces)
-        self.eyes, self.count = eyes, 2 if eyes is None else 1
+        self.eyes = eyes
+        self.count = 2 if eyes is None else 1
         seen = spaces.observation_size if eyes is None else eyes.features
         self.input_weight = self._gates(seen, lstm_size, generator)
         self.weight = self._gates(lstm_size, lstm_size, generator)
@@ -112,7 +113,8 @@ class LSTMTorso(Torso):
             begins = reset.numpy()
             if begins.any():
                 keep = ~begins[:, None]
-                hidden, cell = hidden * keep, cell * keep
+                hidden = hidden * keep
+                cell = cell * keep
             inputs = np.matmul(seen, input_weight)
             inputs += bias
             left = lstm.Step.allocate(inputs)

@@ -45,8 +45,10 @@ class SoftActorCritic(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.spaces, self.torso = spaces, torso
-        features, actions = torso.features, spaces.actions
+        self.spaces = spaces
+        self.torso = torso
+        features = torso.features
+        actions = spaces.actions
         self.actor = Perceptrons(1, (features, *hidden_sizes, 2 * actions), generator)
         self.critics = Perceptrons(2, (features + actions, *hidden_sizes, 1), generator)
         self.target_torso = copy.deepcopy(torso).requires_grad_(False)
@@ -70,7 +72,8 @@ class SoftActorCritic(nn.Module):
     @torch.no_grad()
     def follow(self, rate: float) -> None:
         """Move the slow copies by this share of the way."""
-        slow, fast = list[Tensor](self.targets), list[Tensor](self.learnt_by_critics)
+        slow = list[Tensor](self.targets)
+        fast = list[Tensor](self.learnt_by_critics)
         torch._foreach_lerp_(slow, fast, rate)
 
     def encode(self, observations: Tensor) -> Tensor:

@@ -233,7 +233,8 @@ class _Lines:
     def function(self, outputs: tuple[Tensor | None, ...]) -> LossFunction:
         """Compiled; a name is let go after the last line that uses it."""
         answer = ", ".join(self._text(one) for one in outputs)
-        needed, source = {self._text(one).partition("[")[0] for one in outputs}, list[str]()
+        needed = {self._text(one).partition("[")[0] for one in outputs}
+        source = list[str]()
         for line in reversed(self._lines):
             if line.name and line.name not in needed:
                 continue

@@ -95,7 +95,8 @@ class Evaluations:
     """
 
     def __init__(self, game: Game, evaluate: Evaluate, *, version: int, cache_bytes: int) -> None:
-        self.game, self._network = game, (evaluate, version)
+        self.game = game
+        self._network = (evaluate, version)
         self.asked = self.evaluated = 0
         size = game.state_dtype.itemsize
         each = size + 4 * (game.actions + 1) + 8
@@ -158,7 +159,9 @@ def _look_up(
     """The place of each key, and where its evaluation comes from: the table (source n, the number of
     keys), or the first row with an equal key, most often its own. Returns how many are to be evaluated.
     """
-    count, size, asked = len(keys), keys.shape[1], 0
+    count = len(keys)
+    size = keys.shape[1]
+    asked = 0
     for row in range(count):
         hashed = OFFSET
         for column in range(size):
@@ -189,12 +192,14 @@ class Rollouts:
     """`EvaluatePositions`; one random game for each position."""
 
     def __init__(self, game: Game, generator: np.random.Generator) -> None:
-        self.game, self.generator = game, generator
+        self.game = game
+        self.generator = generator
 
     def __call__(self, states: States, legal: Booleans) -> tuple[Floats, Floats]:
         """Logits of 0, and values by the mover of each position, whoever moves at the end."""
         values = np.zeros(len(states), np.float32)
-        rows, movers = np.arange(len(states)), self.game.mover(states)
+        rows = np.arange(len(states))
+        movers = self.game.mover(states)
         allowed = legal
         while len(states):
             draws = self.generator.random(allowed.shape)
@@ -203,6 +208,7 @@ class Rollouts:
             ended = rows[over]
             same = self.game.mover(states[over]) == movers[ended]
             values[ended] = np.where(same, value[over], -value[over])
-            states, rows = states[~over], rows[~over]
+            states = states[~over]
+            rows = rows[~over]
             allowed = self.game.legal(states)
         return np.zeros(legal.shape, np.float32), values

@@ -25,8 +25,10 @@ def considered_visits(actions: int, simulations: int) -> npt.NDArray[np.int32]:
     """
     if actions <= 1:
         return np.arange(simulations, dtype=np.int32)
-    rounds, left = math.ceil(math.log2(actions)), actions
-    visits, plan = [0] * actions, list[int]()
+    rounds = math.ceil(math.log2(actions))
+    left = actions
+    visits = [0] * actions
+    plan = list[int]()
     while len(plan) < simulations:
         for _ in range(max(1, simulations // (rounds * left))):
             plan.extend(visits[:left])
@@ -42,7 +44,8 @@ def mixed_values(
     mean of the visited actions, weighted by the priors [k, A].
     """
     weights = np.where(visits > 0, priors, 0)
-    total, visited = visits.sum(axis=1), weights.sum(axis=1)
+    total = visits.sum(axis=1)
+    visited = weights.sum(axis=1)
     mean = (weights * action_values).sum(axis=1) / np.maximum(visited, 1e-300)
     mixed: Doubles = (network_values + total * mean) / (1 + total)
     return mixed

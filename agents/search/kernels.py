@@ -77,11 +77,13 @@ def _puct_edge(trees: Trees, g: int, node: int, rule: Rule) -> int:
     visits = trees.visits[g, node]
     c = math.log((1 + visits + rule.c_base) / rule.c_base) + rule.c_init
     factor = c * math.sqrt(max(visits, 1))
-    best, best_score = -1, -np.inf
+    best = -1
+    best_score = -np.inf
     for edge in range(trees.first[g, node], trees.first[g, node] + trees.breadth[g, node]):
         one = score(trees.prior[g, edge], trees.tries[g, edge], trees.total[g, edge], factor)
         if one > best_score:
-            best, best_score = edge, one
+            best = edge
+            best_score = one
     return best
 
 
@@ -90,11 +92,14 @@ def _gumbel_edge(trees: Trees, g: int, rule: Rule) -> int:
     """Of the root: the largest g + logits + σ(q) among the actions with as many visits as the plan
     considers (Danihelka et al. 2022, algorithm 2).
     """
-    first, count, most = trees.first[g, 0], trees.breadth[g, 0], 0
+    first = trees.first[g, 0]
+    count = trees.breadth[g, 0]
+    most = 0
     for edge in range(first, first + count):
         most = max(most, trees.tries[g, edge])
     considered = trees.plan[g, trees.visits[g, 0]]
-    best, best_score = -1, -np.inf
+    best = -1
+    best_score = -np.inf
     for edge in range(first, first + count):
         tries = trees.tries[g, edge]
         if tries == considered:
@@ -104,7 +109,8 @@ def _gumbel_edge(trees: Trees, g: int, rule: Rule) -> int:
             if tries:
                 one += (rule.c_visit + most) * rule.c_scale * trees.total[g, edge] / tries
             if one > best_score:
-                best, best_score = edge, one
+                best = edge
+                best_score = one
     return best
 
 
@@ -112,7 +118,8 @@ def _gumbel_edge(trees: Trees, g: int, rule: Rule) -> int:
 def _back_up(trees: Trees, g: int, node: int, value: float, mover: int) -> None:
     """value: for that mover."""
     while trees.parent[g, node] >= 0:
-        edge, node = trees.via[g, node], trees.parent[g, node]
+        edge = trees.via[g, node]
+        node = trees.parent[g, node]
         trees.tries[g, edge] += 1
         trees.visits[g, node] += 1
         trees.total[g, edge] += value if trees.mover[g, node] == mover else -value
@@ -129,7 +136,8 @@ def select(trees: Trees, rule: Rule, slots: Ints, nodes: Ints, edges: Ints) -> i
     rows = 0
     for g in range(len(trees.status)):
         while trees.status[g] == SEARCHING:
-            node, edge = 0, -1
+            node = 0
+            edge = -1
             while not trees.over[g, node]:
                 at_gumbel_root = rule.gumbel and node == 0
                 edge = (
@@ -207,8 +215,11 @@ def expand(
         if trees.edges[slots[row]] + counts[row] > trees.action.shape[1]:
             return GROW
     for row in range(len(slots)):
-        g, node = slots[row], nodes[row]
-        largest, exponentials, edge = -np.inf, 0.0, trees.edges[g]
+        g = slots[row]
+        node = nodes[row]
+        largest = -np.inf
+        exponentials = 0.0
+        edge = trees.edges[g]
         trees.first[g, node], trees.breadth[g, node], trees.visits[g, node] = edge, counts[row], 0
         for action in range(legal.shape[1]):
             if legal[row, action]:

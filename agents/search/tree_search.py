@@ -35,7 +35,9 @@ class Search:
     """slots: how many searches at once."""
 
     def __init__(self, game: Game, slots: int, settings: SearchSettings) -> None:
-        self.game, self.slots, self.settings = game, slots, settings
+        self.game = game
+        self.slots = slots
+        self.settings = settings
         self.rule = Rule(
             settings.c_init,
             settings.c_base,
@@ -136,7 +138,9 @@ class Search:
     def results(self, slots: Slots) -> Searched:
         """Of finished searches [k]; their slots are free then."""
         shape = (len(slots), self.game.actions)
-        visits, totals, priors = np.zeros(shape, np.int32), np.zeros(shape), np.zeros(shape)
+        visits = np.zeros(shape, np.int32)
+        totals = np.zeros(shape)
+        priors = np.zeros(shape)
         kernels.read_roots(self.trees, slots, visits, totals, priors)
         self.trees.status[slots] = IDLE
         action_values = totals / np.maximum(visits, 1)
@@ -161,7 +165,8 @@ class Search:
         self, slot: int, legal: Slots, simulations: int, generator: np.random.Generator | None
     ) -> None:
         """Noise over the legal actions, and the Gumbel root's plan."""
-        settings, trees = self.settings, self.trees
+        settings = self.settings
+        trees = self.trees
         trees.noise[slot] = 0
         trees.noisy[slot] = generator is not None and not settings.gumbel
         if settings.gumbel:
@@ -243,6 +248,7 @@ def with_nodes(trees: Trees, nodes: int) -> Trees:
 
 def with_more_edges(trees: Trees) -> Trees:
     """With room for twice as many edges, or for the usual number of them."""
-    actions, edges = trees.noise.shape[1], trees.action.shape[1]
+    actions = trees.noise.shape[1]
+    edges = trees.action.shape[1]
     missing = max(edges, actions, trees.parent.shape[1] * min(USUAL_ACTIONS, actions))
     return trees._replace(**{name: wider(getattr(trees, name), missing) for name in OF_EDGES})

@@ -35,7 +35,8 @@ def load(resolved: Resolved, state: State, device: str = "cpu") -> SelfPlayPolic
     """
     check_format(state)
     torch.set_num_threads(resolved.experiment.threads)
-    game, hyper = load_game(resolved.game.id), resolved.hyperparameters
+    game = load_game(resolved.game.id)
+    hyper = resolved.hyperparameters
     network = make_network(hyper, game, torch.Generator())
     network.load_state_dict(to_tensors(state[AVERAGE]))
     return SelfPlayPolicy(

@@ -64,7 +64,9 @@ def refusal(game: Game, rows: Mapping[str, np.ndarray]) -> str:
     for name, (dtype, shape) in expected.items():
         if rows[name].dtype != dtype or rows[name].shape != (count, *shape):
             return f"{name} of {rows[name].dtype} {list(rows[name].shape)}"
-    policy, legal, full = rows["policy"], rows["legal"], rows["full"]
+    policy = rows["policy"]
+    legal = rows["legal"]
+    full = rows["full"]
     if not count or not legal.any(axis=1).all():
         return "a position without a legal action" if count else "no position"
     if not (np.abs(rows["value"]) <= 1).all():  # false for NaN, too
@@ -115,14 +117,16 @@ class Window:
         """What was added since this was last called, in order; of more than a whole window its last
         part.
         """
-        new, self._new = min(self._new, len(self)), 0
+        new = min(self._new, len(self))
+        self._new = 0
         return self._rows(slice(self._end - new, self._end))
 
     def load(self, parts: Iterator[Rows], added: int) -> None:
         """Begin with these rows, of so many of all times."""
         for rows in parts:
             self.add(rows, len(self) + len(rows["value"]))
-        self.added, self._new = added, 0
+        self.added = added
+        self._new = 0
 
     def _rows(self, which: Any) -> Rows:
         return {name: column[which] for name, column in self._columns.items()}
@@ -146,7 +150,9 @@ def read_games(text: str, game: Game) -> Rows:
     if not games:
         raise BadInput("there is no game in it; allowed: a line of actions' numbers for each game")
     longest = max(len(actions) for _, actions in games)
-    states, parts, of_game = game.start(len(games)), list[Rows](), list[np.ndarray]()
+    states = game.start(len(games))
+    parts = list[Rows]()
+    of_game = list[np.ndarray]()
     movers = list[np.ndarray]()
     for ply in range(longest):
         running = np.array([row for row, (_, actions) in enumerate(games) if ply < len(actions)])

@@ -36,8 +36,12 @@ class Worker:
 
     def __init__(self, resolved: Resolved, *, run: int, member: int, attempt: int) -> None:
         torch.set_num_threads(resolved.experiment.threads)
-        self.resolved, self.run, self.member, self.attempt = resolved, run, member, attempt
-        self.game, self.hyper = load_game(resolved.game.id), resolved.hyperparameters
+        self.resolved = resolved
+        self.run = run
+        self.member = member
+        self.attempt = attempt
+        self.game = load_game(resolved.game.id)
+        self.hyper = resolved.hyperparameters
         wanted = resolved.workers.worker_gpus and torch.cuda.is_available()
         self.device = "cuda" if wanted else "cpu"
         self._numbers, self._versions = itertools.count(), itertools.count(1)
@@ -49,7 +53,8 @@ class Worker:
         if first is None:
             raise ValueError("there is no network to play by")
         evaluations = self._evaluations(first)
-        settings, count = search_settings(self.hyper), self.resolved.environment.count
+        settings = search_settings(self.hyper)
+        count = self.resolved.environment.count
         sizes = [size for size in (count - count // 2, count // 2) if size]
         searches = [Search(self.game, size, settings) for size in sizes]
         moves = [Moves(self.game, self.hyper, one, self._generator) for one in searches]
@@ -97,7 +102,10 @@ class Moves:
     """The games in the slots of one search; hyper: of `config.algorithms.alphazero`."""
 
     def __init__(self, game: Game, hyper: Any, search: Search, generators: Generators) -> None:
-        self.game, self.hyper, self.search, self._generators = game, hyper, search, generators
+        self.game = game
+        self.hyper = hyper
+        self.search = search
+        self._generators = generators
         count = search.slots
         self._states, self._plies = game.start(count), np.zeros(count, np.int32)
         self._full, self._begun = np.zeros(count, np.bool_), np.zeros(count, np.int64)
@@ -160,7 +168,8 @@ class Alternation:
     """
 
     def __init__(self, halves: Sequence[Search], evaluate: EvaluatePositions) -> None:
-        self.halves, self.evaluate = halves, evaluate
+        self.halves = halves
+        self.evaluate = evaluate
 
     def rounds(self) -> Iterator[Search]:
         """Each half in turn, as soon as its leaves are evaluated: for whoever iterates to take the

@@ -147,10 +147,13 @@ class LastingConnection:
     def __init__(
         self, find: Callable[[], Address | None], timeout_s: float, keepalive_s: float
     ) -> None:
-        self._find, self._timeout_s, self._keepalive_s = find, timeout_s, keepalive_s
+        self._find = find
+        self._timeout_s = timeout_s
+        self._keepalive_s = keepalive_s
         self._closed = threading.Event()
         self._connection: Connection | None = None
-        self._outage, self._connected_at = Outage(timeout_s), 0.0
+        self._outage = Outage(timeout_s)
+        self._connected_at = 0.0
         self._watch: threading.Thread | None = None
         self.generation = self.largest = 0
         self.unanswered = dict[int, bytes]()
@@ -232,7 +235,8 @@ class LastingConnection:
         if self._closed.is_set():  # by another thread, which could not see this connection
             connection.close()
             raise Unreachable("closed")
-        self.generation, self.largest = joined.generation, largest
+        self.generation = joined.generation
+        self.largest = largest
         return replace(joined, near=connection.near)
 
     def _check_generation(self, generation: int, follow: bool) -> None:
@@ -266,7 +270,8 @@ class LastingConnection:
             self._connection = None
 
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 10.0
 STEADY_S = 10.0
 """A connection that holds for so long ends an outage; a shorter one interrupts it."""
 DENIED_S = 5.0
@@ -291,7 +296,8 @@ class Outage:
         """A connection held for `held_s` seconds in between."""
         self._began += held_s
         if held_s > STEADY_S:
-            self._began, self._attempts = time.monotonic(), 0
+            self._began = time.monotonic()
+            self._attempts = 0
 
     def pause_s(self, lost: Lost) -> float:
         """Before the next attempt: drawn from 0 to a bound that doubles ("full jitter"), so that a
@@ -313,6 +319,7 @@ class Outage:
     def _check_denial(self, denied: Denied) -> None:
         now = time.monotonic()
         if denied.address != self._denied_by:
-            self._denied_by, self._denied_at = denied.address, now
+            self._denied_by = denied.address
+            self._denied_at = now
         if now - self._denied_at > DENIED_S:
             raise Refused(str(denied), 2)

@@ -89,7 +89,8 @@ class Connection:
             metadata=(*self._metadata, (calls.INCARNATION, str(self.request.incarnation))),
         )
         if joined.answers:
-            spec, most = _of_one_row(joined.specs), self.request.environments
+            spec = _of_one_row(joined.specs)
+            most = self.request.environments
             self._actions = map(partial(unpack_actions, spec=spec, most=most), answers)
         else:
             threading.Thread(

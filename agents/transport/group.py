@@ -130,7 +130,8 @@ def take_part(
             place.host, place.port, is_master=False, wait_for_workers=False,
             timeout=timedelta(seconds=ANSWER_S),
         )  # fmt: skip
-        store, mine = pytorch.PrefixStore(place.secret, connected), secrets.token_hex(8)
+        store = pytorch.PrefixStore(place.secret, connected)
+        mine = secrets.token_hex(8)
         store.set(_name(number), mine)
         while not store.check(["came"]):
             time.sleep(PAUSE_S)
@@ -152,7 +153,9 @@ class Group:
         self, store: Any, number: int, count: int, host: str, longest_s: float, wait: Wait
     ) -> None:
         """Connects; raises `PeersLost`."""
-        self.number, self.count, self.wait = number, count, wait
+        self.number = number
+        self.count = count
+        self.wait = wait
         self._options = pytorch.AllreduceOptions()
         self._options.timeout = timedelta(seconds=longest_s)
         gloo = pytorch.ProcessGroupGloo
@@ -174,7 +177,8 @@ class Group:
             self._sum_on_cpu(values)
             return
         if not self._asked_for_gpus:
-            self._gpus, self._asked_for_gpus = self._connect_gpus(values.device), True
+            self._gpus = self._connect_gpus(values.device)
+            self._asked_for_gpus = True
         if self._gpus is None:
             on_cpu = values.cpu()
             self._sum_on_cpu(on_cpu)
@@ -241,7 +245,8 @@ class GroupOfGPUs:
         """Add up in place; raises `PeersLost` where a GPU does not answer, `RuntimeError` where none
         could be reached.
         """
-        work, end = self._nccl.allreduce([values]), time.monotonic() + ANSWER_S
+        work = self._nccl.allreduce([values])
+        end = time.monotonic() + ANSWER_S
         while not work.is_completed():
             if time.monotonic() > end:
                 raise PeersLost(f"the GPU of another learner did not answer for {ANSWER_S} s")

@@ -234,7 +234,9 @@ def _wire_version(version: Version | None) -> wire.Version | None:
     return None if version is None else wire.Version(**version._asdict())
 
 
-FINAL, ACTION, OBSERVATION = "final", "action", "observation"
+FINAL = "final"
+ACTION = "action"
+OBSERVATION = "observation"
 LONGEST_REFUSAL = 1000
 """The longest refusal that is kept, in characters."""
 

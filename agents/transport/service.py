@@ -161,7 +161,8 @@ class Service:
     """
 
     def __init__(self, receiver: Receiver, generation: int, environments: int, actors: int) -> None:
-        self._receiver, self._generation = receiver, generation
+        self._receiver = receiver
+        self._generation = generation
         self._environments = environments
         self.largest_message = messages.largest_message(receiver.specs, environments)
         self.counters = Counters()
@@ -226,7 +227,8 @@ class Service:
 
     def send(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """`Unrolls` -> `Ack`s, one each and in order, and the weights that they want."""
-        session, given = self._opened(context), Version(0, 0)
+        session = self._opened(context)
+        given = Version(0, 0)
         try:
             for message in requests:
                 ack, have = self._receive(session, message)
@@ -311,7 +313,8 @@ class TokenCheck(grpc.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
     """Rejects every call without the token before any of its message is read."""
 
     def __init__(self, token: str, counters: Counters) -> None:
-        self._expected, self._counters = calls.bearer(token).encode(), counters
+        self._expected = calls.bearer(token).encode()
+        self._counters = counters
         self._denial = grpc.stream_stream_rpc_method_handler(self._deny)
 
     def intercept_service(self, continuation: Callable[..., Any], details: Any) -> Any:

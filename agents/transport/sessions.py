@@ -49,7 +49,8 @@ class Sessions:
     """
 
     def __init__(self, most: int, left: Callable[[int], None]) -> None:
-        self._most, self._left = most, left
+        self._most = most
+        self._left = left
         self._lock = threading.Lock()
         self._of = dict[int, Session]()
 
@@ -112,7 +113,9 @@ class Act:
     """
 
     def __init__(self, receiver: Answering, environments: int, counters: Counters) -> None:
-        self._receiver, self._environments, self._counters = receiver, environments, counters
+        self._receiver = receiver
+        self._environments = environments
+        self._counters = counters
         self.largest_message = largest_observations(receiver.shown, environments)
 
     def answers(
@@ -157,7 +160,8 @@ class Act:
         tick = group = 0
         try:
             message = parse_observations(raw, self.largest_message)
-            tick, group = message.tick, message.group
+            tick = message.tick
+            group = message.group
             observations = unpack_observations(message, self._receiver.shown, self._environments)
             checked = time.perf_counter()
             with session.receiving:

@@ -111,7 +111,9 @@ class Parts:
     """
 
     def __init__(self, version: Version, packed: memoryview) -> None:
-        self.version, self.size, self.packed = version, packed.nbytes, packed
+        self.version = version
+        self.size = packed.nbytes
+        self.packed = packed
         self._encoded = list[bytes]()
         self._lock = threading.Lock()
 
@@ -146,9 +148,11 @@ def unpack_part(message: bytes) -> memoryview:
 
 def join_parts(parts: Iterator[memoryview], size: int, buffers: Buffers) -> memoryview:
     """Join parts into a buffer of `size` bytes; raises `BadMessage` if they have another size."""
-    packed, filled = buffers.take(size), 0
+    packed = buffers.take(size)
+    filled = 0
     while filled < size and (part := next(parts, None)) is not None:
-        start, filled = filled, filled + len(part)
+        start = filled
+        filled = filled + len(part)
         if filled <= size:
             packed[start:filled] = np.frombuffer(part, np.uint8)
     if filled != size:

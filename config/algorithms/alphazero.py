@@ -179,7 +179,9 @@ class AlphaZero:
         """The last so many of all positions are learnt from: KataGo's window (arXiv:1902.10565,
         appendix C), with N counted in positions.
         """
-        c, alpha, beta = self.window, self.window_exponent, self.window_growth
+        c = self.window
+        alpha = self.window_exponent
+        beta = self.window_growth
         if positions <= c:
             return positions
         return int(c * (1 + beta * ((positions / c) ** alpha - 1) / alpha))

@@ -19,7 +19,9 @@ several components, or yes and no in each."""
 BOARD = "board"
 """The family of games for two players who see everything (`agents.games`): those of self-play, and of
 nobody else."""
-SINGLE, ACTOR_LEARNER, SELF_PLAY = "single", "actor-learner", "self-play"
+SINGLE = "single"
+ACTOR_LEARNER = "actor-learner"
+SELF_PLAY = "self-play"
 TOPOLOGIES = (SINGLE, ACTOR_LEARNER, SELF_PLAY)
 """How a train stage is laid out over pods: one process, a learner and the actors that bring its
 experience, or a trainer and the workers whose games it learns from."""

@@ -105,7 +105,8 @@ class SAC(OffPolicy):
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)
-        count, counted = environment.count, environment.counted_by
+        count = environment.count
+        counted = environment.counted_by
         for name, least, reason in (
             ("learning_starts", 2 * count, f"2 * {counted}, so that something was answered"),
             ("replay_size", max(self.batch_size, 4 * count), f"batch_size, and 4 * {counted}"),

@@ -63,7 +63,8 @@ def standings(runs: Iterable[RunDirectory]) -> list[Standing]:
             raise BadInput(f"no file {error.filename}: evaluate makes it") from None
         games = float(scores.shape[1] * scores.shape[2])
         matches = totals(len(names), pairings, scores.sum(axis=(1, 2)), games)
-        rated, shares = elo(*matches, anchor_of(names)), cross_table(len(names), pairings, scores)
+        rated = elo(*matches, anchor_of(names))
+        shares = cross_table(len(names), pairings, scores)
         for row, name in enumerate(names):
             ratings.setdefault(name, {})[run.index] = float(rated[row])
             share = float(shares[names.index(AGENT), row])

@@ -47,10 +47,14 @@ UNFINISHED = ".arena-"
 
 def evaluate_arena(context: StepContext) -> dict[str, Any]:
     """Play the matches that are missing and write both tables of games."""
-    resolved, run = context.resolved, context.run
-    game, players = load_game(resolved.game.id), entrants(context.run, context.resolved)
-    seed, lines = arena_seed(resolved, run.index), openings_of(resolved, game, run.index)
-    pairings, path = who_meets_whom(list(players)), run.root / _unfinished(context)
+    resolved = context.resolved
+    run = context.run
+    game = load_game(resolved.game.id)
+    players = entrants(context.run, context.resolved)
+    seed = arena_seed(resolved, run.index)
+    lines = openings_of(resolved, game, run.index)
+    pairings = who_meets_whom(list(players))
+    path = run.root / _unfinished(context)
     for name in ("evaluation", "arena", UNFINISHED):
         remove_temporaries(run.root, of=name)
     games = _continued(run, path.name)
@@ -100,9 +104,11 @@ def _details(
 
 def _value_kept(game: Game, judged: list[Played], opening_plies: int) -> ValueKept:
     """Of the agent's own moves, after the openings."""
-    states, actions = [game.start(0)], list[int]()
+    states = [game.start(0)]
+    actions = list[int]()
     for one in judged:
-        state, colour = game.start(1), COLOURS.index(one.colour)
+        state = game.start(1)
+        colour = COLOURS.index(one.colour)
         for ply, action in enumerate(one.actions):
             if ply >= opening_plies and int(game.mover(state)[0]) == colour:
                 states.append(state)

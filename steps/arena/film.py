@@ -32,7 +32,10 @@ class GameFilm:
     """One evaluated game as frames [H, W, 3]; opening: so many of its plies nobody chose."""
 
     def __init__(self, player: Player, game: Game, played: Played, opening: int) -> None:
-        self.player, self.game, self.played, self.opening = player, game, played, opening
+        self.player = player
+        self.game = game
+        self.played = played
+        self.opening = opening
 
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
         """A frame for each turn. Raises `BadInput` for actions that are no game."""
@@ -58,7 +61,8 @@ class GameFilm:
         return None if same else f"it ends with {points:g} points, not {self.played.points:g}"
 
     def _turns(self) -> Iterator[Turn]:
-        state, chance = self.game.start(1), [np.random.default_rng(0)]
+        state = self.game.start(1)
+        chance = [np.random.default_rng(0)]
         for ply, action in enumerate(self.played.actions):
             if self.game.outcome(state)[0][0] or not self.game.legal(state)[0, action]:
                 raise BadInput(f"evaluation.csv: {action} is not legal in one of its games")
@@ -76,7 +80,8 @@ class GameFilm:
 def filmed_games(context: StepContext) -> list[GameFilm]:
     """The first games of evaluation.csv; raises `BadInput` unless evaluate has left so many."""
     path = context.require(context.run.evaluated(WIN_RATE), "evaluate")
-    wanted, games = context.resolved.experiment.video_episodes, read_games(path)
+    wanted = context.resolved.experiment.video_episodes
+    games = read_games(path)
     if len(games) < wanted:
         raise BadInput(f"{path} has {len(games)} of {wanted} games: evaluate makes it")
     policy: Any = final_policy(context)[0]

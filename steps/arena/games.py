@@ -96,7 +96,8 @@ def read_all(run: RunDirectory) -> list[Played]:
 
 
 def _read(row: dict[str, str]) -> Played:
-    points, colour = float(row[WIN_RATE.column]), row["colour"]
+    points = float(row[WIN_RATE.column])
+    colour = row["colour"]
     if colour not in COLOURS or points not in (0, POINTS / 2, POINTS):
         raise ValueError(f"a game of {shown(colour)} with {points:g} points")
     return Played(

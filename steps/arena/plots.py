@@ -39,10 +39,12 @@ def run_figures(context: StepContext) -> dict[str, Figure]:
     """File name -> figure, of one run: who beats whom, how strong everybody is, and how strong the
     agent was before. Raises `BadInput` for tables that are none.
     """
-    resolved, run = context.resolved, context.run
+    resolved = context.resolved
+    run = context.run
     arena = tournament(read_all(run))
     names, pairings, scores = arena
-    openings, title = scores.shape[1], f"Run {run.index}"
+    openings = scores.shape[1]
+    title = f"Run {run.index}"
     ratings, low, high = rated(
         arena, integer_seed(resolved.experiment.seed, run.index, "bootstrap of openings")
     )
@@ -82,7 +84,8 @@ def average_figures(
     """
     players = {one.player: one for one in standings(runs)}
     averaged = {name: one.rating(seed) for name, one in players.items()}
-    agent, one = averaged[AGENT], players[AGENT]
+    agent = averaged[AGENT]
+    one = players[AGENT]
     subtitle = heading.subtitle
     unit = f"{heading.sample}; unit: the run."
     drawn = f"{unit} {interval_caption(agent, 'line')}"

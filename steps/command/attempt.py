@@ -62,7 +62,8 @@ class Attempt:
             host=socket.gethostname(),
             process=processes.identity(),
         )
-        context.attempt, context.note = self._status.attempt, self.note
+        context.attempt = self._status.attempt
+        context.note = self.note
 
     def note(self, **details: Any) -> None:
         """Remember details, in the status file at once: what a killed attempt leaves behind, and
@@ -214,7 +215,8 @@ class Attempt:
         """Renew the lease, and stop if it is another's to write here; returns the seconds until the
         next time.
         """
-        uid, path = self._context.owner_uid, self._context.directory.owner_json
+        uid = self._context.owner_uid
+        path = self._context.directory.owner_json
         lease_s = owner.LEASE_S
         try:
             self._context.fence.check()

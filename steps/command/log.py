@@ -28,7 +28,8 @@ class Log:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         self._reader = os.open(path, os.O_RDONLY)
         os.lseek(self._reader, 0, os.SEEK_END)
-        self._ended, self._given_up = threading.Event(), False
+        self._ended = threading.Event()
+        self._given_up = False
         _flush()
         self._originals = [os.dup(1), os.dup(2)]
         os.dup2(self._file, 1)

@@ -37,7 +37,8 @@ def add_roles(
 
 def member_of(parsed: argparse.Namespace) -> str:
     """`actor-3`, empty for the process that answers for the task. Raises `BadInput`."""
-    roles, role = getattr(parsed, "roles", ()), getattr(parsed, "role", "")
+    roles = getattr(parsed, "roles", ())
+    role = getattr(parsed, "role", "")
     number = getattr(parsed, "member", None)
     if not roles or (role in parsed.answering and number in (None, 0)):
         return ""

@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 KEPT = 2
-TENSORS, STATE, MANIFEST = "tensors.safetensors", "state.json", "manifest.json"
+TENSORS = "tensors.safetensors"
+STATE = "state.json"
+MANIFEST = "manifest.json"
 MANIFEST_LIMIT_BYTES = 65536
 STATE_LIMIT_BYTES = 64 * 2**20
 TENSORS_LIMIT_BYTES = 64 * 2**30

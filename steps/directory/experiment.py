@@ -110,7 +110,8 @@ def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
     """The newest entries within `HISTORY_LIMIT_BYTES`, the first with the number of those that are
     left out.
     """
-    size_bytes, first = 0, len(history)
+    size_bytes = 0
+    first = len(history)
     while (
         first
         and (size_bytes := size_bytes + len(json.dumps(history[first - 1]))) <= HISTORY_LIMIT_BYTES

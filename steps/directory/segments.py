@@ -111,7 +111,8 @@ def verify(run: RunDirectory, streams: Mapping[str, Stream]) -> None:
 
 
 def _sum(path: Path) -> tuple[int, str]:
-    content, size = hashlib.sha256(), 0
+    content = hashlib.sha256()
+    size = 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK_BYTES):
             content.update(chunk)

@@ -54,7 +54,8 @@ class Table:
         self, path: Path, *, offset: int = 0, permitted: Callable[[], None] | None = None
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self.offset = path, offset
+        self.path = path
+        self.offset = offset
         self._permitted = permitted
         self._sum = hashlib.sha256()
         self._descriptor = self._new_file(self._kept_of_the_old_one())
@@ -169,7 +170,8 @@ class Table:
         """
         if self._permitted is None:
             raise WrongDirectory(f"another attempt has put a new file in the place of {self.path}")
-        before, self._descriptor = self._descriptor, self._new_file(self._own_content())
+        before = self._descriptor
+        self._descriptor = self._new_file(self._own_content())
         os.close(before)
 
 
@@ -177,7 +179,8 @@ def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
     """What `Table.kept` was when the file had `length` bytes; of a shorter file, all of it. Raises
     the usual `OSError`s.
     """
-    whole, left = hashlib.sha256(), length
+    whole = hashlib.sha256()
+    left = length
     with path.open("rb") as file:
         while left and (chunk := file.read(min(left, COPY_BYTES))):
             whole.update(chunk)

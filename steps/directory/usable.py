@@ -59,11 +59,13 @@ class Episode:
 
 def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     """What a run's status files and its evaluation say."""
-    measure, train = resolved.measure, read_status(run.status / f"{TRAIN}.json")
+    measure = resolved.measure
+    train = read_status(run.status / f"{TRAIN}.json")
     if train is None or train.state != "succeeded":
         return _not_ended(TRAIN, train, run)
     if train.details.get("evaluate") is False:
-        threshold, reached = resolved.experiment.evaluate_above, training_score(train, measure)
+        threshold = resolved.experiment.evaluate_above
+        reached = training_score(train, measure)
         shown = "unknown" if reached is None else f"{reached:g}"
         return Usable(
             "skipped",
@@ -72,7 +74,8 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     evaluate = read_status(run.status / f"{EVALUATE}.json")
     if evaluate is None or evaluate.state != "succeeded":
         return _not_ended(EVALUATE, evaluate, run)
-    episodes, planned = evaluation_episodes(run, measure), resolved.evaluated_episodes
+    episodes = evaluation_episodes(run, measure)
+    planned = resolved.evaluated_episodes
     if len(episodes) != planned:
         return Usable(
             "failed",

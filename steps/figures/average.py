@@ -158,7 +158,8 @@ def _keep_in_view(
     """Let the curves decide the scale: the t band of two runs is 18 standard errors wide and would
     press every curve flat.
     """
-    bottom, top = min(float(line.min()) for line in lines), max(float(line.max()) for line in lines)
+    bottom = min(float(line.min()) for line in lines)
+    top = max(float(line.max()) for line in lines)
     margin = 0.12 * (top - bottom) or 1.0
     axes.set_ylim(bottom - margin, top + margin)
     beyond = (

@@ -102,8 +102,10 @@ def training_curve(
         return None
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     rows = np.isfinite(measured)
-    steps, values = columns["step"][rows], measured[rows]
-    window, each_row = window_of(len(values)), "mean of the episodes of one row"
+    steps = columns["step"][rows]
+    values = measured[rows]
+    window = window_of(len(values))
+    each_row = "mean of the episodes of one row"
     axes.plot(
         *visible(steps, values),
         color=BLUE,
@@ -167,7 +169,8 @@ def losses(
     window = window_of(len(columns["step"]))
     for axes, name in zip(all_axes, names, strict=True):
         kept = np.isfinite(columns[name])
-        steps, values = columns["step"][kept], columns[name][kept]
+        steps = columns["step"][kept]
+        values = columns[name][kept]
         axes.plot(*visible(steps, values), color=BLUE, alpha=0.3, linewidth=0.8)
         axes.plot(*visible(steps, trailing_mean(values, window)), color=BLUE, linewidth=1.4)
         steps_axis(axes, frames_per_step, narrow=True)
@@ -285,7 +288,8 @@ def evaluation(
 
 def _bins(values: Floats) -> Floats:
     """Edges of at most 20 equal bins around all values; equal values get one bin of width one."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     if low == high:
         return np.array([low - 0.5, high + 0.5])
     return np.linspace(low, high, min(20, max(5, math.ceil(math.sqrt(len(values)) * 2))) + 1)

@@ -47,7 +47,8 @@ MOST_POINTS = 1600
 """More points than pixels only make files large."""
 CAPTION_CHARACTERS = 114
 LABEL_BELOW_IN = 0.32
-LEGEND_COLUMNS, LEGEND_LINE_IN = 2, 0.19
+LEGEND_COLUMNS = 2
+LEGEND_LINE_IN = 0.19
 CONSTANT = 1e-6
 """Share of a value that a mean over many rows of it may be off."""
 LEFT = {1: 0.135, 2: 0.085, 3: 0.085}
@@ -213,7 +214,8 @@ def small_multiple(axes: Axes, title: str) -> None:
 
 def _few_numbers(axes: Axes) -> None:
     """About three on the y axis; where nothing changes three would read alike, and there is one."""
-    low, high = axes.dataLim.y0, axes.dataLim.y1
+    low = axes.dataLim.y0
+    high = axes.dataLim.y1
     if 0 <= high - low <= CONSTANT * abs(high):
         axes.set_ylim(*sorted((0, 2 * high)) if high else (-1, 1))
         axes.set_yticks([high])
@@ -246,7 +248,8 @@ def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
     if len(values) <= MOST_POINTS:
         return steps, values
     edges = np.linspace(0, len(values), MOST_POINTS // 2 + 1).astype(int)
-    starts, ends = edges[:-1, None], edges[1:, None]
+    starts = edges[:-1, None]
+    ends = edges[1:, None]
     # [stretches, points]: the last point of a short stretch stands twice, which changes neither
     # extreme.
     stretches = np.minimum(starts + np.arange((ends - starts).max()), ends - 1)
@@ -261,7 +264,8 @@ def write(figure: Figure, stem: Path) -> None:
     """`stem`.png for screens and `stem`.svg for papers; the same numbers give the same bytes: no
     date, no random ids.
     """
-    raster, vector = io.BytesIO(), io.BytesIO()
+    raster = io.BytesIO()
+    vector = io.BytesIO()
     figure.savefig(
         raster,
         format="png",

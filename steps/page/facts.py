@@ -33,7 +33,8 @@ from steps.directory.usable import (
 from steps.page.damage import damaged_files
 from steps.page.summary import parsed
 
-TAIL_LINES, TAIL_BYTES = 14, 8192
+TAIL_LINES = 14
+TAIL_BYTES = 8192
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 
 
@@ -157,7 +158,8 @@ class Facts:
     @property
     def all_tasks(self) -> list[Task]:
         """Of the experiment and of every run, in the order of the pipeline."""
-        listed, shared = [step.name for step in pipeline.STEPS], list(self.tasks.values())
+        listed = [step.name for step in pipeline.STEPS]
+        shared = list(self.tasks.values())
         first = listed.index(pipeline.names("run")[0])
         before = [task for task in shared if listed.index(task.name) < first]
         of_runs = [task for run in self.runs for task in run.tasks.values()]
@@ -236,14 +238,17 @@ def computed(directory: ExperimentDirectory, vectorisation: str = "auto") -> dic
     if compute is None:
         return {}
     said = {"computed on": str(compute)}
-    stepped, reason = compute.vectorisation, compute.vectorisation_reason
+    stepped = compute.vectorisation
+    reason = compute.vectorisation_reason
     if vectorisation != "auto" and stepped != "native":
-        stepped, reason = vectorisation, f"{vectorisation} was asked for"
+        stepped = vectorisation
+        reason = f"{vectorisation} was asked for"
     return said | ({"environments stepped": f"{stepped} ({reason})"} if stepped else {})
 
 
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
-    usable, measure = usability(run, resolved), resolved.measure
+    usable = usability(run, resolved)
+    measure = resolved.measure
     train = read_status(run.status / f"{pipeline.TRAIN}.json")
     progress = _progress(run, resolved)
     return Run(

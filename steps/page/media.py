@@ -41,7 +41,8 @@ class Plots:
     """Hands out plots until the budget is spent; afterwards links."""
 
     def __init__(self, root: Path, budget_bytes: int = INLINE_BUDGET_BYTES) -> None:
-        self._root, self._left = root, budget_bytes
+        self._root = root
+        self._left = budget_bytes
 
     def get(self, folder: str, name: str) -> Plot | None:
         """The plot `folder`/plots/`name`, None if it was not made."""

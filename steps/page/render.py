@@ -37,7 +37,8 @@ OPEN_RUNS = 4
 
 def render(facts: Facts, missing: list[str]) -> str:
     """The whole page. missing: the shortcomings; the same facts give the same bytes."""
-    style, script = (FOLDER / "report.css").read_text(), (FOLDER / "report.js").read_text()
+    style = (FOLDER / "report.css").read_text()
+    script = (FOLDER / "report.js").read_text()
     plots = Plots(facts.directory.root)
     return (
         _environment()

@@ -17,7 +17,8 @@ def parsed(content: bytes) -> Mapping[str, Any]:
     document = json.loads(content)
     if not isinstance(document, dict):
         raise ValueError(f"it is no mapping but a {type(document).__name__}")
-    used, scores = document.get("used"), document.get("evaluation")
+    used = document.get("used")
+    scores = document.get("evaluation")
     if not isinstance(used, list) or not all(isinstance(run, int) for run in used):
         raise ValueError(f"used cannot be {shown(used)}")
     if not isinstance(scores, dict):

@@ -11,7 +11,8 @@ from config.numbers import number
 from steps.page.arena import sample
 from steps.page.facts import Facts, Run, Task
 
-MOST_REASONS, MOST_RANGES = 5, 12
+MOST_REASONS = 5
+MOST_RANGES = 12
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ def headline(facts: Facts) -> Headline:
     """The one number, with the interval that the number of runs allows."""
     usable = [run for run in facts.runs if run.usable]
     scores: dict[str, Any] = (facts.summary or {}).get("evaluation", {})
-    experiment, measure = facts.resolved.experiment, facts.resolved.measure
+    experiment = facts.resolved.experiment
+    measure = facts.resolved.measure
     if not usable:
         return Headline("", "no usable run", "", "nothing is averaged and nothing is claimed")
     if not _is_current(facts):

@@ -78,7 +78,8 @@ class GameServer(ThreadingHTTPServer):
         return {}
 
     def _new(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        before, person = self.session, _whole(given, "person")
+        before = self.session
+        person = _whole(given, "person")
         if person not in (0, 1):
             raise BadInput(f"person = {person}; allowed: 0, 1")
         self.session = Session(before.game, before.opponent, person, before.seed + 1)
@@ -87,7 +88,8 @@ class GameServer(ThreadingHTTPServer):
     def _opinion(self, given: Mapping[str, Any]) -> dict[str, Any]:
         self._check_seen(given)
         choices = self.session.opinion()
-        policy, value = choices.policy, choices.value
+        policy = choices.policy
+        value = choices.value
         return {
             "opinion": {
                 "action": int(choices.actions[0]),
@@ -133,7 +135,8 @@ def _whole(given: Mapping[str, Any], name: str) -> int:
 
 class _Requests(BaseHTTPRequestHandler):
     server: GameServer
-    server_version, sys_version = "game", ""
+    server_version = "game"
+    sys_version = ""
     timeout = TIMEOUT_S
 
     def do_GET(self) -> None:
@@ -147,7 +150,8 @@ class _Requests(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """What the page's script asks."""
-        name, size = self._name(), self.headers.get("Content-Length", "")
+        name = self._name()
+        size = self.headers.get("Content-Length", "")
         is_own = self.headers.get("Origin") == f"http://{self.server.host}"
         is_json = self.headers.get("Content-Type") == "application/json"
         if name is None or not (is_own and is_json):
@@ -160,7 +164,8 @@ class _Requests(BaseHTTPRequestHandler):
         try:
             answer = self.server.answer(name, _json(self.rfile.read(int(size))))
         except BadInput as error:
-            status, answer = HTTPStatus.BAD_REQUEST, {"error": str(error)}
+            status = HTTPStatus.BAD_REQUEST
+            answer = {"error": str(error)}
         self._send(status, json.dumps(answer).encode(), "application/json")
 
     def log_message(self, format: str, *arguments: Any) -> None:

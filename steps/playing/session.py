@@ -20,7 +20,10 @@ class Session:
     """
 
     def __init__(self, game: Game, opponent: Player, person: int, seed: int) -> None:
-        self.game, self.opponent, self.person, self.seed = game, opponent, person, seed
+        self.game = game
+        self.opponent = opponent
+        self.person = person
+        self.seed = seed
         self.states, self.actions = [game.start(1)], list[int]()
         self._answer()
 

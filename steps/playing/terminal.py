@@ -45,7 +45,8 @@ def board_text(session: Session) -> str:
     """The position with the numbers of the legal actions, and what was played since one's own last
     turn.
     """
-    state, legal = session.state[0], session.legal()
+    state = session.state[0]
+    legal = session.legal()
     board = board_of(session.game, state)
     if board is None:
         lines = [printable(line) for line in session.game.show(state).splitlines()]

@@ -21,7 +21,8 @@ class TrainedAgent:
     """
 
     def __init__(self, policy: AnyPolicy, step: int) -> None:
-        self.policy, self.step = policy, step
+        self.policy = policy
+        self.step = step
         self._generator = np.random.default_rng()
 
     @property
@@ -83,7 +84,8 @@ class TrainedAgent:
         first: PolicyState = policy.first_state(count)
         if state is None:
             return first, np.ones(count, np.bool_)
-        expected, given = [part.shape for part in first], [np.shape(part) for part in state]
+        expected = [part.shape for part in first]
+        given = [np.shape(part) for part in state]
         if given != expected:
             raise BadInput(f"state has the shapes {given}; allowed: {expected}, as act returned it")
         begins = np.zeros(count, np.bool_) if reset is None else np.atleast_1d(reset).astype(bool)

@@ -102,7 +102,8 @@ class Run:
     """One planned run, at `Results.runs[index]`; directory: where its files lie."""
 
     def __init__(self, directory: RunDirectory, record: ExperimentRecord) -> None:
-        self.directory, self._record = directory, record
+        self.directory = directory
+        self._record = record
 
     def __repr__(self) -> str:
         """Where it lies."""
@@ -155,7 +156,8 @@ class Run:
         the policy comes from. Needs the packages onnx and onnxscript; raises `BadInput` without
         them, for a path that cannot be written, and as `policy` does.
         """
-        agent, path = self.policy(), Path(path)
+        agent = self.policy()
+        path = Path(path)
         from agents.evaluation.export import to_onnx
 
         content = to_onnx(agent.policy, self._origin(agent.step))

@@ -49,10 +49,12 @@ def evaluation_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.
 
 def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:
     """The row of one planned run; a run that never started has reached step 0."""
-    status, measure = read_status(run.status / "train.json"), resolved.measure
+    status = read_status(run.status / "train.json")
+    measure = resolved.measure
     last = _last(run.train_csv)
     episodes = evaluation_episodes(run, measure) if usable.state == "complete" else []
-    values, column = [one.value for one in episodes], measure.column
+    values = [one.value for one in episodes]
+    column = measure.column
     return {
         "run": run.index,
         "state": usable.state,
@@ -108,7 +110,8 @@ def _training_columns(path: Path) -> Columns:
 
 def _evaluation_columns(path: Path, measure: Measure) -> Columns:
     """Not by `read_columns`: a seed may have more digits than a float keeps."""
-    episodes, rows = read_episodes(path, measure), read_rows(path)
+    episodes = read_episodes(path, measure)
+    rows = read_rows(path)
     games = [name for name in OF_A_GAME if rows and name in rows[0]]
     return {
         "episode": np.array([one.episode for one in episodes], np.int64),

@@ -51,10 +51,8 @@ def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[n
     """
     if not curves or any(len(one) == 0 for one in curves):
         return np.empty(0, np.int64)
-    first, last = (
-        max(int(one.steps[0]) for one in curves),
-        min(int(one.steps[-1]) for one in curves),
-    )
+    first = max(int(one.steps[0]) for one in curves)
+    last = min(int(one.steps[-1]) for one in curves)
     if first > last:
         return np.empty(0, np.int64)
     return np.unique(np.linspace(first, last, points).round().astype(np.int64))

@@ -22,7 +22,8 @@ gets a large rating, not an infinite one.
 """
 LARGEST_STEP = 1.0
 """Of log strengths: Newton's full steps overshoot where one side won nearly everything."""
-PRECISION, MOST_STEPS = 1e-10, 500
+PRECISION = 1e-10
+MOST_STEPS = 500
 
 Pairings = Sequence[tuple[int, int]]
 
@@ -37,7 +38,8 @@ def elo(scores: Floats, games: Floats, anchor: int, *, prior: float = PRIOR_GAME
     met = games.reshape(-1, count, count).sum(axis=0) > 0
     if not np.linalg.matrix_power(np.eye(count) + met, count).all():
         raise ValueError("ratings of players between whom there is no chain of games")
-    scores, games = scores + prior / 2 * (games > 0), games + prior * (games > 0)
+    scores = scores + prior / 2 * (games > 0)
+    games = games + prior * (games > 0)
     free = np.arange(count) != anchor
     strengths = np.zeros(games.shape[:-1])
     for _ in range(MOST_STEPS):
@@ -78,7 +80,8 @@ def ratings(
     they are; over trainings the unit is the run, whose rating is one number for `rule.aggregate`.
     """
     openings = scores.shape[1]
-    of_openings, games = scores.sum(axis=2), float(scores.shape[1] * scores.shape[2])
+    of_openings = scores.sum(axis=2)
+    games = float(scores.shape[1] * scores.shape[2])
     measured = elo(*totals(count, pairings, of_openings.sum(axis=1), games), anchor)
     counts = resample_counts(openings, resamples, seed)
     resampled = elo(*totals(count, pairings, counts @ of_openings.T, games), anchor)

@@ -18,7 +18,9 @@ import numpy as np
 from steps.statistics.intervals import bootstrap_iqm_interval, resample_counts, t_interval
 from steps.statistics.scores import Floats, iqm, mean, standard_deviation
 
-INTERVAL_FROM, BOOTSTRAP_FROM, WIDE_ENOUGH_FROM = 2, 5, 10
+INTERVAL_FROM = 2
+BOOTSTRAP_FROM = 5
+WIDE_ENOUGH_FROM = 10
 
 
 @dataclass(frozen=True, kw_only=True)

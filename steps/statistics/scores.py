@@ -82,7 +82,8 @@ def wilson_interval(
     """95 % interval of a proportion that is also right near 0 and 1 (Wilson 1927); a draw is half a
     success.
     """
-    share, scale = successes / trials, z * z / trials
+    share = successes / trials
+    scale = z * z / trials
     centre = share + scale / 2
     half = z * math.sqrt(share * (1 - share) / trials + scale / (4 * trials))
     return max(0.0, (centre - half) / (1 + scale)), min(1.0, (centre + half) / (1 + scale))

@@ -78,7 +78,8 @@ def _act(context: StepContext, search: Any) -> int:
         opened.enter_context(contextlib.closing(actor))
         sampler, done = of_member(path, permitted=context.require_ours)
         opened.enter_context(contextlib.closing(sampler))
-        steps, noted = 0, False
+        steps = 0
+        noted = False
         for steps in actor.act():
             if not noted:
                 context.note(joined=True)

@@ -87,7 +87,8 @@ class TrainingAttempt:
     """
 
     def __init__(self, context: StepContext, checkpoint: Checkpoint | None) -> None:
-        self.context, self.checkpoint = context, checkpoint
+        self.context = context
+        self.checkpoint = checkpoint
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
         self.kept: dict[str, Any] = {}
@@ -150,14 +151,16 @@ class TrainingAttempt:
             trainer.load_state_dict(self.checkpoint.state, between=self.context.check_stop)
             self._restore_streams(trainer, self.checkpoint)
             start = f"step {self.checkpoint.step}"
-        epochs, threads = self.context.resolved.epochs, self.machine["threads"]
+        epochs = self.context.resolved.epochs
+        threads = self.machine["threads"]
         print(f"training {epochs} epochs from {start}: {compute}, {threads} threads")
 
     def _restore_streams(self, trainer: Resumable, checkpoint: Checkpoint) -> None:
         from agents.interfaces import HasStreams
 
         if isinstance(trainer, HasStreams):
-            run, check_stop = self.context.run, self.context.check_stop
+            run = self.context.run
+            check_stop = self.context.check_stop
             trainer.load_streams(
                 {
                     name: segments.read(run, name, stream, between=check_stop)
@@ -176,7 +179,8 @@ class TrainingAttempt:
                 )
 
     def _guard(self) -> Guard:
-        run, previous = self.context.run, self.context.previous
+        run = self.context.run
+        previous = self.context.previous
         reached = int((last_row(run.train_csv) or {}).get("step") or 0)
         memory = _memory((last_row(run.resources_csv) or {}).get("memory_bytes"))
         if previous is not None and previous.state == "running":
@@ -207,7 +211,8 @@ def begun_from(context: StepContext, trainer: Resumable) -> Path:
     """Give a new trainer the weights that its run has at `start_from`; the checkpoint that they are
     of. Raises `BadInput` where there are none, or they do not fit.
     """
-    resolved, run = context.resolved, context.run_index or 0
+    resolved = context.resolved
+    run = context.run_index or 0
     checkpoint = first_checkpoint(resolved, run, os.environ.get("STORAGE") or None)
     from agents.states import begin_with_weights
 

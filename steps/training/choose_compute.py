@@ -29,7 +29,8 @@ def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
     file go on so. Raises `BadInput` where this machine cannot do what was decided,
     `WrongDirectory` for a file that cannot be trusted.
     """
-    path, experiment = context.directory.compute_json, context.resolved.experiment
+    path = context.directory.compute_json
+    experiment = context.resolved.experiment
     kept = {name: str(record[name]) for name in ("device", "precision") if record.get(name)}
     decided = read_compute(path)
     if decided is None:
@@ -59,7 +60,8 @@ def settled(resolved: Resolved, compute: Compute) -> Resolved:
 def _refuse_other(decided: Compute, context: StepContext) -> None:
     """What was asked for is part of the identity: only a stranger's file can say otherwise."""
     for name in ("device", "precision"):
-        asked, said = getattr(context.resolved.experiment, name), getattr(decided, name)
+        asked = getattr(context.resolved.experiment, name)
+        said = getattr(decided, name)
         if asked not in ("auto", said):
             path = context.directory.compute_json
             raise WrongDirectory(f"{path} says {name} {said}, the experiment {asked}; delete it")

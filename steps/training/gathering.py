@@ -45,10 +45,12 @@ def gather(
     """As the first learner: wait for the others, unless it is alone or nothing is left to learn; until
     `opened` ends. Raises `Preempted` where they do not come, and as one of them that never will.
     """
-    count, longest_s = resolved.actors.learners, resolved.actors.no_data_timeout
+    count = resolved.actors.learners
+    longest_s = resolved.actors.no_data_timeout
     if count == 1 or learner.epoch >= resolved.epochs:
         return
-    end, check_others = time.monotonic() + longest_s, _until_one_has_failed(context, count)
+    end = time.monotonic() + longest_s
+    check_others = _until_one_has_failed(context, count)
 
     def wait_for_them() -> None:
         context.check_stop()
@@ -99,7 +101,8 @@ def join(
     generation. Raises `Preempted` where it does not come, and what `finding` does.
     """
     patience_s = resolved.actors.reconnect_timeout
-    longest_s, end = resolved.actors.no_data_timeout + LATE_S, time.monotonic() + patience_s
+    longest_s = resolved.actors.no_data_timeout + LATE_S
+    end = time.monotonic() + patience_s
     while time.monotonic() < end:
         place = finding.find()
         group = None if place is None else take_part(

@@ -30,7 +30,8 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     """Train to the end; raises `Preempted` after a SIGTERM, or, with everything saved, where no actor
     sent anything for `no_data_timeout` or another learner was lost, and what the trainer raises.
     """
-    context, resolved = attempt.context, attempt.resolved
+    context = attempt.context
+    resolved = attempt.resolved
     context.check_stop()
     from agents.distributed.protocol import PeersLost
     from agents.load import make_learner
@@ -111,7 +112,8 @@ def learn(context: StepContext) -> dict[str, Any]:
     from steps.training.meeting import Ended, Finding
 
     finding = Finding(context, context.run.learners_json, place_from_text)
-    patience_s, details = context.resolved.actors.reconnect_timeout, dict[str, Any]()
+    patience_s = context.resolved.actors.reconnect_timeout
+    details = dict[str, Any]()
     try:
         finding.wait(patience_s)
         details = _learn_beside_the_first(context, finding)
@@ -136,7 +138,8 @@ def _learn_beside_the_first(context: StepContext, finding: Finding[Place]) -> di
 
     torch.set_num_threads(context.resolved.experiment.threads)
     compute = chosen(context, {})
-    resolved, number = settled(context.resolved, compute), int(context.arguments.member)
+    resolved = settled(context.resolved, compute)
+    number = int(context.arguments.member)
     learner = make_learner(
         resolved, run=context.run_index or 0, device=compute.device, precision=compute.precision
     )

@@ -76,7 +76,8 @@ class Finding(Ending, Generic[Found]):
 
     def __init__(self, context: StepContext, path: Path, read: Callable[[str], Found]) -> None:
         super().__init__(context)
-        self._path, self._read = path, read
+        self._path = path
+        self._read = read
 
     def find(self) -> Found | None:
         """What was written, None while there is none. Raises what `check` does, and `BadInput` for a

@@ -59,7 +59,8 @@ class Interval:
         """The row that ends with this epoch; what is measured of episodes is empty when none
         ended, a metric when it had no value in any epoch.
         """
-        returns, lengths = self.returns, self.lengths
+        returns = self.returns
+        lengths = self.lengths
         return {
             "epoch": progress.epoch,
             "step": progress.step,

@@ -45,8 +45,11 @@ class ResourceSampler:
         self._table = Table(path, offset=min(offset, whole_lines_bytes(path)), permitted=permitted)
         self._process = psutil.Process()
         self._process.cpu_percent()
-        self._gpu, self._measure, self._events = gpu, measure, events
-        self._started, self._before_s = time.monotonic(), wall_s
+        self._gpu = gpu
+        self._measure = measure
+        self._events = events
+        self._started = time.monotonic()
+        self._before_s = wall_s
         self._measured = self._started
         self._sampled = self._progress = (self._started, step)
         self._ended = threading.Event()
@@ -102,7 +105,8 @@ class ResourceSampler:
         self._sampled = self._progress
         gpu_percent, gpu_memory_bytes = (None, None) if self._gpu is None else self._gpu()
         now_s = time.monotonic()
-        measured, self._measured = self._measure(now_s - self._measured), now_s
+        measured = self._measure(now_s - self._measured)
+        self._measured = now_s
         return {
             "wall_s": round(self.wall_s, 3),
             "step": step,

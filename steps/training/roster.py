@@ -27,7 +27,8 @@ class Roster:
     def __init__(
         self, receiver: Receiver, expected: Collection[int], say_after_s: float = SAY_AFTER_S
     ) -> None:
-        self._receiver, self._say_after_s = receiver, say_after_s
+        self._receiver = receiver
+        self._say_after_s = say_after_s
         self.expected = expected
         self.specs = receiver.specs
         self._answering: Any = receiver if isinstance(receiver, Answering) else None
@@ -114,11 +115,14 @@ class Roster:
 
     def _watch(self) -> None:
         """Say who is missing when it has been the same for a while, and when nobody is any more."""
-        said, seen, since = list[int](), list[int](), time.monotonic()
+        said = list[int]()
+        seen = list[int]()
+        since = time.monotonic()
         while not self._ended.wait(min(POLL_S, self._say_after_s)):
             missing = self.missing()
             if missing != seen:
-                seen, since = missing, time.monotonic()
+                seen = missing
+                since = time.monotonic()
             if missing != said and (not missing or time.monotonic() - since >= self._say_after_s):
                 said = missing
                 print(self._line(missing), flush=True)

@@ -95,8 +95,10 @@ def _train(
 
 def _publish(attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox) -> None:
     """Let the workers play by what was learnt, and forget what the schedule does not keep."""
-    context, hyper = attempt.context, attempt.resolved.hyperparameters
-    run, generation = context.run, trainer.epoch
+    context = attempt.context
+    hyper = attempt.resolved.hyperparameters
+    run = context.run
+    generation = trainer.epoch
     context.require_ours()
     self_play.write_generation(run, generation, trainer.playing(), context.record.identity)
     inbox.newest = generation
@@ -121,12 +123,14 @@ class Waiting:
     """`steps.training.resources.Measure` of a trainer: how it and its workers hold each other up."""
 
     def __init__(self, counters: Callable[[], Mapping[str, float]], inbox: Inbox) -> None:
-        self._counters, self._inbox = counters, inbox
+        self._counters = counters
+        self._inbox = inbox
         self._before = counters()
 
     def __call__(self, seconds: float) -> dict[str, Cell]:
         """Of so many seconds; shares of time are in percent, refused shards a total."""
-        counted, before = self._counters(), self._before
+        counted = self._counters()
+        before = self._before
         self._before = counted
         of_now = defaultdict(float, {name: counted[name] - before[name] for name in counted})
         return {
@@ -154,7 +158,9 @@ def balancing_ratio(counted: Mapping[str, float], seconds: float) -> float | Non
     the time in which workers that do not wait play another one, less what it does with each besides
     (it takes them in, and saves). None where one of both is not known.
     """
-    waiting, positions, learnt = waiting_share(counted), counted["positions"], counted["learnt"]
+    waiting = waiting_share(counted)
+    positions = counted["positions"]
+    learnt = counted["learnt"]
     busy_s = busy_share(counted, seconds) * seconds
     learning_s = min(counted.get("trainer_learnt_s") or busy_s, busy_s)
     if waiting is None or waiting >= 1 or not learning_s or not positions or not learnt:

@@ -50,7 +50,8 @@ def _play(context: StepContext, newest: NewestNetwork, said: dict[str, Any]) -> 
         context.resolved, run=context.run_index or 0, member=int(context.arguments.member),
         attempt=context.attempt,
     )  # fmt: skip
-    outlet, ending = Outlet(context, newest.ending.check), newest.ending
+    outlet = Outlet(context, newest.ending.check)
+    ending = newest.ending
     path = context.run.member_resources_csv(context.member)
     with contextlib.ExitStack() as opened:
         playing = opened.enter_context(contextlib.closing(worker.play(newest)))

@@ -42,9 +42,11 @@ class Inbox:
     """
 
     def __init__(self, context: StepContext, taken: Mapping[str, int]) -> None:
-        self._context, self._run = context, context.run
+        self._context = context
+        self._run = context.run
         self._identity = context.record.identity_hash
-        self.taken, self.newest = dict(taken), 0
+        self.taken = dict(taken)
+        self.newest = 0
         self.refused, self.positions, self.old = Counter[str](), Counter[int](), Counter[int]()
         self._listed = list[ShardName]()
         self._looked_s = self._told_s = float("-inf")
@@ -107,7 +109,8 @@ class Inbox:
     def _games(self, shard: ShardName, columns: dict[str, Any]) -> Games:
         from agents.selfplay.roles import Games
 
-        scores, lengths = columns.pop("score").tolist(), columns.pop("length").tolist()
+        scores = columns.pop("score").tolist()
+        lengths = columns.pop("length").tolist()
         played_s, waited_s = columns.pop("seconds").tolist()
         behind = self.newest - columns["generation"]
         self.positions[shard.worker] += len(behind)
@@ -119,7 +122,8 @@ class Inbox:
         if self._untold and time.monotonic() - self._told_s >= TELL_S:
             self._context.require_ours()
             self_play.write_taken(self._run, self.taken)
-            self._told_s, self._untold = time.monotonic(), False
+            self._told_s = time.monotonic()
+            self._untold = False
 
     def told(self) -> dict[str, Any]:
         """For the status: what came of whom."""
@@ -138,12 +142,15 @@ class Outlet:
     """A worker's. wait: called between two looks while it waits for the trainer; may raise."""
 
     def __init__(self, context: StepContext, wait: Callable[[], None]) -> None:
-        self._context, self._wait = context, wait
+        self._context = context
+        self._wait = wait
         self._identity = context.record.identity_hash
         member = context.arguments.member
         self._start = f"{member}-{context.attempt}-{secrets.token_hex(4)}"
         self._patience_s = context.resolved.workers.reconnect_timeout
-        self._games, self._number, self.positions = list["Played"](), 0, 0
+        self._games = list["Played"]()
+        self._number = 0
+        self.positions = 0
         self._waited_s, self._since_s = 0.0, time.monotonic()
         self.waited_s = 0.0
         self_play.remove_temporary_shards(context.run, member)
@@ -167,7 +174,8 @@ class Outlet:
                 raise Preempted(f"the trainer has taken no games for {self._patience_s} s")
             self._wait()
             time.sleep(POLL_S)
-            before, taken = taken, self_play.taken_of(self._context.run, self._start)
+            before = taken
+            taken = self_play.taken_of(self._context.run, self._start)
             changed_s = changed_s if taken == before else time.monotonic()
         waited_s = time.monotonic() - started_s
         self._waited_s += waited_s

@@ -54,7 +54,9 @@ class StreamFiles:
         *,
         scheduled: bool = True,
     ) -> None:
-        self._run, self._permitted, self._start = run, permitted, start
+        self._run = run
+        self._permitted = permitted
+        self._start = start
         self._scheduled = scheduled
         self._writers: dict[str, StreamWriter] = {}
         for name, stream in before.items():
@@ -108,7 +110,9 @@ class StreamWriter:
         self._name, self._folder = name, run.stream(name)
         refuse_link(self._folder, is_folder=True)
         segments.remove_unlisted(run, name)
-        self._first, self._begin, self._end = before.first, before.end, before.end
+        self._first = before.first
+        self._begin = before.end
+        self._end = before.end
         self._columns: dict[str, tuple[str, tuple[int, ...]]] | None = None
         self._row_bytes = 0
         self._tail: list[Rows] = []
@@ -119,14 +123,16 @@ class StreamWriter:
             rows = segments.read_segment(run, name, last)
             count = self._checked(rows)
             if count < self._full and (not scheduled or count * self._row_bytes < SEALED_BYTES):
-                self._begin, self._tail = last.first, [rows]
+                self._begin = last.first
+                self._tail = [rows]
 
     def add(self, rows: Rows, keep: int | None) -> Iterator[Write]:
         """Add rows at the end, and need no more than the last `keep` of all from now on; each full
         segment is handed over before more is copied. Raises `ValueError` for rows that cannot belong
         to this stream.
         """
-        count, taken = self._checked(rows), 0
+        count = self._checked(rows)
+        taken = 0
         full = self._full
         while taken < count:
             part = min(count - taken, self._begin + full - self._end)
@@ -140,9 +146,13 @@ class StreamWriter:
 
     def ended(self) -> Callable[[], Stream]:
         """Writes the rows after the last full segment, and says what a checkpoint must list."""
-        tail, first, begin, end = list(self._tail), self._first, self._begin, self._end
+        tail = list(self._tail)
+        first = self._first
+        begin = self._begin
+        end = self._end
         if (end - begin) * self._row_bytes >= SEALED_BYTES:
-            self._begin, self._tail = end, []
+            self._begin = end
+            self._tail = []
 
         def write() -> Stream:
             if tail:
@@ -155,8 +165,12 @@ class StreamWriter:
 
     def _cut(self) -> Write:
         """The collected rows are a segment; the next one begins behind them."""
-        tail, first, begin, end = self._tail, self._first, self._begin, self._end
-        self._begin, self._tail = end, []
+        tail = self._tail
+        first = self._first
+        begin = self._begin
+        end = self._end
+        self._begin = end
+        self._tail = []
 
         def write() -> None:
             self._write(begin, end, tail)

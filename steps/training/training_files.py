@@ -35,8 +35,10 @@ class TrainingFiles:
     """
 
     def __init__(self, attempt: TrainingAttempt, measure: Measure = lambda seconds: {}) -> None:
-        self._attempt, self._context = attempt, attempt.context
-        self._run, self._resolved = attempt.context.run, attempt.context.resolved
+        self._attempt = attempt
+        self._context = attempt.context
+        self._run = attempt.context.run
+        self._resolved = attempt.context.resolved
         self._printed: tuple[float, int] | None = None  # when, and at which step
         self._context.check_stop()
         self._recorder = Recorder(
@@ -46,7 +48,8 @@ class TrainingFiles:
             saved=attempt.record.get("recorder"),
             permitted=self._context.require_ours,
         )
-        before, self._saver = attempt.checkpoint.streams if attempt.checkpoint else {}, Saver()
+        before = attempt.checkpoint.streams if attempt.checkpoint else {}
+        self._saver = Saver()
         self._streams = StreamFiles(
             self._run, before, self._context.require_ours, self._saver.start,
             scheduled=self._is_scheduled(int(attempt.record.get("epoch", 0))),
@@ -121,7 +124,8 @@ class TrainingFiles:
     def end(self) -> dict[str, Any]:
         """What a training that came to its end says; waits until its last checkpoint is written."""
         self._saver.wait()
-        reached, measure = self._recorder.training_score, self._resolved.measure
+        reached = self._recorder.training_score
+        measure = self._resolved.measure
         threshold = self._resolved.experiment.evaluate_above
         evaluate = threshold is None or (
             reached is not None and measure.reaches(reached, threshold)
@@ -186,7 +190,8 @@ class TrainingFiles:
         )
 
     def _print(self, progress: Progress, last: bool) -> None:
-        now_s, before = time.monotonic(), self._printed
+        now_s = time.monotonic()
+        before = self._printed
         if not last and before is not None and now_s - before[0] <= PRINT_EVERY_S:
             return
         self._printed = (now_s, progress.step)

@@ -42,7 +42,9 @@ class Session(requests.Session):
 
     def __init__(self, connect_s: float, whole_s: float) -> None:
         super().__init__()
-        self.auth, self._connect_s, self._whole_s = _Token(), connect_s, whole_s
+        self.auth = _Token()
+        self._connect_s = connect_s
+        self._whole_s = whole_s
 
     def request(  # type: ignore[override]
         self, method: Any, url: Any, *, whole_s: float | None = None, **options: Any

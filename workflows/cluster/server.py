@@ -126,12 +126,10 @@ class ArgoServer:
         pause_s: float | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        self.where, self.say, self._patience_s, self._pause_s = (
-            where,
-            say,
-            patience_s,
-            PAUSE_S if pause_s is None else pause_s,
-        )
+        self.where = where
+        self.say = say
+        self._patience_s = patience_s
+        self._pause_s = PAUSE_S if pause_s is None else pause_s
         self._service = _connect(where)
         self._answered = False
 
@@ -142,7 +140,8 @@ class ArgoServer:
         from hera.exceptions import AlreadyExists
         from hera.workflows import models as m
 
-        name, number = manifest["metadata"]["name"], secrets.token_hex(8)
+        name = manifest["metadata"]["name"]
+        number = secrets.token_hex(8)
         numbered = copy.deepcopy(dict(manifest))
         numbered["metadata"].setdefault("annotations", {})[SUBMISSION] = number
         workflow = m.Workflow.model_validate(numbered)
@@ -221,7 +220,8 @@ class ArgoServer:
         from hera.exceptions import HeraException
         from requests.exceptions import ConnectionError, RequestException
 
-        started_s, said = time.monotonic(), False
+        started_s = time.monotonic()
+        said = False
         while True:
             try:
                 answer = request()

@@ -153,7 +153,8 @@ def _tasks(
         elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
             needs = [need for one in pipeline.steps("run") for need in one.needs]
             listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
-            run, template = {"run": "{{item}}"}, templates[pipeline.RUNS]
+            run = {"run": "{{item}}"}
+            template = templates[pipeline.RUNS]
             _call(pipeline.RUNS, template, needs, tasks, run, with_param=listed)
 
 

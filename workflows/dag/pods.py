@@ -169,7 +169,8 @@ def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
     own variables would replace those of the device plugin.
     """
     per_gpu = f"workflow.parameters.{role}s_per_gpu"
-    whole, shared = cluster.gpu_resource, cluster.shared_gpu_resource
+    whole = cluster.gpu_resource
+    shared = cluster.shared_gpu_resource
     gpu = f"{{{{=asInt({per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
     count = f"{{{{=asInt(workflow.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
     return {
@@ -241,7 +242,8 @@ def _pod(
         {"shared-memory": SHARED_MEMORY} if shared_memory else {}
     )
     settings: Pool = getattr(cluster, pool)
-    requests, limits = settings.requests, settings.limits
+    requests = settings.requests
+    limits = settings.limits
     return Container(
         name=name,
         image=image,

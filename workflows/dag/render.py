@@ -86,7 +86,8 @@ def _offers(manifest: Manifest) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Render every algorithm's manifest into a folder."""
-    folder, cluster = Path(*arguments), load_cluster()
+    folder = Path(*arguments)
+    cluster = load_cluster()
     for algorithm in ALGORITHMS:
         text = to_yaml(build_manifest(algorithm, cluster), cluster)
         (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")

@@ -169,7 +169,8 @@ class _Reader:
     """Finds the nodes of a workflow by their names."""
 
     def __init__(self, status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> None:
-        self._workflow, self._runs = workflow, runs
+        self._workflow = workflow
+        self._runs = runs
         self._own_outdir = layout.parameters.get("outdir", "")
         self._nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
         self._attempts: dict[str, set[int]] = defaultdict(set)
@@ -320,7 +321,8 @@ def _pod(node: Mapping[str, Any]) -> str:
 
 
 def _duration_s(node: Mapping[str, Any]) -> float | None:
-    started, finished = node.get("startedAt"), node.get("finishedAt")
+    started = node.get("startedAt")
+    finished = node.get("finishedAt")
     return seconds_between(started, finished) if started and finished else None
 
 

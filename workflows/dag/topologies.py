@@ -62,7 +62,8 @@ def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
     """The templates of the tasks that a run starts together with `train`, named as they are."""
     if algorithm.topology not in MEMBERS:
         return []
-    role, pod = _roles(algorithm)[1], worker if algorithm.has_workers else actor
+    role = _roles(algorithm)[1]
+    pod = worker if algorithm.has_workers else actor
     one = pod(cluster, f"train-{role}", **_member(role))
     count = m.IntOrString(root=f"{{{{workflow.parameters.{role}s}}}}")
     helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count))

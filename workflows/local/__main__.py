@@ -26,7 +26,10 @@ from workflows.local.spec.manifest import Document, prepare, read
 from workflows.local.spec.validation import check
 from workflows.local.status import Node, WorkflowStatus
 
-SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
+SUCCEEDED = 0
+FAILED = 1
+REFUSED = 2
+INTERRUPTED = 130
 SHOWN_TYPES = ("Pod", "Skipped")
 
 
@@ -36,7 +39,8 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     printer = _Printer(options.status)
     try:
-        document, parameters = read(options.file), from_assignments(options.parameters)
+        document = read(options.file)
+        parameters = from_assignments(options.parameters)
         _refuse_shared_directories(document, parameters)
         status = run(
             document, parameters=parameters, name=options.name, storage=options.storage, deadline=options.deadline,

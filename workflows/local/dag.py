@@ -40,7 +40,10 @@ class Dag:
         call: Call,
         execute: Callable[[State, Call], Awaitable[Node]],
     ) -> None:
-        self.state, self.template, self.call, self.execute = state, template, call, execute
+        self.state = state
+        self.template = template
+        self.call = call
+        self.execute = execute
         self.tasks: dict[str, Document] = {task["name"]: task for task in template["dag"]["tasks"]}
         self.ancestry = ancestry(self.tasks)
         self.ended = {name: asyncio.Event() for name in self.tasks}
@@ -53,7 +56,8 @@ class Dag:
 
     async def run(self) -> Node:
         """The DAG's ended node."""
-        call, state = self.call, self.state
+        call = self.call
+        state = self.state
         self.node = call.add(state, "DAG", "Running")
         self.node.inputs = {
             name.removeprefix("inputs.parameters."): value for name, value in self.inputs.items()
@@ -61,7 +65,8 @@ class Dag:
         async with asyncio.TaskGroup() as group:
             for name in self.tasks:
                 group.create_task(self._run_task(name))
-        phase, message = self._phase(), None
+        phase = self._phase()
+        message = None
         if phase == "Succeeded":
             phase, message = self._set_outputs()
         return state.mark(self.node, phase, message)
@@ -144,14 +149,16 @@ class Dag:
         return {**self.state.values(), **self.inputs, **ancestors}
 
     def _tags_of(self, name: str) -> dict[str, str | None]:
-        node, nodes = self.nodes[name], self.state.status.nodes
+        node = self.nodes[name]
+        nodes = self.state.status.nodes
         loop = [nodes[child] for child in node.children] if node.type == "TaskGroup" else None
         last = nodes[node.children[-1]] if node.type == "Retry" and node.children else node
         template = self.state.manifest.templates.get(str(self.tasks[name]["template"])) or {}
         return of_node(name, node, last, template, loop)
 
     async def _group(self, name: str, task: Document, expanded: list[Document]) -> Node:
-        full_name, parents = f"{self.node.name}.{name}", self._parents(task)
+        full_name = f"{self.node.name}.{name}"
+        parents = self._parents(task)
         group = self.state.add(
             full_name,
             "TaskGroup",

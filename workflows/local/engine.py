@@ -181,7 +181,8 @@ class _Engine:
         )  # fmt: skip
 
     async def _run(self) -> None:
-        state, status = self.state, self.status
+        state = self.state
+        status = self.status
         timer = self._deadline_timer()
         entry = await execute(
             state,
@@ -191,7 +192,8 @@ class _Engine:
                 arguments=self._arguments(),
             ),
         )
-        phase, message = entry.phase, entry.message
+        phase = entry.phase
+        message = entry.message
         if state.shutdown is not None and state.shutdown.kind != "Deadline":
             message = state.shutdown.retry_message
         if phase == "Succeeded" or phase in ("Skipped", "Omitted"):
@@ -222,7 +224,8 @@ class _Engine:
 
     async def _exit_handler(self, phase: str, message: str) -> tuple[str, str]:
         """Run it; a workflow that Succeeded takes over the exit handler's failure."""
-        state, name = self.state, f"{self.manifest.name}.onExit"
+        state = self.state
+        name = f"{self.manifest.name}.onExit"
         failures = [
             {"displayName": node.display_name, "message": node.message, "templateName": node.template, "phase": node.phase,
              "podName": node.pod, "finishedAt": None if node.finished is None else node.finished.strftime("%Y-%m-%dT%H:%M:%SZ")}

@@ -67,7 +67,8 @@ class Pod:
         """Until the node has ended; raises `WorkflowError` if there can be no pod,
         `asyncio.CancelledError` never leaves a process.
         """
-        state, node = self.state, self.node
+        state = self.state
+        node = self.node
         if self._refused():
             state.mark(node, "Failed", state.shutdown.pod_message if state.shutdown else "")
             return
@@ -130,7 +131,8 @@ class Pod:
             stop.cancel()
 
     async def _execute(self, spec: PodSpec, grant: Grant, place: Path) -> None:
-        state, node = self.state, self.node
+        state = self.state
+        node = self.node
         outputs = {
             output["name"]: output.get("valueFrom") or {}
             for output in (self.template.get("outputs") or {}).get("parameters") or []
@@ -173,7 +175,8 @@ class Pod:
         await _remove(place)
 
     async def _start(self, spec: PodSpec, mounts: Mounts, grant: Grant) -> Process | None:
-        state, node = self.state, self.node
+        state = self.state
+        node = self.node
         variables = declared_variables(spec.container, node.pod)
         arguments = command(spec.container, mounts, variables)
         engine = {**state.environment, "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
@@ -237,7 +240,8 @@ class Pod:
 
 def prepare_node(state: State, node: Node, template: Mapping[str, Any], *, retried: bool) -> Node:
     """Give a new node what is known of its pod."""
-    node.pod, node.retried = pod_name(state.manifest.name, node.template, node.name), retried
+    node.pod = pod_name(state.manifest.name, node.template, node.name)
+    node.retried = retried
     node.inputs = {
         parameter["name"]: str(parameter["value"])
         for parameter in (template.get("inputs") or {}).get("parameters") or []

@@ -114,7 +114,8 @@ async def _with_retries(state: State, call: Call, template: Document) -> Node:
 
 
 def _end(state: State, parent: Node, last: Node, message: str) -> Node:
-    parent.outputs, parent.exit_code = last.outputs, last.exit_code
+    parent.outputs = last.outputs
+    parent.exit_code = last.exit_code
     return state.mark(parent, last.phase, message)
 
 

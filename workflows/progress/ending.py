@@ -66,7 +66,8 @@ def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
     try:
         experiment = ExperimentDirectory(directory)
         summary = json.loads((experiment.average / "summary.json").read_bytes())
-        evaluation, planned = summary["evaluation"], summary["planned"]
+        evaluation = summary["evaluation"]
+        planned = summary["planned"]
         measure = read_experiment(experiment).resolved.measure
         mean = Score(measure.name, evaluation["mean"], measure.unit).written(",.1f")
         return f"; evaluation: mean {mean}, n = {evaluation['n']} of {planned}"

@@ -28,7 +28,9 @@ class Lines:
     """One line for each change."""
 
     def __init__(self, out: TextIO, progress: ReadProgress, reason: ReadReason) -> None:
-        self._out, self._progress, self._reason = out, progress, reason
+        self._out = out
+        self._progress = progress
+        self._reason = reason
         self._states: dict[str, tuple[State, int]] = {}
         self._said: dict[str, tuple[float, float]] = {}
         self._reasons: dict[str, str] = {}
@@ -44,7 +46,8 @@ class Lines:
                 self._say_change(group)
 
     def _say_change(self, task: Task) -> None:
-        before, now = self._states.get(task.path, ("waiting", 1)), (task.state, task.attempt)
+        before = self._states.get(task.path, ("waiting", 1))
+        now = (task.state, task.attempt)
         waits_a_moment = task.state == "pending" and task.message in COMMON
         if before == now or waits_a_moment:  # why it waits longer may be known only later
             return

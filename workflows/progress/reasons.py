@@ -35,7 +35,8 @@ def reason(task: Task, directory: Path | None) -> str:
 
 def place_of(task: Task, directory: Path) -> ExperimentDirectory | RunDirectory:
     """Where a task keeps its log and its status."""
-    whole, run = ExperimentDirectory(directory), task.where.run
+    whole = ExperimentDirectory(directory)
+    run = task.where.run
     return whole if run is None else whole.run(run)
 
 

@@ -82,7 +82,9 @@ class Table:
     """Writes the lines."""
 
     def __init__(self, progress: ReadProgress, reason: ReadReason, *, coloured: bool) -> None:
-        self._progress, self._reason, self._coloured = progress, reason, coloured
+        self._progress = progress
+        self._reason = reason
+        self._coloured = coloured
 
     def lines(self, tasks: Tasks, *, rows: int, columns: int, clock: str) -> list[str]:
         """At most `rows` lines, the first with the clock."""
@@ -123,7 +125,8 @@ class Table:
         shown, hidden = _most_interesting(loop.inside, rows)
         for item in shown:
             word, _, label = labels[item.path]
-            title, training = f"{indent}{word} {label:>{width}}  ", _training(item)
+            title = f"{indent}{word} {label:>{width}}  "
+            training = _training(item)
             progress = None if training is None else self._progress(item.where)
             variants = [title + self._row(item, training, progress, detail) for detail in (2, 1, 0)]
             yield next((line for line in variants if _visible(line) < columns), variants[-1])
@@ -246,7 +249,8 @@ def _tasks(shown: Part | Task) -> tuple[Task, ...]:
 
 def _shared(listed: Sequence[Part], rows: int) -> list[int]:
     """Lines for each part: one, then as many as it takes, shared among those of equal interest."""
-    given, left = [1 for _ in listed], rows - len(listed)
+    given = [1 for _ in listed]
+    left = rows - len(listed)
     ranks = [_rank(part.tasks) for part in listed]
     for rank in sorted(set(ranks)):
         of_rank = [place for place, found in enumerate(ranks) if found == rank]

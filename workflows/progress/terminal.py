@@ -45,7 +45,9 @@ class Terminal:
 
 def _cut(line: str, columns: int) -> str:
     """At most so many visible characters; escape sequences take no room."""
-    visible, kept, position = 0, [], 0
+    visible = 0
+    kept = []
+    position = 0
     while position < len(line):
         if line[position] == "\x1b":
             end = line.index("m", position) + 1
@@ -56,5 +58,6 @@ def _cut(line: str, columns: int) -> str:
             kept.append("…")
             break
         kept.append(line[position])
-        visible, position = visible + 1, position + 1
+        visible = visible + 1
+        position = position + 1
     return "".join(kept)

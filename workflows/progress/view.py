@@ -28,7 +28,8 @@ from workflows.progress.reasons import reason
 from workflows.progress.terminal import Terminal
 from workflows.progress.words import Find, ReadProgress
 
-TERMINAL_PERIOD_S, LINES_PERIOD_S = 0.5, 2.0
+TERMINAL_PERIOD_S = 0.5
+LINES_PERIOD_S = 2.0
 
 
 class ProgressView:
@@ -51,8 +52,12 @@ class ProgressView:
         find: Find = lambda outdir: None,
         elsewhere: ReadProgress = lambda where: None,
     ) -> None:
-        self._workflow, self._layout, self._out = workflow, layout, out
-        self._directory, self._find, self._elsewhere = directory, find, elsewhere
+        self._workflow = workflow
+        self._layout = layout
+        self._out = out
+        self._directory = directory
+        self._find = find
+        self._elsewhere = elsewhere
         self._runs = 0 if resolved is None else resolved.experiment.runs
         self._resolved = {} if resolved is None else {"": resolved}
         self._painter: Terminal | Lines = (Terminal if out.isatty() else Lines)(

@@ -116,7 +116,8 @@ def plan(
 
 def _training(resolved: Resolved) -> str:
     """`3 x (97 epochs x 2,048 steps + 2,048 before) = 3 x 200,704 steps`."""
-    runs, frames = resolved.experiment.runs, resolved.total_steps * resolved.game.frames_per_step
+    runs = resolved.experiment.runs
+    frames = resolved.total_steps * resolved.game.frames_per_step
     one = f"{resolved.epochs:,} epochs x {resolved.steps_per_epoch:,} steps"
     if resolved.warm_up_steps:
         one = f"({one} + {resolved.warm_up_steps:,} before)"

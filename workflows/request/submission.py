@@ -32,5 +32,6 @@ class Submission:
         return Layout.of(self.manifest)
 
     def __str__(self) -> str:
-        runs, resolved = self.resolved.experiment.runs, self.resolved
+        runs = self.resolved.experiment.runs
+        resolved = self.resolved
         return f"{resolved.algorithm} on {resolved.game.name}, {runs} run{'s' if runs > 1 else ''} of {resolved.total_steps:,} steps"

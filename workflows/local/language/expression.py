@@ -176,7 +176,8 @@ class _Evaluation:
         }
 
     def _member(self, node: Node) -> Any:
-        parent, key = self.value(node.children[0]), self.value(node.children[1])
+        parent = self.value(node.children[0])
+        key = self.value(node.children[1])
         if isinstance(parent, Mapping):
             return parent.get(key)
         if isinstance(parent, list | str) and isinstance(key, int) and not isinstance(key, bool):

@@ -38,7 +38,8 @@ class ExpressionError(TagError):
 
     def __init__(self, problem: str, column: int = 1) -> None:
         super().__init__(problem)
-        self.problem, self.column = problem, column
+        self.problem = problem
+        self.column = column
 
     def shown(self, source: str) -> str:
         """Expr's message: the problem, the place, the source with a caret below."""
@@ -90,11 +91,9 @@ def _tokens(source: str) -> list[Token]:
                 else f"unrecognized character: {character!a}",
                 column,
             )
-        kind, text, start = (
-            matched.lastgroup,
-            matched[matched.lastgroup],
-            matched.start(matched.lastgroup) + 1,
-        )
+        kind = matched.lastgroup
+        text = matched[matched.lastgroup]
+        start = matched.start(matched.lastgroup) + 1
         position = matched.end()
         if kind == "number":
             value, position = _number(source, text, start, matched.start(kind))
@@ -142,7 +141,8 @@ def _shown(token: Token) -> str:
 
 class _Parser:
     def __init__(self, tokens: list[Token]) -> None:
-        self.tokens, self.position = tokens, 0
+        self.tokens = tokens
+        self.position = 0
 
     @property
     def token(self) -> Token:
@@ -176,7 +176,8 @@ class _Parser:
         """The operator, whether `not` stands before it (`not in`), and its column; nothing is taken
         if it binds too loosely.
         """
-        token, following = self.token, self.tokens[min(self.position + 1, len(self.tokens) - 1)]
+        token = self.token
+        following = self.tokens[min(self.position + 1, len(self.tokens) - 1)]
         negated = (
             self._is("not")
             and following.kind == "operator"

@@ -227,7 +227,8 @@ def _symbol(text: str, start: int, previous: str) -> tuple[Token, int]:
 
 
 def _check(tokens: list[Token]) -> None:
-    state, last = "UNKNOWN", "<nil>"
+    state = "UNKNOWN"
+    last = "<nil>"
     for token in tokens:
         shown = display(token.value)
         if token.kind not in TRANSITIONS[state]:
@@ -236,7 +237,8 @@ def _check(tokens: list[Token]) -> None:
             raise ConditionError(
                 f"Cannot transition token types from {state} [{last}] to {token.kind} [{shown}]"
             )
-        state, last = token.kind, shown
+        state = token.kind
+        last = shown
     if state not in ENDS:
         raise ConditionError("Unexpected end of expression")
 

@@ -119,13 +119,17 @@ def _pods_per_gpu(template: Mapping[str, Any]) -> int:
 def _resources(fields: Mapping[str, Any]) -> Resources:
     """Requests, by default the limits."""
     amounts = {**(fields.get("limits") or {}), **(fields.get("requests") or {})}
-    cpus, gpus, gpu_name, memory_bytes = 0.0, 0, "nvidia.com/gpu", 0.0
+    cpus = 0.0
+    gpus = 0
+    gpu_name = "nvidia.com/gpu"
+    memory_bytes = 0.0
     for name, value in amounts.items():
         amount = quantity(value)
         if name == "cpu":
             cpus = amount
         elif GPU.search(name):
-            gpus, gpu_name = int(amount), name
+            gpus = int(amount)
+            gpu_name = name
         elif name == "memory":
             memory_bytes = amount
         elif name != "ephemeral-storage":

@@ -39,7 +39,8 @@ class Process:
 
     def __init__(self, owner: Processes, number: int) -> None:
         loop = asyncio.get_running_loop()
-        self._owner, self._number = owner, number
+        self._owner = owner
+        self._number = number
         self._started: asyncio.Future[int] = loop.create_future()  # its pid
         self._ended: asyncio.Future[int] = loop.create_future()
 
@@ -68,7 +69,8 @@ class Processes:
     """
 
     def __init__(self, folder: Path, fleeting: Sequence[Path] = ()) -> None:
-        self._folder, self._fleeting = folder, fleeting
+        self._folder = folder
+        self._fleeting = fleeting
         self._known: dict[int, Process] = {}
         self._last = 0
         self._opening = asyncio.Lock()
@@ -193,7 +195,8 @@ class Processes:
             while line := await self._reader.readline():
                 self._heard(json.loads(line))
         self._writer.close()
-        lost, self._known = self._known, {}
+        lost = self._known
+        self._known = {}
         for process in lost.values():
             process.lost(LostPod("the supervisor of the pods was killed"))
 

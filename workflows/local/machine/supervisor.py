@@ -27,7 +27,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 CHANNEL = 0
 
@@ -85,7 +86,8 @@ class Supervisor:
         try:
             pid, error = launch(message)
         except OSError as problem:
-            pid, error = 0, f"no process can be started: {problem}"
+            pid = 0
+            error = f"no process can be started: {problem}"
         if error:
             send({"refused": message["start"], "error": error})
             return

@@ -25,11 +25,18 @@ class Accepted:
     group: str
 
 
-TEXT, SCALAR, BOOLEAN = "text", "text, number or boolean", "true or false"
-INTEGER, POSITIVE = "integer of at least 0", "integer of at least 1"
-TEXTS, ITEMS, TEXT_MAP = "list of text", "list", "map"
-IMAGE, PLACEMENT = Accepted("images"), Accepted("tolerations, node selectors, affinity")
-IDENTITY, CLEANUP = Accepted("service account"), Accepted("clean-up (podGC, ttlStrategy)")
+TEXT = "text"
+SCALAR = "text, number or boolean"
+BOOLEAN = "true or false"
+INTEGER = "integer of at least 0"
+POSITIVE = "integer of at least 1"
+TEXTS = "list of text"
+ITEMS = "list"
+TEXT_MAP = "map"
+IMAGE = Accepted("images")
+PLACEMENT = Accepted("tolerations, node selectors, affinity")
+IDENTITY = Accepted("service account")
+CLEANUP = Accepted("clean-up (podGC, ttlStrategy)")
 SECURITY = Accepted("security contexts")
 LABELS = Accepted(f"labels, annotations other than {PODS_PER_GPU}")
 LIMITS = Accepted("volume sizes and media")

@@ -55,7 +55,8 @@ class Manifest:
 
     def globals(self) -> dict[str, str]:
         """The tags that are the same everywhere in the workflow."""
-        metadata, created = self.metadata, self.created
+        metadata = self.metadata
+        created = self.created
         given = to_json(
             [
                 {key: value for key, value in parameter.items() if value is not None}
@@ -102,13 +103,15 @@ def prepare(
 
     As with `argo submit -p`, a parameter that the manifest does not declare is added.
     """
-    kind, version = document.get("kind"), document.get("apiVersion")
+    kind = document.get("kind")
+    version = document.get("apiVersion")
     if (kind, version) != ("Workflow", "argoproj.io/v1alpha1"):
         raise Refused(
             f"kind {kind!r}, apiVersion {version!r}: only Workflow of argoproj.io/v1alpha1 runs here"
         )
     accepted = check_fields(document)
-    metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
+    metadata = document.get("metadata") or {}
+    spec = document.get("spec") or {}
     templates = _templates(spec)
     for template in templates.values():
         _check_template(template)

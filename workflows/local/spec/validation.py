@@ -114,7 +114,8 @@ class _Validation:
         self._outputs(template, scope, needs="path")
 
     def _dag(self, template: Document, scope: set[str]) -> None:
-        name, tasks = template["name"], template["dag"].get("tasks") or []
+        name = template["name"]
+        tasks = template["dag"].get("tasks") or []
         if not tasks:
             raise InvalidSpecError(f"templates.{name} must have at least one task")
         _unique([task.get("name") for task in tasks], f"templates.{name}.tasks", TASK_NAME)
