@@ -135,9 +135,9 @@ class Resolved:
     @property
     def min_runs(self) -> int:
         """Usable runs without which the experiment has failed."""
-        return (
-            self.experiment.runs if self.experiment.min_runs is None else self.experiment.min_runs
-        )
+        if self.experiment.min_runs is None:
+            return self.experiment.runs
+        return self.experiment.min_runs
 
     @property
     def evaluation_policy(self) -> str:

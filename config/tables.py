@@ -45,11 +45,9 @@ def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
 def _which(algorithms: Sequence[str]) -> str:
     """What these algorithms have in common."""
     topologies = {find_algorithm(name).topology for name in algorithms}
-    return (
-        WHICH[topologies.pop()]
-        if len(topologies) == 1
-        else "With environments of Gymnasium or Atari"
-    )
+    if len(topologies) == 1:
+        return WHICH[topologies.pop()]
+    return "With environments of Gymnasium or Atari"
 
 
 def title(*algorithms: str) -> str:

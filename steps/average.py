@@ -254,11 +254,10 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
     experiment = context.resolved.experiment
     scores = [run.score for run in runs if run.is_evaluated]
     skipped = [run for run in runs if run.usable.state == "skipped"]
-    sample = (
-        f"runs above the threshold ({len(scores)} of {len(runs)})"
-        if skipped
-        else f"usable runs ({len(scores)} of {len(runs)})"
-    )
+    if skipped:
+        sample = f"runs above the threshold ({len(scores)} of {len(runs)})"
+    else:
+        sample = f"usable runs ({len(scores)} of {len(runs)})"
     seed = bootstrap_seed(resolved)
     return {
         "algorithm": resolved.algorithm,

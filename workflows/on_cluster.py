@@ -146,11 +146,9 @@ class _PrintedProgress:
             if task.state in ("waiting", "pending", "running", "retrying")
         }
         running = [run for run, task in trainings.items() if task.state == "running"]
-        run = (
-            ended[0]
-            if ended
-            else min(running, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
-        )
+        run = ended[0] if ended else None
+        if run is None:
+            run = min(running, key=lambda run: self._asked_s.get(run, -math.inf), default=None)
         if run is not None and (
             ended or time.monotonic() - self._asked_s.get(run, -math.inf) >= ASK_FOR_LINES_S
         ):

@@ -226,11 +226,10 @@ def _label(game: str) -> str:
 
 
 def _plan(submission: Submission, where: str) -> str:
-    directory = (
-        submission.resolved.experiment.outdir
-        if submission.place is None
-        else str(submission.place.directory)
-    )
+    if submission.place is None:
+        directory = submission.resolved.experiment.outdir
+    else:
+        directory = str(submission.place.directory)
     return listing.plan(
         submission.resolved,
         submission.given,

@@ -165,7 +165,12 @@ class GameChecks:
         if not over[0]:
             raise Broken(f"the example {shown(list(example.actions))} is not over")
         mover = int(self.game.mover(states)[0])
-        winner = None if value[0] == 0 else mover if value[0] > 0 else 1 - mover
+        if value[0] == 0:
+            winner = None
+        elif value[0] > 0:
+            winner = mover
+        else:
+            winner = 1 - mover
         if winner != example.winner:
             said = _winner(winner)
             told = _winner(example.winner)

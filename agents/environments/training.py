@@ -94,11 +94,10 @@ class TrainingEnvironments:
         ]
         self._answers = dict[int, Callable[[], Any]]()
         self._resetting = dict[int, list[_Reset]]()
-        self._threads = (
-            [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups]
-            if self._overlaps
-            else []
-        )
+        if self._overlaps:
+            self._threads = [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups]
+        else:
+            self._threads = []
         spaces = self._made[0].single_observation_space, self._made[0].single_action_space
         self.interface = interface(resolved.game.name, *spaces)
         self.observation = np.zeros((self.count, *(spaces[0].shape or ())), spaces[0].dtype)

@@ -140,11 +140,10 @@ def select(trees: Trees, rule: Rule, slots: Ints, nodes: Ints, edges: Ints) -> i
             edge = -1
             while not trees.over[g, node]:
                 at_gumbel_root = rule.gumbel and node == 0
-                edge = (
-                    _gumbel_edge(trees, g, rule)
-                    if at_gumbel_root
-                    else _puct_edge(trees, g, node, rule)
-                )
+                if at_gumbel_root:
+                    edge = _gumbel_edge(trees, g, rule)
+                else:
+                    edge = _puct_edge(trees, g, node, rule)
                 if trees.child[g, edge] < 0:
                     break
                 node = trees.child[g, edge]

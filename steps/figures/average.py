@@ -103,11 +103,10 @@ def training_curve(
     axes.set_ylabel(measure.training_axis)
     steps_axis(axes, frames_per_step)
     legend(axes)
-    grid_caption = (
-        f" Averaged on {len(grid)} common steps, up to the end of the shortest run."
-        if averaged.n > 1
-        else ""
-    )
+    if averaged.n > 1:
+        grid_caption = f" Averaged on {len(grid)} common steps, up to the end of the shortest run."
+    else:
+        grid_caption = ""
     arrange(
         figure,
         f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} {smoothing_caption(window, ' in each run')}"

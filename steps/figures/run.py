@@ -133,11 +133,9 @@ def training_curve(
 
 def smoothing_caption(window: int, where: str = "") -> str:
     """One sentence that names the smoothing."""
-    return (
-        f"Smoothing: the strong line only, a trailing mean of {window} rows{where}."
-        if window > 1
-        else "Smoothing: none."
-    )
+    if window > 1:
+        return f"Smoothing: the strong line only, a trailing mean of {window} rows{where}."
+    return "Smoothing: none."
 
 
 def mark_solved(axes: Axes, solved: float | None) -> None:

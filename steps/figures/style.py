@@ -121,7 +121,11 @@ def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]
 
 def columns_of(count: int) -> int:
     """In how many columns so many panels stand."""
-    return 1 if count == 1 else 2 if count <= 4 else 3
+    if count == 1:
+        return 1
+    if count <= 4:
+        return 2
+    return 3
 
 
 def _place_labels(figure: Figure, axes: Axes) -> None:

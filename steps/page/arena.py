@@ -76,11 +76,9 @@ def _cell(row: Mapping[str, str], measure: Measure) -> str:
     if not of["mean"]:
         return ""
     centre = measure.shown(float(of["mean"]))
-    return (
-        f"{centre} ({number(float(of['low']))} to {number(float(of['high']))})"
-        if of["low"]
-        else centre
-    )
+    if of["low"]:
+        return f"{centre} ({number(float(of['low']))} to {number(float(of['high']))})"
+    return centre
 
 
 def _is_number(value: object) -> bool:

@@ -109,8 +109,6 @@ def _content(response: requests.Response, given_up: threading.Event) -> bytes:
 def _place(location: str) -> str:
     """Without the query and the name of a person, which may be secrets."""
     parts = urlsplit(location)
-    return (
-        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        if parts.netloc
-        else parts.path or "nowhere"
-    )
+    if parts.netloc:
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return parts.path or "nowhere"

@@ -233,11 +233,10 @@ class ArgoServer:
                     lost = f"{self.where.url} has not answered for {patience_s:.0f} s: {self._said(error)}"
                     raise (LostSight if self._answered else ExperimentError)(lost) from None
                 if not said:
-                    reason = (
-                        "cannot be reached"
-                        if isinstance(error, ConnectionError)
-                        else self._said(error)
-                    )
+                    if isinstance(error, ConnectionError):
+                        reason = "cannot be reached"
+                    else:
+                        reason = self._said(error)
                     self.say(
                         f"Argo Server {self.where.url} {reason}; trying again for up to {patience_s:.0f} s"
                     )

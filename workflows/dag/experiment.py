@@ -104,7 +104,12 @@ def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
     """The pod of one step."""
     if step.name == pipeline.TRAIN:
         return train(find_algorithm(algorithm), cluster)
-    more = ["parameters"] if step.name == pipeline.PREPARE else ["run"] if step.in_run else []
+    if step.name == pipeline.PREPARE:
+        more = ["parameters"]
+    elif step.in_run:
+        more = ["run"]
+    else:
+        more = []
     pod = gpu if step.pool == "gpu" else cpu
     return pod(
         cluster,

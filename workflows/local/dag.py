@@ -98,11 +98,10 @@ class Dag:
     def _would_hang(self, task: Document, error: MissingTagError) -> str:
         producer = error.tag.strip().split(".")[1] if "." in error.tag else error.tag
         node = self.nodes.get(producer)
-        state = (
-            f"task {producer!r} is {node.phase} and has no such value"
-            if node
-            else "there is no such value"
-        )
+        if node:
+            state = f"task {producer!r} is {node.phase} and has no such value"
+        else:
+            state = "there is no such value"
         return f"{{{{{error.tag}}}}} will never have a value: {state}; Argo's controller would wait for ever (argoproj/argo-workflows#16982)"
 
     def _depends(self, task: Document) -> bool:
@@ -117,11 +116,9 @@ class Dag:
 
     def _children_phases(self, name: str) -> list[str]:
         node = self.nodes[name]
-        return (
-            [self.state.status.nodes[child].phase for child in node.children]
-            if node.type == "TaskGroup"
-            else []
-        )
+        if node.type == "TaskGroup":
+            return [self.state.status.nodes[child].phase for child in node.children]
+        return []
 
     def _resolved(self, task: Document) -> Document:
         """The task with its ancestors' outputs; if its `when` is false nothing else is resolved."""
@@ -210,11 +207,9 @@ class Dag:
     def _parents(self, task: Document) -> list[str]:
         """The DAG itself, or the last nodes of the tasks before."""
         dependencies = dependencies_of(task)
-        return (
-            [node for name in dependencies for node in self._outbound(self.nodes[name])]
-            if dependencies
-            else [self.node.id]
-        )
+        if dependencies:
+            return [node for name in dependencies for node in self._outbound(self.nodes[name])]
+        return [self.node.id]
 
     def _outbound(self, node: Node) -> list[str]:
         nodes = self.state.status.nodes

@@ -241,9 +241,9 @@ class _Engine:
                 name=name, template=state.spec["onExit"], arguments=[], on_exit=True, display=name
             ),
         )
-        return (
-            (node.phase, node.message) if phase == "Succeeded" and node.failed else (phase, message)
-        )
+        if phase == "Succeeded" and node.failed:
+            return (node.phase, node.message)
+        return (phase, message)
 
     @contextlib.contextmanager
     def _signals(self, stop: Callable[[Callable[[], None]], None] | None) -> Iterator[None]:

@@ -84,9 +84,10 @@ def out_of_time(strategy: Strategy, attempts: list[Node]) -> str | None:
 def _backoff_s(strategy: Strategy, attempts: int) -> float:
     base_s = strategy.wait_s or 0.0
     try:
-        waiting_s = (
-            base_s * float(strategy.factor) ** (attempts - 1) if strategy.factor > 0 else base_s
-        )
+        if strategy.factor > 0:
+            waiting_s = base_s * float(strategy.factor) ** (attempts - 1)
+        else:
+            waiting_s = base_s
     except OverflowError:
         waiting_s = LONGEST_WAIT_S
     return min(waiting_s, LONGEST_WAIT_S if strategy.cap_s is None else strategy.cap_s)

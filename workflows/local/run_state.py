@@ -28,11 +28,9 @@ class Shutdown:
     @property
     def pod_message(self) -> str:
         """Of a pod that runs or would start now."""
-        return (
-            "Step exceeded its deadline"
-            if self.kind == "Deadline"
-            else f"workflow shutdown with strategy:  {self.kind}"
-        )
+        if self.kind == "Deadline":
+            return "Step exceeded its deadline"
+        return f"workflow shutdown with strategy:  {self.kind}"
 
     @property
     def retry_message(self) -> str:

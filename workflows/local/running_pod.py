@@ -111,11 +111,10 @@ class Pod:
         waiting.cancel()
         if waiting.done():
             waiting.result().release()
-        message = (
-            self.state.shutdown.pod_message
-            if self._refused() and self.state.shutdown
-            else "timeout"
-        )
+        if self._refused() and self.state.shutdown:
+            message = self.state.shutdown.pod_message
+        else:
+            message = "timeout"
         self.state.mark(self.node, "Failed", message)
         return None
 
@@ -155,9 +154,10 @@ class Pod:
         node.starts_now()
         state.mark(node, "Running")
         ended = asyncio.ensure_future(process.wait())
-        timeout_s = (
-            None if spec.timeout_s is None else spec.timeout_s - (time.monotonic() - created_s)
-        )
+        if spec.timeout_s is None:
+            timeout_s = None
+        else:
+            timeout_s = spec.timeout_s - (time.monotonic() - created_s)
         limits = [
             limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None
         ]

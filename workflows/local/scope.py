@@ -103,11 +103,10 @@ def inputs_of(template: Document, arguments: list[Document]) -> list[Document]:
     inputs: list[Document] = []
     for parameter in (template.get("inputs") or {}).get("parameters") or []:
         name = parameter["name"]
-        own = (
-            parameter.get("value")
-            if parameter.get("value") is not None
-            else parameter.get("default")
-        )
+        if parameter.get("value") is not None:
+            own = parameter.get("value")
+        else:
+            own = parameter.get("default")
         value = given.get(name)
         if value == ABSENT:
             if own is None:

@@ -54,9 +54,10 @@ def processed(state: State, call: Call) -> Document:
     inputs = inputs_of(template, call.arguments)
     if inputs:
         template["inputs"] = {"parameters": inputs}
-    local = (
-        {"node.name": call.name, "tasks.name": call.task} if call.task else {"node.name": call.name}
-    )
+    if call.task:
+        local = {"node.name": call.name, "tasks.name": call.task}
+    else:
+        local = {"node.name": call.name}
     if template.get("container") is not None and template.get("retryStrategy") is None:
         local["pod.name"] = pod_name(state.manifest.name, call.template, call.name)
     return substitute(template, state.values() | local)
@@ -170,11 +171,9 @@ async def _ending(
 
 def _stopped(state: State, call: Call) -> str | None:
     shutdown = state.shutdown
-    return (
-        shutdown.retry_message
-        if shutdown is not None and (not call.on_exit or shutdown.kind == "Terminate")
-        else None
-    )
+    if shutdown is not None and (not call.on_exit or shutdown.kind == "Terminate"):
+        return shutdown.retry_message
+    return None
 
 
 async def _sleep(state: State, call: Call, seconds: float) -> None:

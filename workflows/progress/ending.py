@@ -49,7 +49,12 @@ def outcome(tasks: Tasks, seconds: float) -> str:
     stopped = [task.message for task in tasks.having("stopped")]
     word = "Stopped" if stopped else tasks.phase
     # What failed is listed below; the workflow's own message, about retries, says less.
-    message = stopped[0] if stopped else "" if any(tasks.having("failed")) else tasks.message
+    if stopped:
+        message = stopped[0]
+    elif any(tasks.having("failed")):
+        message = ""
+    else:
+        message = tasks.message
     return f"{word} after {duration(seconds)}{f': {message}' if message else ''}"
 
 

@@ -78,11 +78,10 @@ class Lines:
         if task.state == "retrying":
             return f"attempt {task.attempt} failed{why}"
         attempt = f", attempt {task.attempt}" if task.attempt > 1 else ""
-        took = (
-            f" in {duration(task.duration_s)}"
-            if task.duration_s is not None and task.state in ENDED
-            else ""
-        )
+        if task.duration_s is not None and task.state in ENDED:
+            took = f" in {duration(task.duration_s)}"
+        else:
+            took = ""
         word = {"pending": "is waiting", "running": "started"}.get(task.state, task.state)
         return f"{word}{took}{attempt}{why}"
 

@@ -47,11 +47,9 @@ def name_of(task: Task) -> str:
 
 def _status_reason(path: Path) -> str:
     status = read_status(path)
-    return (
-        status.reason or ""
-        if status is not None and status.state in ("failed", "preempted")
-        else ""
-    )
+    if status is not None and status.state in ("failed", "preempted"):
+        return status.reason or ""
+    return ""
 
 
 def _last_line(path: Path) -> str:

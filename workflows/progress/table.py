@@ -179,11 +179,10 @@ class Table:
 
     def _mark(self, task: Task, *, time: bool = True, members: bool = True) -> str:
         again = f" (attempt {task.attempt})" if task.attempt > 1 else ""
-        took = (
-            f" {self.faint(duration(task.duration_s))}"
-            if time and task.duration_s is not None and task.state in ENDED
-            else ""
-        )
+        if time and task.duration_s is not None and task.state in ENDED:
+            took = f" {self.faint(duration(task.duration_s))}"
+        else:
+            took = ""
         is_quiet = task.state in ("waiting", "skipped", "omitted")
         name = self.faint(task.name) if is_quiet else task.name
         inside = self._members(task) if members and task.state in NOTABLE else ""

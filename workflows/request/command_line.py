@@ -53,11 +53,10 @@ def parse(arguments: Sequence[str]) -> Request:
     """The request of a command line; raises `BadInput`."""
     options, rest = parser().parse_known_args(arguments)
     if rest:
-        hint = (
-            f"; did you mean -p {rest[0]}?"
-            if "=" in rest[0] and not rest[0].startswith("-")
-            else "; --help lists the options"
-        )
+        if "=" in rest[0] and not rest[0].startswith("-"):
+            hint = f"; did you mean -p {rest[0]}?"
+        else:
+            hint = "; --help lists the options"
         raise BadInput(f"unknown argument {shown(rest[0])}{hint}")
     given = vars(options)
     assignments = given.pop("p")

@@ -360,9 +360,9 @@ def _operate_on_numbers(node: Node, left: float, right: float) -> Any:
 
 def _calculate(symbol: str, left: float, right: float) -> float:
     if symbol == "%":
-        return (
-            int(math.copysign(abs(int(left)) % abs(int(right)), left)) if left else 0 % int(right)
-        )
+        if left:
+            return int(math.copysign(abs(int(left)) % abs(int(right)), left))
+        return 0 % int(right)
     if symbol in ("**", "^"):
         return math.pow(left, right)
     operations: dict[str, Callable[[float, float], float]] = {

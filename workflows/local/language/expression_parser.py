@@ -111,13 +111,13 @@ def _number(source: str, text: str, column: int, start: int) -> tuple[Any, int]:
     digits = text.replace("_", "")
     try:
         prefixed = digits[:2].lower() in ("0x", "0o", "0b")
-        value = (
-            int(digits, 0)
-            if prefixed
-            else float(digits)
-            if re.search(r"[.eE]", digits)
-            else int(digits)
-        )
+        value: int | float
+        if prefixed:
+            value = int(digits, 0)
+        elif re.search(r"[.eE]", digits):
+            value = float(digits)
+        else:
+            value = int(digits)
     except ValueError:
         raise ExpressionError(f"bad number syntax: {text!r}", column) from None
     return value, start + len(text)

@@ -73,9 +73,10 @@ def jsonpath(text: Any, path: Any) -> Any:
                 f"jsonpath {path!r} is not supported: only members and indices are"
             )
         try:
-            document = (
-                document[int(part[2])] if part[2] else document[part[1] or part[3] or part[4]]
-            )
+            if part[2]:
+                document = document[int(part[2])]
+            else:
+                document = document[part[1] or part[3] or part[4]]
         except (KeyError, IndexError, TypeError):
             raise ExpressionError(f"{path}: key not found") from None
         rest = rest[part.end() :]

@@ -88,11 +88,10 @@ def should_execute(when: str) -> bool:
         tokens = _tokens(when)
         _check(tokens)
     except ConditionError as error:
-        hint = (
-            ' (hint: try wrapping the affected expression in quotes ("))'
-            if "Invalid token" in str(error)
-            else ""
-        )
+        if "Invalid token" in str(error):
+            hint = ' (hint: try wrapping the affected expression in quotes ("))'
+        else:
+            hint = ""
         raise ConditionError(f"Invalid 'when' expression '{when}': {error}{hint}") from None
     try:
         result = _Evaluation(tokens).result()
@@ -317,11 +316,9 @@ class _Evaluation:
             )
             inner = self._separated()
             self.position += 1  # the closing parenthesis: the tokens are balanced
-            return (
-                (lambda: value if isinstance(value := inner(), list) else [value])
-                if after_in
-                else inner
-            )
+            if after_in:
+                return lambda: value if isinstance(value := inner(), list) else [value]
+            return inner
         if token.kind == "ACCESSOR":
             raise ConditionError(f"No parameter '{token.value.split('.')[0]}' found.")
         return lambda: token.value

@@ -59,11 +59,9 @@ def replace_text(text: str, values: Values, *, strict: re.Pattern[str] | None = 
     nested = expand(values) if "{{=" in text else {}
 
     def replaced(tag: str) -> str:
-        return (
-            _expression(tag[1:], nested, strict)
-            if tag.startswith("=")
-            else _simple(tag, values, strict)
-        )
+        if tag.startswith("="):
+            return _expression(tag[1:], nested, strict)
+        return _simple(tag, values, strict)
 
     return "".join(piece if literal else replaced(piece) for literal, piece in _pieces(text))
 

@@ -144,9 +144,10 @@ def detect() -> Capacity:
     """Count this machine's processors (as far as this process may use them) and GPUs
     (`CUDA_VISIBLE_DEVICES` limits them).
     """
-    affinity = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    if hasattr(os, "sched_getaffinity"):
+        affinity = len(os.sched_getaffinity(0))
+    else:
+        affinity = os.cpu_count() or 1
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = tuple(

@@ -134,11 +134,10 @@ def _check_mapping(value: Any, table: Mapping[str, Any], path: str, accepted: se
         where = f"{path}.{field}" if path else str(field)
         if field not in table:
             nearest = difflib.get_close_matches(str(field), table, n=1, cutoff=0.8)
-            hint = (
-                f"; did you mean {nearest[0]!r}?"
-                if nearest
-                else f"; supported there: {', '.join(sorted(table))}"
-            )
+            if nearest:
+                hint = f"; did you mean {nearest[0]!r}?"
+            else:
+                hint = f"; supported there: {', '.join(sorted(table))}"
             raise Refused(f"{where}: the local engine does not support this field{hint}")
         _check(inner, table[field], where, accepted)
 

@@ -146,11 +146,10 @@ def _parameters(spec: Document, given: dict[str, str]) -> list[Document]:
     parameters: list[Document] = []
     for parameter in declared:
         entry = {key: value for key, value in parameter.items() if key not in ("value", "default")}
-        own = (
-            parameter.get("value")
-            if parameter.get("value") is not None
-            else parameter.get("default")
-        )
+        if parameter.get("value") is not None:
+            own = parameter.get("value")
+        else:
+            own = parameter.get("default")
         value = given.get(parameter["name"], own)
         if parameter["name"] in given:
             entry = {"name": parameter["name"]}

@@ -128,11 +128,10 @@ class _Validation:
             raise InvalidSpecError(f"templates.{name}.tasks {error}") from None
         of_task = {task["name"]: self._tags_of(task) for task in tasks}
         for task in tasks:
-            known = (
-                scope.union(*(of_task[ancestor] for ancestor in ancestors[task["name"]]))
-                if tags(task)
-                else scope
-            )
+            if tags(task):
+                known = scope.union(*(of_task[ancestor] for ancestor in ancestors[task["name"]]))
+            else:
+                known = scope
             self._task_scope(task, template, known)
         self._outputs(template, scope.union(*of_task.values()), needs="parameter")
 
