@@ -98,6 +98,7 @@ def kill_at_random(
     assert len(run.checkpoint_steps()) == 2
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments(start: Start, tmp_path: Path, oracle: Oracle) -> None:
     kill_at_random(start, tmp_path / "x", prepare(start, tmp_path / "x"), 3, oracle)
 

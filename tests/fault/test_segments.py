@@ -100,6 +100,7 @@ def test_killed_at_seeded_moments(start: Start, tmp_path: Path, expected: Produc
     assert set(segments(run)) == listed(run)
 
 
+@pytest.mark.slow
 def test_a_segment_that_no_checkpoint_lists_yet_counts_for_nothing(
     start: Start, tmp_path: Path, expected: Products
 ) -> None:

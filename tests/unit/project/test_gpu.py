@@ -51,9 +51,11 @@ def test_every_algorithm_is_compared_with_the_processor() -> None:
     assert {case.algorithm for case in CASES.values()} == set(ALGORITHMS)
 
 
-def checks_on_a_pretended_device(*options: str) -> None:
+@pytest.mark.slow
+def test_all_checks_pass_on_a_pretended_device() -> None:
+    """Every algorithm's training on a device that refuses tensors of another one."""
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/gpu", "-m", "gpu", "-q", *options],
+        [sys.executable, "-m", "pytest", "tests/gpu", "-m", "gpu", "-q"],
         cwd=ROOT,
         env={**os.environ, "GPU_TESTS_DEVICE": "pretended"},
         capture_output=True,
@@ -62,16 +64,6 @@ def checks_on_a_pretended_device(*options: str) -> None:
     )
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-1000:]
     assert " passed" in ended.stdout and " failed" not in ended.stdout
-
-
-def test_nothing_is_on_the_wrong_device() -> None:
-    """Trainings on a device that refuses tensors of another one; `make test-long` tries all."""
-    checks_on_a_pretended_device("-k", "processor_s and (a2c or dqn or impala)")
-
-
-@pytest.mark.slow
-def test_all_checks_pass_on_a_pretended_device() -> None:
-    checks_on_a_pretended_device()
 
 
 def test_the_pretended_device_refuses_what_cuda_refuses() -> None:
@@ -107,6 +99,7 @@ def test_a_part_that_fails_ends_no_other(report: Report, tmp_path: Path) -> None
     assert told[-1] == "failed: first"
 
 
+@pytest.mark.slow
 def test_a_part_that_hangs_is_stopped_with_all_that_it_started(
     report: Report, tmp_path: Path
 ) -> None:

@@ -236,5 +236,6 @@ def test_what_must_be_remembered_for_8_steps_is_learnt(recalled: dict[str, float
     assert recalled["ppo-lstm"] > 0.95
 
 
+@pytest.mark.slow
 def test_without_a_memory_it_is_chance(recalled: dict[str, float]) -> None:
     assert recalled["ppo"] < 0.6

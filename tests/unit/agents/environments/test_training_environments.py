@@ -181,7 +181,8 @@ def test_resumes_exactly_after_every_epoch() -> None:
         assert [repr(one) for one in resumed.train()] == rows[epoch:]
 
 
-@pytest.mark.parametrize("threads", [pytest.param("1", marks=pytest.mark.slow), "2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", ["1", "2"])
 def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(
     threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
