@@ -1,9 +1,9 @@
-"""The parameters of a training whose experience comes from actors, the topology `actor-learner`.
+"""The parameters of a training whose experience comes from actors (topology `actor-learner`).
 
-Most cannot change what a result means, and do not belong to the identity: actors come and go while a
-run trains, and the next submission may have more of them. How many environments each of them steps
-does belong to it, and is `envs_per_actor`, a setting of the environment; so does how many learners
-there are.
+Most of them cannot change what a result means, so they are not part of the experiment's identity:
+actors come and go while a run trains, and a later submission may use more of them. Two numbers are
+part of the identity: the environments of each actor (`envs_per_actor`, a setting of the
+environment) and the number of learners.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from config.parameters import parameter
 MOST_ACTORS = 512
 MOST_LEARNERS = 64
 COMMAND_VARIABLE = "ACTOR_COMMAND"
-"""In an actor's pod, `actor_command`: what `steps.train` starts there in its own place."""
+"""The environment variable that passes `actor_command` to an actor's pod. `steps.train` replaces
+itself with that command there.
+"""
 
 
 def _words(text: str) -> str:
@@ -30,7 +32,7 @@ def _words(text: str) -> str:
 
 
 def gpus_of(role: str, most: int, without: str) -> Any:
-    """The parameter `<role>_gpus`; without: what none means."""
+    """Declare the parameter `<role>_gpus`. without: how the help text explains the value 0."""
     return parameter(
         0,
         low=0,
@@ -41,7 +43,7 @@ def gpus_of(role: str, most: int, without: str) -> Any:
 
 
 def per_gpu_of(role: str, most: int) -> Any:
-    """The parameter `<role>s_per_gpu`."""
+    """Declare the parameter `<role>s_per_gpu`."""
     return parameter(
         1,
         low=1,
@@ -53,10 +55,14 @@ def per_gpu_of(role: str, most: int) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ActorSettings:
-    """One run's actors and learners: how many, what they run in, and how patient both sides are."""
+    """How many actors and learners one run has, which image and command they use, and how long each
+    side waits for the other.
+    """
 
     roles: ClassVar[tuple[str, str]] = ("learner", "actor")
-    """Who learns, and who helps; the first one who learns answers for the training."""
+    """The role that learns, then the role that brings experience. The first learner reports the
+    result of the training step.
+    """
 
     actors: int = parameter(
         2,
@@ -114,12 +120,12 @@ class ActorSettings:
 
     @property
     def helpers(self) -> int:
-        """Processes beside those that learn."""
+        """Number of processes that do not learn."""
         return self.actors
 
     @property
     def gpus(self) -> int:
-        """Of all helpers."""
+        """Number of GPUs for all actors together."""
         return self.actor_gpus
 
     def check(self) -> None:
@@ -128,7 +134,7 @@ class ActorSettings:
 
 
 def check_gpus(role: str, count: int, gpus: int, per_gpu: int) -> None:
-    """Raise `BadInput` where so many of this role find no room on so many GPUs."""
+    """Raise `BadInput` if the processes of this role do not fit on their GPUs."""
     of_role = f"{role}_gpus"
     each = f"{role}s_per_gpu"
     if gpus and count > gpus * per_gpu:

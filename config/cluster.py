@@ -1,5 +1,5 @@
-"""The settings of a cluster: what Kubernetes needs to know and no experiment depends on. Defaults:
-`cluster.yaml`.
+"""The settings of a cluster: what Kubernetes needs to know and no result depends on. Their defaults
+are in `cluster.yaml`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from config.strict_yaml import load_mapping
 
 DEFAULT = Path(__file__).parent / "cluster.yaml"
 PODS_PER_GPU = "rl-training-dag/pods-per-gpu"
-"""The annotation of a pod that says how many such pods may see one GPU. The local engine holds them
-to it; on a cluster the number of replicas does that the device plugin makes of a shared GPU."""
+"""Pod annotation with the number of pods that may share one GPU. The local engine enforces it. On a
+cluster the device plugin does, by the number of replicas that it makes of a shared GPU.
+"""
 
 NAME: dict[str, Any] = {"pattern": KUBERNETES_NAME, "form": "a Kubernetes name"}
 IMAGE_REFERENCE: dict[str, Any] = {"pattern": IMAGE, "form": "an image reference"}
@@ -37,8 +38,8 @@ RESOURCE: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """What a pod is sure to get: Kubernetes quantities; no memory for training pods, whose parameter
-    `training_memory` is both their request and their limit.
+    """The resources that Kubernetes reserves for a pod, as Kubernetes quantities. Training pods
+    give no memory here: their parameter `training_memory` is both request and limit.
     """
 
     cpu: str = parameter(MISSING, **CPU)
@@ -47,8 +48,8 @@ class Requests:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a pod may not exceed; a processor limit only slows it down, so there is none by
-    default.
+    """The resources that a pod may not exceed. A processor limit would only slow the pod down, so
+    none is set by default.
     """
 
     cpu: str | None = parameter(None, optional=True, **CPU)
@@ -81,7 +82,7 @@ class Toleration:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """The pods of one kind: what they ask for and where they may run."""
+    """Resources and placement of one kind of pod."""
 
     requests: Requests
     limits: Limits
@@ -91,7 +92,7 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """Everything in `cluster.yaml`; namespace: None means the caller's."""
+    """All settings of `cluster.yaml`. namespace: None means the namespace of whoever submits."""
 
     namespace: str | None = parameter(
         MISSING, optional=True, help="namespace of the workflows; empty: the caller's", **NAME
@@ -125,7 +126,9 @@ class Cluster:
 
 
 def load_cluster(path: Path | None = None) -> Cluster:
-    """The settings of a file, each that it leaves out from `cluster.yaml`; raises `BadInput`."""
+    """Read cluster settings from a file. Settings that the file leaves out come from
+    `cluster.yaml`. Raises `BadInput`.
+    """
     document = load_mapping(DEFAULT)
     if path is not None:
         document = _overlaid(document, load_mapping(path))
@@ -138,7 +141,9 @@ def load_cluster(path: Path | None = None) -> Cluster:
 
 
 def defaults(cluster: Cluster, algorithm: Algorithm) -> dict[str, str]:
-    """Of the parameters that are settings of the cluster, too, by name."""
+    """The defaults of those experiment parameters that the cluster's settings decide, by parameter
+    name.
+    """
     return {
         "training_memory": larger(cluster.training_memory, algorithm.training_memory),
         "gpu_image": cluster.gpu_image,
@@ -160,7 +165,9 @@ def _check_memory(cluster: Cluster) -> None:
 
 
 def _overlaid(below: Any, above: Any) -> Any:
-    """Sections are merged name by name; a node selector and a list are replaced whole."""
+    """Merge two documents, name by name. A node selector or a list replaces the one below it as a
+    whole.
+    """
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     merged = {
@@ -171,7 +178,9 @@ def _overlaid(below: Any, above: Any) -> Any:
 
 
 def _section(section: type[Any], value: Any, where: str) -> Any:
-    """The dataclass from its mapping; `where` is the dotted path of its fields, for messages."""
+    """Build the dataclass `section` from a mapping. `where` is the dotted path of its fields, for
+    messages.
+    """
     fields = {field.name: field for field in dataclasses.fields(section)}
     if not isinstance(value, dict):
         raise BadInput(

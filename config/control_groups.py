@@ -1,5 +1,5 @@
-"""The control groups that this process is in, those above its own included: what a container or a
-service may use of its machine.
+"""The control groups that limit what this process may use of the machine, from its own group up to
+the root.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def own_groups(controller: str) -> Iterator[Path]:
-    """The folders of those that may limit what this controller controls, in version 2 and 1.
-
-    A container sees its own group as the root of the hierarchy, or (version 1) under a path that is
-    the host's.
+    """The folders of the control groups that may limit this process for one controller, in versions
+    2 and 1. Inside a container the own group appears as the root of the hierarchy, or (version 1)
+    under a path of the host.
     """
     for line in read(OWN_GROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -28,7 +27,7 @@ def own_groups(controller: str) -> Iterator[Path]:
 
 
 def read(path: Path) -> str:
-    """The text of a file; empty without it."""
+    """The text of a file, or the empty text if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

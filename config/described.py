@@ -1,5 +1,5 @@
-"""Every parameter of an algorithm's experiments, as manifests, `--help`, `--list`, the documentation
-and the report show it.
+"""Describes every parameter of an algorithm's experiments for manifests, `--help`, `--list`, the
+documentation and the report.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from config.parameters import Parameter, declared, to_text
 
 OF_MEMBERS = tuple(section for section, _ in MEMBERS.values())
 SECTIONS = ("experiment", *OF_MEMBERS, "environment", "hyperparameters")
-"""The attributes of a resolved experiment that hold parameters, those of members where there are
-some."""
+"""The attributes of a resolved experiment that hold parameters. The one of members is None for a
+training in one process.
+"""
 WITHOUT_PRESETS = ("experiment", *OF_MEMBERS)
 """Those whose defaults hold for every game, because Argo itself reads some of them."""
 
@@ -27,8 +28,8 @@ WITHOUT_PRESETS = ("experiment", *OF_MEMBERS)
 class ParameterInfo:
     """One parameter as manifests, `--help`, `--list` and the documentation show it.
 
-    default: as text; empty where a preset or another parameter decides; fallback: the value, as text,
-    when no preset sets one; texts: every allowed value, if they can be listed; section: one of
+    default: as text; empty if a preset or another parameter decides. fallback: the value, as text,
+    when no preset sets one. texts: every allowed value, if they can be listed. section: one of
     SECTIONS.
     """
 
@@ -44,9 +45,9 @@ class ParameterInfo:
 
 
 def parameters(algorithm: str) -> list[ParameterInfo]:
-    """Every parameter of an algorithm's experiments: first those of every experiment, and of its
-    actors or workers if it has any, then the environment's settings and the hyperparameters, whose default is
-    the preset's.
+    """Every parameter of an algorithm's experiments: first those that all experiments share and
+    those of actors or workers, then the environment's settings and the hyperparameters, whose
+    defaults come from presets.
     """
     descriptor = find_algorithm(algorithm)
     infos = _infos("experiment", Experiment)
@@ -62,22 +63,22 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
 
 
 def shared_parameters(algorithms: Sequence[str]) -> list[ParameterInfo]:
-    """The parameters besides hyperparameters that all these algorithms have. A default that depends
-    on the algorithm is that of one or the other.
+    """The parameters, besides hyperparameters, that all these algorithms have. Where a default
+    depends on the algorithm, it is that of one of them.
     """
     return _by_owners(algorithms)[tuple(algorithms)]
 
 
 def further_parameters(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[ParameterInfo]]:
-    """The parameters besides hyperparameters that only some of these algorithms have, by the names of
-    those algorithms.
+    """The parameters, besides hyperparameters, that only some of these algorithms have. The keys
+    are the names of those algorithms.
     """
     found = _by_owners(algorithms)
     return {names: infos for names, infos in found.items() if names != tuple(algorithms)}
 
 
 def _by_owners(algorithms: Sequence[str]) -> dict[tuple[str, ...], list[ParameterInfo]]:
-    """Names of algorithms -> the parameters, without hyperparameters, that exactly these have."""
+    """Group the parameters, without hyperparameters, by the set of algorithms that have them."""
     same: dict[tuple[str, str], dict[str, ParameterInfo]] = {}
     for algorithm in algorithms:
         for info in parameters(algorithm):
@@ -105,7 +106,7 @@ def _either(infos: Sequence[ParameterInfo], field: str) -> str:
 
 
 def own_defaults(algorithm: Algorithm) -> dict[str, str]:
-    """The defaults of parameters of every experiment that depend on the algorithm."""
+    """The defaults of shared parameters that depend on the algorithm."""
     return {
         "game": default_game(algorithm.families),
         "outdir": default_outdir(algorithm),
@@ -114,7 +115,7 @@ def own_defaults(algorithm: Algorithm) -> dict[str, str]:
 
 
 def section_title(algorithm: str, section: str) -> str:
-    """How a page or a list heads a section: Experiment, Actors, Environment, PPO."""
+    """The heading of a section on a page or in a list: Experiment, Actors, Environment, PPO."""
     if section in OF_MEMBERS:
         return f"{section.removesuffix('_settings')}s".capitalize()
     if section != "hyperparameters":

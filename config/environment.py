@@ -1,10 +1,10 @@
-"""The settings of the environment: how many, and how the game is shown to the learner.
+"""The settings of the environment: how many there are, and how the game is shown to the learner.
 
-They are not hyperparameters of an algorithm, because evaluation and films read those that change the
-game. Presets may set them. The algorithm's topology decides which class below declares them, and so
-how the number of environments is called: `num_envs` in a single process, `envs_per_actor` in each
-actor, `games_per_worker` in each worker of self-play. Self-play has board games, to which none of the
-settings of Gymnasium's environments apply.
+They are not hyperparameters of an algorithm, because evaluation and films need those that change
+the game. Presets may set them. Which of the classes below an algorithm uses depends on its
+topology, and so does the name of the parameter that counts environments: `num_envs` in a single
+process, `envs_per_actor` in each actor, `games_per_worker` in each worker of self-play. Self-play
+plays board games, to which the settings of Gymnasium's environments do not apply.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ OPTION_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def read_options(text: str) -> dict[str, Option]:
-    """`map=4,slippery=false,goals=[1;2]` -> `{"map": 4, "slippery": False, "goals": [1, 2]}`;
-    raises `ValueError` with what is wrong.
+    """Parse `map=4,slippery=false,goals=[1;2]` to `{"map": 4, "slippery": False, "goals": [1, 2]}`.
 
-    What reads as an integer, a number, true or false is one; everything else is text. A list has
-    semicolons, because commas stand between the options.
+    A value that reads as an integer, a number, true or false becomes one; everything else stays
+    text. The elements of a list are separated by semicolons, because commas separate the options.
+    Raises `ValueError` with the reason.
     """
     options: dict[str, Option] = {}
     for assignment in text.split(","):
@@ -63,7 +63,7 @@ def _typed(value: str) -> Scalar:
 
 
 def _canonical_options(text: str) -> str:
-    """In the order of the names, each value in its shortest form; a float stays a float."""
+    """The same options sorted by name, each value in its shortest form. A float stays a float."""
     options = sorted(read_options(text).items())
     return ",".join(f"{name}={_written(value)}" for name, value in options)
 
@@ -83,16 +83,16 @@ def _import_paths(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Environments:
-    """How many environments step together in one process; a board game has no other setting.
+    """How many environments step together in one process.
 
-    counted_by: the name of the parameter with their number, which a subclass declares.
+    counted_by: the name of the parameter that holds this number; each subclass declares it.
     """
 
     counted_by: ClassVar[str]
 
     @property
     def count(self) -> int:
-        """Environments that step together in one process."""
+        """Number of environments that step together in one process."""
         count: int = getattr(self, self.counted_by)
         return count
 
@@ -103,18 +103,18 @@ class Environments:
 
     @property
     def options(self) -> dict[str, Option]:
-        """The keyword arguments of each environment."""
+        """Keyword arguments for the constructor of each environment."""
         return {}
 
     @property
     def wrapper_paths(self) -> list[str]:
-        """The import paths of the wrappers, the innermost first."""
+        """Import paths of the wrappers, the innermost first."""
         return []
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentSettings(Environments):
-    """The settings of environments of Gymnasium or Atari: those of training, evaluation and film."""
+    """The settings of Gymnasium and Atari environments, for training, evaluation and films."""
 
     env_options: str | None = parameter(
         None,
@@ -178,7 +178,7 @@ class EnvironmentSettings(Environments):
 
     @property
     def options(self) -> dict[str, Option]:
-        """`env_options` as keyword arguments."""
+        """`env_options`, parsed to keyword arguments."""
         return read_options(self.env_options) if self.env_options else {}
 
     @property
@@ -189,7 +189,7 @@ class EnvironmentSettings(Environments):
 
 @dataclass(frozen=True, kw_only=True)
 class OneProcess(EnvironmentSettings):
-    """Those of an algorithm whose training is one process."""
+    """The environment settings of an algorithm that trains in one process."""
 
     counted_by = "num_envs"
 
@@ -198,7 +198,7 @@ class OneProcess(EnvironmentSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class EachActor(EnvironmentSettings):
-    """Those of an algorithm with actors."""
+    """The environment settings of an algorithm with actors."""
 
     counted_by = "envs_per_actor"
 
@@ -209,7 +209,7 @@ class EachActor(EnvironmentSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class EachWorker(Environments):
-    """Those of self-play, whose environments are board games."""
+    """The settings of self-play, whose environments are board games."""
 
     counted_by = "games_per_worker"
 
@@ -220,7 +220,9 @@ class EachWorker(Environments):
 
 COUNTED_BY = (OneProcess.counted_by, EachActor.counted_by, EachWorker.counted_by)
 ATARI_OPTIONS = ("img_height", "img_width", "max_num_frames_per_episode", "maxpool", "stack_num")
-"""Those of ale-py's vector environment that no other setting decides."""
+"""Options of ale-py's vector environment that no other setting controls."""
 ATARI_ONLY = ("sticky_actions", "full_action_set", "episodic_life", "noop_max")
-"""Refused where they would silently be ignored. `fire_after_life_loss` is not: it is on by default,
-and off it changes nothing elsewhere."""
+"""Settings that are refused for other games, where they would silently be ignored.
+`fire_after_life_loss` is not among them: it is on by default, and switching it off changes nothing
+for other games.
+"""

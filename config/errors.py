@@ -19,58 +19,62 @@ import difflib
 from collections.abc import Iterable
 
 NEVER_RETRIED = (2, 3, 4, 5)
-"""Exit codes of attempts that would end the same way again."""
+"""Exit codes that a retry would only repeat."""
 
 
 class ExperimentError(Exception):
-    """The root: its message is one line for a person, its class decides the exit code."""
+    """Base of all errors. Its message is one line for a person; its class decides the exit code."""
 
     exit_code = 1
 
 
 class BadInput(ExperimentError):
-    """The input is wrong: names the parameter, the value, what is allowed, the nearest known
-    name.
+    """The input is wrong. The message names the parameter, the value, what is allowed and the
+    nearest known name.
     """
 
     exit_code = 2
 
 
 class Diverged(ExperimentError):
-    """Training met a non-finite number; nothing was learnt from it."""
+    """Training met a number that is not finite. The update was not applied."""
 
     exit_code = 3
 
 
 class NoProgress(Diverged):
-    """The last attempt ended at this very step and left no newer checkpoint."""
+    """The previous attempt ended at this very step without a newer checkpoint, so another attempt
+    would end there again.
+    """
 
 
 class WrongDirectory(ExperimentError):
-    """The output directory belongs to another workflow or to other parameters."""
+    """The output directory belongs to another workflow or to an experiment with other parameters."""
 
     exit_code = 4
 
 
 class NoUsableState(WrongDirectory):
-    """Checkpoints exist and none of them verifies: never silently from zero."""
+    """Checkpoints exist, but none of them is intact. Training never restarts silently from zero."""
 
 
 class Incomplete(ExperimentError):
-    """The experiment ended with less than what was asked for; the report is complete."""
+    """The experiment ended with less than was asked for. The report is complete."""
 
     exit_code = 5
 
 
 class Preempted(ExperimentError):
-    """Asked to stop: the next attempt continues from the last checkpoint."""
+    """The process was asked to stop. The next attempt continues from the last checkpoint."""
 
     exit_code = 75
 
 
 def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> BadInput:
-    """`unknown parameter 'epoch'; did you mean 'epochs'? known: clip, discount, …`; meant: by default
-    the name that is spelt most alike.
+    """An error such as `unknown parameter 'epoch'; did you mean 'epochs'? known: clip, discount,
+    …`.
+
+    meant: the suggested name; by default the known one that is spelt most alike.
     """
     names = sorted(known)
     nearest = [meant] if meant else difflib.get_close_matches(name[:64].lower(), names, n=1)
@@ -79,15 +83,15 @@ def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> BadI
 
 
 def on_one_line(text: object) -> str:
-    """A message from elsewhere (an exception, a server, a file) for a terminal: one line, and
-    nothing in it steers the terminal.
+    """Make a message from an exception, a server or a file safe for a terminal: one line without
+    control sequences.
     """
     return printable(" ".join(part.strip() for part in str(text).splitlines() if part.strip()))
 
 
 def printable(line: str) -> str:
-    """What is not printable (escape sequences, bells, marks that turn the direction of writing) is
-    shown as its Python escape.
+    """Replace characters that cannot be printed (escape sequences, bells, marks that turn the
+    direction of writing) by their Python escapes.
     """
     return "".join(
         one if one.isprintable() else " " if one.isspace() else _escaped(one) for one in line
@@ -99,6 +103,6 @@ def _escaped(character: str) -> str:
 
 
 def shown(value: object, longest: int = 80) -> str:
-    """A value in a message: on one line, escaped, never long."""
+    """Format a value for a message: on one line, escaped and shortened."""
     text = repr(value)
     return text if len(text) <= longest else text[: longest - 1] + "…"

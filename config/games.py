@@ -1,10 +1,12 @@
-"""The games: short names with a preset, every Atari game of ale-py, any gymnasium id, and
-`package.module:Name` or `package.module:Id-v0`, an environment of one's own or one that its module
-registers. For self-play `package.module:Name` is a board game of one's own, and `openspiel:NAME` one of
-OpenSpiel's.
+"""Find the game that a name means.
+
+A game has a short name with a preset, or is any Atari game of ale-py, any gymnasium id, or
+`package.module:Name` or `package.module:Id-v0`: an environment of the user's own, or one that this
+module registers. For self-play `package.module:Name` is a board game of the user's own, and
+`openspiel:NAME` is one of OpenSpiel's.
 
 Names are looked up or matched against a pattern; nothing here imports gymnasium or a user's module.
-Whether an id exists and can be made is asked by `agents.environments.training.check_game`.
+`agents.environments.game_check` asks whether an id exists and can be made.
 """
 
 from __future__ import annotations
@@ -69,21 +71,21 @@ class Game:
 
     @property
     def title(self) -> str:
-        """In headings: the id, as the field knows it; the short name where the id is a path."""
+        """The game's name in headings: its id, or its short name if the id is an import path."""
         return self.name if ":" in self.id else self.id
 
     @property
     def is_atari(self) -> bool:
-        """Whether ale-py's emulator plays it."""
+        """Whether ale-py's emulator plays this game."""
         return self.kind == "atari"
 
     @property
     def is_board(self) -> bool:
-        """Whether two players play it, and no environment."""
+        """Whether this is a board game for two players."""
         return self.kind == BOARD
 
     def identity(self) -> dict[str, Any]:
-        """What can change a result."""
+        """The fields that can change a result."""
         return {
             "id": self.id,
             "kind": self.kind,
@@ -93,8 +95,8 @@ class Game:
 
 
 def find_game(text: str, families: Iterable[str] = ()) -> Game:
-    """The game of a name as a person gives it, for an algorithm that plays these families; raises
-    `BadInput` with the nearest known name.
+    """The game that a name means, for an algorithm that plays these families. Raises `BadInput`
+    with the nearest known name.
     """
     by_name = games()
     if text in by_name:
@@ -118,14 +120,12 @@ def default_game(families: Iterable[str]) -> str:
 
 
 def playable(families: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Those of the games with a short name that an algorithm of these families plays."""
+    """The games with a short name that an algorithm of these families can play."""
     return [name for name in names if games()[name].family in families]
 
 
 def check_installed(game: Game) -> None:
-    """Raise `BadInput` when a package that this game needs, and others do not, is missing; imports
-    nothing.
-    """
+    """Raise `BadInput` if a package that only this game needs is missing. Imports nothing."""
     if BOX2D_ID.fullmatch(game.id) and importlib.util.find_spec("Box2D") is None:
         raise BadInput(
             f"game {game.name!r} cannot be made: it needs the package Box2D, which is not installed and has no wheel for Python 3.14; "
@@ -134,8 +134,8 @@ def check_installed(game: Game) -> None:
 
 
 def is_well_formed(game: Game) -> bool:
-    """Whether every field has a type and a form that this module makes; for what was read back from
-    a file.
+    """Whether every field has a type and a form that this module produces. For games that were read
+    back from a file.
     """
     texts = all(isinstance(text, str) for text in (game.name, game.id, game.kind))
     return (
@@ -151,14 +151,14 @@ def is_well_formed(game: Game) -> bool:
 
 
 def _forms(kind: str) -> tuple[re.Pattern[str], ...]:
-    """Of the ids of games of this kind."""
+    """The forms that ids of this kind of game may have."""
     if kind == BOARD:
         return BOARD_ID, OPENSPIEL_ID, IMPORT_PATH
     return GYMNASIUM_ID, IMPORT_PATH, ATARI_ID
 
 
 def preset(game: Game) -> Mapping[str, Any]:
-    """The sections (one for each algorithm that has one) of the game's preset: its own, else
+    """The sections of the game's preset, one for each algorithm that has one: the game's own, else
     Atari's, else the fallback.
     """
     if game.is_atari:
@@ -168,7 +168,7 @@ def preset(game: Game) -> Mapping[str, Any]:
 
 @functools.cache
 def games() -> Mapping[str, Game]:
-    """Every game with a short name: those with a preset of their own first, then the other Atari
+    """Every game with a short name: first those with a preset of their own, then the other Atari
     games.
     """
     named = {name: _read(name) for name in own_presets()}
@@ -179,7 +179,7 @@ def games() -> Mapping[str, Game]:
 
 @functools.cache
 def own_presets() -> tuple[str, ...]:
-    """The games that have a file of their own."""
+    """The names of the games that have a preset file of their own."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in SHARED))
 
 

@@ -1,8 +1,8 @@
-"""What a person gave: `-p name=value`, or Argo's `{{workflow.parameters.json}}`, as one mapping of
-texts.
+"""Parameters as a person gave them, by `-p name=value` or by Argo's `{{workflow.parameters.json}}`,
+as one mapping of texts.
 
-Names and values are judged by `config.resolve`; here only what a mapping cannot show: a parameter
-that was given twice.
+`config.resolve` checks names and values. This module only detects what a mapping cannot show: a
+parameter that was given twice.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from config.parameters import to_text
 
 LARGEST_CHARACTERS = 256 * 1024
 REPLACING = "parameters"
-"""The input of the experiment's template that the parameters come in."""
+"""The input of the experiment's template through which its parameters come."""
 
 
 def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
-    """`["game=pong", "runs=3"]` -> `{"game": "pong", "runs": "3"}`; raises `BadInput`."""
+    """Parse `["game=pong", "runs=3"]` to `{"game": "pong", "runs": "3"}`. Raises `BadInput`."""
     pairs = []
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -31,16 +31,16 @@ def from_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def over_presets(presets: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
-    """Typed values of a person's file as the texts that give them, below what was given beside it;
-    there, an empty value means the file's.
+    """Overlay given parameters on the typed values of a presets file, as texts. An empty given
+    value means the file's value.
     """
     texts = {name: to_text(value) for name, value in presets.items()}
     return texts | {name: text for name, text in given.items() if text or name not in texts}
 
 
 def refuse_replaced(text: str) -> None:
-    """Refuse a workflow's parameters, as Argo gives them, where one has the name of the input that
-    hands them on: it would silently take the place of all others. Raises `BadInput`.
+    """Raise `BadInput` if a workflow parameter has the name of the input that passes all parameters
+    on: Argo would silently replace the whole input by that parameter.
     """
     if REPLACING in from_argo(text, "--workflow-parameters"):
         raise BadInput(
@@ -50,11 +50,11 @@ def refuse_replaced(text: str) -> None:
 
 
 def from_argo(text: str, option: str = "--parameters") -> dict[str, str]:
-    """`[{"name": "game", "value": "pong"}, …]`, every parameter of the workflow, unknown ones
-    included; raises `BadInput`, which names the option.
+    """Parse `[{"name": "game", "value": "pong"}, …]`, which holds every parameter of the workflow,
+    also unknown ones.
 
-    Argo writes numbers and booleans as texts, so every other type is refused; a parameter without a
-    value is empty.
+    Argo writes numbers and booleans as texts, so every other type is refused. A parameter without a
+    value is empty. Raises `BadInput`, which names the option.
     """
     if len(text) > LARGEST_CHARACTERS:
         raise BadInput(f"{option}: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
@@ -71,7 +71,9 @@ def from_argo(text: str, option: str = "--parameters") -> dict[str, str]:
 
 
 def together(one: Mapping[str, str], other: Mapping[str, str]) -> dict[str, str]:
-    """Parameters from two sources, which must agree where both name one; raises `BadInput`."""
+    """Merge parameters from two sources. Raises `BadInput` if both name a parameter with different
+    values.
+    """
     given = dict(one)
     for name, value in other.items():
         if given.setdefault(name, value) != value:

@@ -1,7 +1,7 @@
-"""What a person brings without a fork, named by import path: `package.module:Name`.
+"""Load what people bring by import path: `package.module:Name`.
 
-A module of a stranger's may raise anything when it is imported, or end the process: that is one
-line of `BadInput`, never a traceback.
+A user's module may raise anything when it is imported, or end the process. That becomes one line of
+`BadInput`, never a traceback.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 IMPORT_PATH = re.compile(rf"{MODULE}:{NAME}")
 LONGEST_REASON = 300
 NO_VERSION = "no version"
-"""Of modules that no installed package brought, such as a file beside the caller."""
+"""The version of a module that belongs to no installed package, such as a file in the working
+directory.
+"""
 
 
 def is_import_path(text: str) -> bool:
-    """Whether a text has the form `package.module:Name`; nothing is imported."""
+    """Whether a text has the form `package.module:Name`. Nothing is imported."""
     return IMPORT_PATH.fullmatch(text) is not None
 
 
 def imported(path: str, what: str) -> Any:
-    """The object of an import path; what: how a message calls it, such as `algorithm`.
+    """Import the object of an import path.
 
-    Raises `BadInput` with one line for a path of another form and for whatever the import raises.
+    what: how a message calls it, such as `algorithm`. Raises `BadInput` with one line if the path
+    has another form or the import fails.
     """
     if not is_import_path(path):
         raise BadInput(f"{what} {shown(path)} is no import path; allowed: package.module:Name")
@@ -42,15 +45,17 @@ def imported(path: str, what: str) -> Any:
 
 
 def reason(error: BaseException) -> str:
-    """An error of a stranger's code on one line: `ValueError: map=9 is too large`."""
+    """An error of a user's code on one line: `ValueError: map=9 is too large`."""
     text = " ".join(str(error).split())[:LONGEST_REASON]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def package_versions(paths: list[str]) -> dict[str, str]:
-    """Package -> version of what these import paths name, for the identity of an experiment.
+    """The versions of the packages that these import paths belong to, for the identity of an
+    experiment.
 
-    Our own are left out: the source commit is recorded. Nothing is imported.
+    This project's own packages are left out, because the source commit is recorded. Nothing is
+    imported.
     """
     modules = {path.partition(":")[0].partition(".")[0] for path in paths}
     versions: dict[str, str] = {}
@@ -62,7 +67,7 @@ def package_versions(paths: list[str]) -> dict[str, str]:
 
 @functools.cache
 def _packages() -> dict[str, list[str]]:
-    """Top-level module -> the installed packages that bring it, each once."""
+    """Top-level module -> the names of the installed packages that contain it."""
     found = importlib.metadata.packages_distributions()
     return {module: sorted(set(packages)) for module, packages in found.items()}
 

@@ -1,6 +1,7 @@
-"""Whom an agent of self-play meets when it is evaluated, by name; `agents.arena` has the players.
+"""The players that an agent of self-play meets when it is evaluated, by name. `agents.arena`
+implements them.
 
-The ladder is the same for every game and every experiment: win rates against it can be compared.
+The ladder is the same for every game and every experiment, so win rates against it can be compared.
 """
 
 from __future__ import annotations
@@ -10,26 +11,27 @@ from collections.abc import Callable
 from config.errors import BadInput, shown
 
 LADDER = ("mcts-1000", "mcts-100", "lookahead", "random")
-"""The strongest first: the first evaluated games, which are filmed, are against it."""
+"""Strongest first, because the first evaluated games are filmed."""
 ANCHOR = "random"
-"""Its rating is 0."""
+"""The player whose rating is fixed at 0."""
 AGENT = "agent"
-"""The trained player, in tables and plots."""
+"""The name of the trained player in tables and plots."""
 EXACT = "minimax"
-"""Joins where it plays perfectly from the first move on, for small games."""
+"""Perfect play by minimax. It joins the ladder of games that are small enough to be solved."""
 GENERATION = "generation "
-"""With a number behind it, an earlier network of the same training."""
+"""Followed by a number: an earlier network of the same training."""
 VALUE_KEPT = "value_kept_percent"
-"""In the status of an evaluation and in summary.json: how often the agent's moves keep the value of
-positions that minimax knows.
+"""The name, in an evaluation's status and in summary.json, of the share of the agent's moves that
+keep the value of positions that minimax solved.
 """
 
 
 def read_opponents(text: str) -> list[str]:
-    """The further opponents of an arena: names of players, a person's own as `package.module:Name`, and
-    other experiments' agents as `DIRECTORY[:run]`, with a slash in it.
+    """Parse the further opponents of an arena: names of players, a user's own players as
+    `package.module:Name`, and agents of other experiments as `DIRECTORY[:run]`, which contains a
+    slash.
 
-    Raises `ValueError` with what is wrong.
+    Raises `ValueError` with the reason.
     """
     names = text.split(",")
     for name in names:
@@ -45,13 +47,13 @@ def read_opponents(text: str) -> list[str]:
 
 
 def canonical_opponents(text: str) -> str:
-    """The same text; raises as `read_opponents`."""
+    """Return the text unchanged if it is valid; raises as `read_opponents`."""
     return ",".join(read_opponents(text))
 
 
 def with_directories(opponents: str, place: Callable[[str], str]) -> str:
-    """The same opponents with other directories, as `place` changes each one; of a text that
-    `read_opponents` reads.
+    """The same opponents with every directory replaced by `place(directory)`. The text must be
+    valid for `read_opponents`.
     """
     changed = list[str]()
     for name in read_opponents(opponents):
@@ -63,12 +65,14 @@ def with_directories(opponents: str, place: Callable[[str], str]) -> str:
 
 
 def is_directory(opponent: str) -> bool:
-    """Whether it is another experiment's agent: of names and import paths none has a slash."""
+    """Whether an opponent is another experiment's agent. Neither names nor import paths contain a
+    slash.
+    """
     return "/" in opponent
 
 
 def agent_of(opponent: str) -> tuple[str, int]:
-    """`results/x:2` -> directory and run, by default the first. Raises `ValueError`."""
+    """`results/x:2` -> directory and run (by default run 0). Raises `ValueError`."""
     outdir, colon, run = opponent.rpartition(":")
     if not colon or "/" in run:
         return opponent, 0
@@ -78,7 +82,7 @@ def agent_of(opponent: str) -> tuple[str, int]:
 
 
 def directory_of(opponent: str) -> tuple[str, int]:
-    """As `agent_of`, for who plays against it by name. Raises `BadInput`."""
+    """As `agent_of`, but raises `BadInput`."""
     try:
         return agent_of(opponent)
     except ValueError:

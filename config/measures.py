@@ -1,6 +1,6 @@
-"""What a run is judged by: a measure, with its words and what is computed of it.
+"""Measures: the quantity by which a run is judged, its names and its computation.
 
-An algorithm's descriptor says which one is its own; evaluation, averages, plots, the page and
+An algorithm's descriptor chooses its measure. Evaluation, averages, plots, the page and
 `evaluate_above` follow it.
 """
 
@@ -19,10 +19,10 @@ from config.numbers import number
 class Measure:
     """A quantity with one row for each evaluated episode or game.
 
-    name: in sentences and on axes. unit: empty where the game has its own. table, column: where the
-    rows are, of a run's directory. training_column: the same in train.csv, averaged over one row's
-    episodes; empty rows had none. training_name: what that is, where a training measures something
-    else than an evaluation.
+    name: as used in sentences and on axes. unit: empty if the game has its own. table, column:
+    where its rows are, in a run's directory. training_column: the same quantity in train.csv,
+    averaged over the episodes of a row; empty in rows without one. training_name: its name in
+    training, where that differs from an evaluation.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Measure:
     training_name: str = ""
 
     def of_run(self, values: Sequence[float]) -> float:
-        """The score of a run, of which every statistic over runs is made: the mean of its rows,
+        """The score of a run, from which all statistics over runs are made: the mean of its rows,
         summed exactly.
         """
         return math.fsum(values) / len(values)
@@ -45,27 +45,27 @@ class Measure:
 
     @property
     def training_detail(self) -> str:
-        """What `train` calls the mean of its last episodes in its status: `training_return`."""
+        """The key in `train`'s status for the mean of the last episodes: `training_return`."""
         return f"training_{self.column}"
 
     @property
     def in_training(self) -> Measure:
-        """The same as a training measures it: what its rows, curves and lines are about."""
+        """The measure as a training reports it, for its rows, curves and log lines."""
         return replace(self, name=self.training_name or self.name)
 
     @property
     def training_axis(self) -> str:
-        """Along the axis of a training's curve."""
+        """The axis label of a training curve."""
         return self.in_training.axis("" if self.training_name else "training episodes")
 
     def axis(self, of: str = "") -> str:
-        """Above a column, and along an axis: `win rate, %`, `return of an episode`."""
+        """The label of a column or an axis: `win rate, %`, `return of an episode`."""
         text = f"{self.name} of {of}" if of else self.name
         unit = f", {self.unit}" if self.unit else ""
         return f"{text}{unit}{'' if self.higher_is_better else ' (lower is better)'}"
 
     def shown(self, value: float) -> str:
-        """As people read it, with the unit."""
+        """Format a value for people, with the unit."""
         return f"{number(value)} {self.unit}" if self.unit else number(value)
 
 
@@ -84,11 +84,13 @@ FORMS = {
     ),
     "training_name": (NAME, "as for name, or empty"),
 }
-"""What the words of a measure may be: they stand in printed lines, tables and paths."""
+"""The allowed form of each text of a measure; these texts appear in printed lines, tables and
+paths.
+"""
 
 
 def wrong_words(measure: object) -> str:
-    """What a measure cannot say of itself, in one line; empty if it is well described."""
+    """The first problem with a measure's texts in one line; empty if there is none."""
     if not isinstance(measure, Measure):
         return f"measure cannot be {shown(measure)}; allowed: config.measures.Measure"
     for field, (form, allowed) in FORMS.items():
@@ -108,7 +110,7 @@ RETURN = Measure(
     column="return",
     training_column="return_mean",
 )
-"""The sum of the rewards of an episode, in the game's own reward."""
+"""The sum of an episode's rewards, before any clipping or normalisation."""
 
 WIN_RATE = Measure(
     name="win rate",
@@ -119,9 +121,9 @@ WIN_RATE = Measure(
     training_column="win_rate_mean",
     training_name="win rate of who begins",
 )
-"""Of self-play: a game won is 100, drawn 50, lost 0. In an evaluation the agent's, over the games
-against the ladder (`config.ladder`); in training, where both sides are the same agent, of the one who
-begins: what the first move is worth to it.
+"""Self-play: a won game counts 100, a draw 50, a lost game 0. In an evaluation this is the agent's
+rate against the ladder (`config.ladder`). In training both sides are the same agent, so it is the
+rate of the player who begins: what the first move is worth.
 """
 
 ELO = Measure(
@@ -132,6 +134,6 @@ ELO = Measure(
     column="elo",
     training_column="elo_mean",
 )
-"""The same by the model of Bradley and Terry (`steps.statistics.elo`): one number for a run, beside its
-win rate. `random` has 0.
+"""The rating of a run by the Bradley-Terry model (`steps.statistics.elo`), beside its win rate.
+`random` has 0.
 """

@@ -1,4 +1,4 @@
-"""Memory: Kubernetes' quantities of it, and how much a process may use."""
+"""Amounts of memory as Kubernetes quantities, and the amount that this process may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MEMORY: dict[str, Any] = {
     "pattern": r"[1-9][0-9]{0,14}(k|M|G|T|Ki|Mi|Gi|Ti)?",
     "form": "a quantity such as 4Gi",
 }
-"""Of a parameter."""
+"""The arguments of a parameter that is an amount of memory."""
 SUFFIXES: dict[str, int] = {
     letter: 1000**power for power, letter in enumerate(("", "k", "M", "G", "T"))
 }
@@ -21,29 +21,29 @@ SUFFIXES |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", st
 
 
 def in_bytes(quantity: str) -> int:
-    """`4Gi` -> 4294967296, of what matches the pattern."""
+    """`4Gi` -> 4294967296, for a text that matches the pattern."""
     digits = quantity.rstrip("kKMGTi")
     return int(digits) * SUFFIXES[quantity[len(digits) :]]
 
 
 def larger(one: str, other: str) -> str:
-    """Of two quantities; the empty text is none."""
+    """The larger of two quantities. An empty text counts as nothing."""
     return max((one, other), key=lambda text: in_bytes(text) if text else 0)
 
 
 def shown(size_bytes: float) -> str:
-    """`6.6 GiB`."""
+    """Bytes for people: `6.6 GiB`."""
     return f"{size_bytes / 2**30:.1f} GiB"
 
 
 def at_least(size_bytes: float) -> str:
-    """The quantity in whole `Gi` that holds so many bytes."""
+    """The smallest quantity in whole `Gi` that holds this many bytes."""
     return f"{math.ceil(size_bytes / 2**30)}Gi"
 
 
 def limit_bytes() -> int:
-    """What this process may use: the machine's memory, or less where its control groups or a limit
-    of its address space say so.
+    """The memory that this process may use: the machine's, or less if its control groups or a limit
+    of its address space allow less.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)

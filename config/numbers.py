@@ -1,10 +1,10 @@
-"""Numbers and times as people read them, on plots, pages and terminals; imports nothing."""
+"""Formats numbers and times for people, on plots, pages and terminals. Imports nothing."""
 
 from __future__ import annotations
 
 
 def short(value: float) -> str:
-    """12000 -> 12k, 2500000 -> 2.5M, 0.00025 -> 2.5e−4; minus signs are those of typography."""
+    """12000 -> 12k, 2500000 -> 2.5M, 0.00025 -> 2.5e−4, with typographic minus signs."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.6g}{letter}".replace("-", "−")
@@ -15,7 +15,7 @@ def short(value: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, as a table shows a return: 487.3, −92.15, 12 340."""
+    """Four significant digits, for returns in tables: 487.3, −92.15, 12 340."""
     text = f"{value:,.0f}".replace(",", "\u2009") if abs(value) >= 10_000 else f"{value:.4g}"
     return text.replace("-", "−")
 

@@ -1,5 +1,5 @@
-"""What the directory of an experiment may be called, and where it may lie: the one that it writes,
-`outdir`, and one that it reads, `start_from`.
+"""Checks the directories that an experiment names: `outdir`, which it writes, and `start_from`,
+which it reads.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:  # algorithms look at directories, too
 
 
 def default_outdir(algorithm: Algorithm) -> str:
-    """Where plain `argo submit` puts results that nobody gave a place: one directory for each
-    algorithm, which refuses the next game. `workflows.submit` also names the game.
+    """The results directory of a plain `argo submit` that names none: one directory for each
+    algorithm, which refuses a second game. `workflows.submit` adds the game to the name.
     """
     return f"/storage/{algorithm.name}"
 
 
 def check_outdir_text(outdir: str, name: str = "outdir") -> None:
-    """Refuse what no directory of results may be called; name: the parameter's. Raises `BadInput`."""
+    """Raise `BadInput` for a text that no results directory can have. name: the parameter's name."""
     refuse_hostile(name, outdir)
     parts = outdir.split("/")
     if (
@@ -38,8 +38,8 @@ def check_outdir_text(outdir: str, name: str = "outdir") -> None:
 
 
 def check_outdir(outdir: str, storage_root: str | Path | None, name: str = "outdir") -> Path:
-    """The absolute directory, symbolic links followed; below `storage_root` unless that is None;
-    name: the parameter's. Raises `BadInput`.
+    """The absolute directory with symbolic links resolved. It must lie below `storage_root`, unless
+    that is None. name: the parameter's name. Raises `BadInput`.
     """
     if outdir == "":
         raise BadInput(f"empty value for {name!r}; allowed: a path")
@@ -58,8 +58,8 @@ def check_outdir(outdir: str, storage_root: str | Path | None, name: str = "outd
 
 
 def _refuse_other_encoding(path: Path, name: str) -> None:
-    """Everything that handles the path must mean the same bytes: programs of other locales, files
-    of UTF-8, Argo.
+    """Raise `BadInput` if the path is not the same bytes in UTF-8 and in the locale's encoding:
+    programs of other locales, UTF-8 files and Argo all handle it.
     """
     encoding = sys.getfilesystemencoding()
     try:
@@ -72,8 +72,8 @@ def _refuse_other_encoding(path: Path, name: str) -> None:
 
 
 def _followed(path: str | Path) -> Path:
-    """The path without symbolic links; from Python 3.13 on `resolve` itself accepts one that leads
-    to itself.
+    """Resolve symbolic links. From Python 3.13 on `resolve` itself accepts a link that leads to
+    itself, which is refused here.
     """
     followed = Path(path).resolve()
     for part in (followed, *followed.parents):

@@ -1,9 +1,9 @@
-"""A parameter: declared once on a dataclass, with its help, unit and range; read from text by its
-declared type.
+"""A parameter is declared once, as a field of a dataclass, with help, unit and range, and is read
+from text by its declared type.
 
-`parameter()` makes the dataclass field; `declared()` reads the fields of a class back;
-`Parameter.parse()` turns the text of `-p name=value`, or a value of a preset, into the typed value
-or raises `BadInput` with one line.
+`parameter()` makes the field, `declared()` lists the parameters of a class, and `Parameter.parse()`
+turns the text of `-p name=value`, or a preset's value, into a typed value or raises `BadInput` with
+one line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from typing import Any
 from config.errors import BadInput, shown
 
 LONGEST_VALUE = 4096
-"""Characters of one parameter's text; a path is the longest that anybody needs."""
+"""Largest number of characters of a parameter's text; a path is the longest value that anybody
+needs.
+"""
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})")
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
 NOUNS: dict[type, str] = {
@@ -38,10 +40,10 @@ MOST_ELEMENTS = 8
 class Parameter:
     """One declared parameter.
 
-    kind: int, float, bool, str or tuple (of int); optional: the empty text means None; low, high:
-    inclusive, of each element for a tuple; pattern: what a text must match as a whole; canonical:
-    writes a text in the one form that means the same, or raises `ValueError` with what is wrong;
-    form: what may stand here in words, in place of the type and the range; identity: whether the
+    kind: int, float, bool, str or tuple (of int). optional: the empty text means None. low, high:
+    inclusive bounds, for each element of a tuple. pattern: what the whole text must match.
+    canonical: returns the canonical spelling of a text, or raises `ValueError` with the reason.
+    form: words for the allowed values, in place of the type and the range. identity: whether the
     value can change a result.
     """
 
@@ -61,7 +63,7 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """What may stand here, for messages and tables."""
+        """The allowed values in words, for messages and tables."""
         if self.choices:
             words = " or ".join(self.choices)
         else:
@@ -74,13 +76,11 @@ class Parameter:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Every text that may stand here besides the empty one, if they can be listed."""
+        """Every allowed text besides the empty one, if they can be listed."""
         return ("true", "false") if self.kind is bool else self.choices
 
     def parse(self, value: object) -> Any:
-        """The typed value of a text, or of a scalar or list that a preset holds; raises
-        `BadInput`.
-        """
+        """Convert a text, or a scalar or list of a preset, to the typed value. Raises `BadInput`."""
         if value is None or value == "":
             if self.optional:
                 return None
@@ -149,7 +149,7 @@ class Parameter:
             raise self.refusal(given)
 
     def refusal(self, value: object, because: str = "") -> BadInput:
-        """`parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
+        """The message `parameter 'runs' cannot be '0'; allowed: an integer from 1 to 256`."""
         return BadInput(
             f"parameter {self.name!r} cannot be {shown(value)}{because}; allowed: {self.allowed}"
         )
@@ -169,7 +169,7 @@ def parameter(
     identity: bool = True,
     optional: bool = False,
 ) -> Any:
-    """The dataclass field of a parameter; the arguments are those of `Parameter`."""
+    """Declare a parameter as a dataclass field. The arguments are those of `Parameter`."""
     described = {
         "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern,
         "canonical": canonical, "form": form, "identity": identity, "optional": optional,
@@ -178,8 +178,8 @@ def parameter(
 
 
 def declared(owner: type) -> Mapping[str, Parameter]:
-    """The parameters of a dataclass whose fields were made by `parameter()`, by name and in
-    order.
+    """The parameters of a dataclass, by name and in order. Its fields must be made by
+    `parameter()`.
     """
     return _declared(owner)
 
@@ -191,12 +191,12 @@ def _declared(owner: Any) -> Mapping[str, Parameter]:
 
 
 def of_field(field: dataclasses.Field[Any], hint: Any) -> Parameter:
-    """The parameter that `parameter()` put on this field of the declared type `hint`."""
+    """The parameter of a field that `parameter()` made. hint: the declared type."""
     return Parameter(field.name, _kind(hint), field.default, **field.metadata)
 
 
 def to_text(value: Any) -> str:
-    """The text that `Parameter.parse` reads back as this value; None is the empty text."""
+    """The text that `Parameter.parse` reads back as this value. None becomes the empty text."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -209,8 +209,8 @@ def to_text(value: Any) -> str:
 
 
 def refuse_hostile(name: str, value: str) -> None:
-    """Raise `BadInput` for what no value may hold: what Argo (braces) or Kubernetes (dollars)
-    expands, control characters, too much.
+    """Raise `BadInput` for texts that no value may contain: braces, which Argo expands, dollars,
+    which Kubernetes expands, control characters, and texts that are too long.
     """
     if len(value) > LONGEST_VALUE:
         raise BadInput(

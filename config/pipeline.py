@@ -1,7 +1,8 @@
-"""The steps of the pipeline, one row each. The DAG, the report and its verdict, the live view and
-the contract tests read them here: adding a step is its module and a row.
+"""The steps of the pipeline, one row each.
 
-The functions look at `STEPS` when they are called, so that a row that is added counts everywhere.
+The DAG, the report and its verdict, the live view and the contract tests all read this table: a new
+step is a module and a row. The functions look at `STEPS` when they are called, so an added row
+counts everywhere.
 """
 
 from __future__ import annotations
@@ -12,22 +13,27 @@ from typing import Literal
 from config.errors import unknown
 
 Scope = Literal["experiment", "run", "exit"]
-"""Once in an experiment, once in each run, or once after everything, however it ended."""
+"""A step runs once in an experiment, once in each run, or once at the very end, however the
+workflow ended.
+"""
 Pool = Literal["gpu", "cpu"]
 End = Literal["succeeded", "ended"]
-"""How a needed task must have ended: well, a skipped one does not count; or in any way."""
+"""How a needed task must have ended: successfully (a skipped one does not count), or in any way."""
 
 PREPARE, TRAIN, EVALUATE = "prepare", "train", "evaluate"
-"""The steps that others know by name: the one door, and those that decide whether a run is
-usable."""
+"""The steps that other modules refer to by name: the first step of all, and the two that decide
+whether a run is usable.
+"""
 RUNS = "runs"
-"""What a step that waits for the runs needs, and the output of `prepare` that lists them."""
+"""The name of the output of `prepare` that lists the runs. A step that needs it waits for all of
+them.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """A task that must have ended before; only_if: an output of it that must be "true", else the
-    step is skipped.
+    """A task that must have ended before a step begins. only_if: an output of that task that must
+    be "true"; otherwise the step is skipped.
     """
 
     task: str
@@ -37,8 +43,8 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """A value that a step hands to the DAG; default: where the step did not come to write it, None
-    for an output that must be written.
+    """A value that a step passes to the DAG. default: the value if the step ended before writing
+    it; None for an output that must be written.
     """
 
     name: str
@@ -47,12 +53,12 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step: `python -m <module>` in a pod of its own.
+    """One step, `python -m <module>` in a pod of its own.
 
-    leaves: files, and folders with a "/" at the end, relative to the run's directory or, outside of
-    the runs, to the experiment's. required: whether an experiment without it is incomplete; in a
-    run below `evaluate_above` only what does not need the evaluation, see `may_be_left_out`.
-    module: by default `steps.` and the name.
+    leaves: the files, and folders with a trailing "/", that it writes, relative to the run's
+    directory or, for a step outside of the runs, to the experiment's. required: whether the
+    experiment is incomplete without it; a run below `evaluate_above` may lack the steps that need
+    an evaluation (see `may_be_left_out`). module: by default `steps.` and the name.
     """
 
     name: str
@@ -65,13 +71,13 @@ class Step:
     module: str = ""
 
     def __post_init__(self) -> None:
-        """Derive the module from the name."""
+        """Derive the module's name from the step's."""
         if not self.module:
             object.__setattr__(self, "module", f"steps.{self.name.replace('-', '_')}")
 
     @property
     def in_run(self) -> bool:
-        """Whether every run has one of its own."""
+        """Whether the step runs once in each run."""
         return self.scope == "run"
 
 
@@ -134,11 +140,11 @@ STEPS: tuple[Step, ...] = (
         required=False,  # it is what says so
     ),
 )
-"""In the order of the figure: what a step needs stands above it."""
+"""In the order of the figure: each step comes after those that it needs."""
 
 
 def steps(scope: Scope) -> tuple[Step, ...]:
-    """The rows of a scope."""
+    """The steps of a scope."""
     return tuple(step for step in STEPS if step.scope == scope)
 
 
@@ -148,7 +154,7 @@ def names(scope: Scope) -> tuple[str, ...]:
 
 
 def find(name: str) -> Step:
-    """The row of a name; raises `BadInput`."""
+    """The step of this name. Raises `BadInput`."""
     for step in STEPS:
         if step.name == name:
             return step
@@ -156,8 +162,8 @@ def find(name: str) -> Step:
 
 
 def may_be_left_out(step: Step) -> bool:
-    """Whether a run can do without it, because its condition, or that of a step that it needs, was
-    not met.
+    """Whether a run is complete without this step because the condition of the step, or of one that
+    it needs, was not met.
     """
     known = {other.name: other for other in STEPS}
     return any(
@@ -167,7 +173,7 @@ def may_be_left_out(step: Step) -> bool:
 
 
 def left_by(scope: Scope) -> tuple[str, ...]:
-    """What the steps of a scope leave, each once: files first, then folders."""
+    """What the steps of a scope write, without repetitions: files first, then folders."""
     listed = [leaf for step in steps(scope) for leaf in step.leaves]
     return tuple(dict.fromkeys(sorted(listed, key=lambda leaf: leaf.endswith("/"))))
 

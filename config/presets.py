@@ -1,4 +1,4 @@
-"""Presets: the values of an algorithm's parameters for a game, unless a person gives others."""
+"""Presets: the values that an algorithm's parameters have for a game, unless the user gives others."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from config.parameters import Parameter, declared
 from config.strict_yaml import load_mapping
 
 LONGEST_TRAINING = 10**11
-"""Environment steps; a checkpoint's name has twelve digits."""
+"""In environment steps. The name of a checkpoint has room for twelve digits."""
 DEFAULT_STEPS = 1_000_000
-"""The goal of a training whose algorithm names none."""
+"""The length of a training, in environment steps, if neither game nor algorithm names one."""
 GOAL = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
 
 
 def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
-    """By name, those that a preset decides of the algorithm's hyperparameters and of the
-    environment's settings, and `steps`, the goal of a training; raises `BadInput`.
+    """The preset values of hyperparameters and environment settings by name, and `steps`, the
+    length of a training.
 
-    A later section overlays an earlier one: the algorithm's for any game, Atari's, the game's own.
+    A later section overrides an earlier one: the algorithm's for any game, then Atari's, then the
+    game's own. Raises `BadInput`.
     """
     descriptor = find_algorithm(algorithm)
     known = preset_parameters(descriptor)
@@ -43,10 +44,10 @@ def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
 
 
 def presets_of_file(path: Path, algorithm: str) -> dict[str, Any]:
-    """By name, what a person's own file of presets decides for this algorithm; raises `BadInput` that
+    """The values in a user's presets file for this algorithm, by name. Raises `BadInput`, which
     names the file.
 
-    It has the form of `config/games/<game>.yaml`: a section for each algorithm, by its name.
+    The file has the form of `config/games/<game>.yaml`: a section for each algorithm.
     """
     descriptor = find_algorithm(algorithm)
     sections = load_mapping(path)
@@ -69,14 +70,14 @@ def presets_of_file(path: Path, algorithm: str) -> dict[str, Any]:
 
 
 def preset_parameters(algorithm: Algorithm) -> dict[str, Parameter]:
-    """What a preset may decide, by name."""
+    """The parameters that a preset may set, by name."""
     environment = declared(algorithm.environment)
     return {"steps": GOAL, **environment, **declared(algorithm.hyperparameters)}
 
 
 def unknown_parameter(name: str, known: Collection[str], kind: str = "parameter") -> BadInput:
-    """For a parameter that an algorithm does not have. Who gives the number of environments by its
-    other name means this algorithm's.
+    """The error for a parameter that an algorithm does not have. If it is the environments' count
+    under the name of another topology, this algorithm's name for it is suggested.
     """
     meant = next((one for one in COUNTED_BY if one in known), "") if name in COUNTED_BY else ""
     return unknown(kind, name, known, meant)

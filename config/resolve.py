@@ -1,9 +1,8 @@
-"""From the texts that a person gave to one complete, checked experiment.
+"""Turns the texts that a user gave into one complete, checked experiment.
 
 Precedence: dataclass default < the algorithm's preset < its section in the game's preset < given.
-An empty hyperparameter or setting of the environment means the preset's value. Everything that
-needs no file system is checked here, by `workflows.submit` before anything is sent and by `prepare`
-again.
+An empty hyperparameter or environment setting means the preset's value. Everything that needs no
+file system is checked here: by `workflows.submit` before anything is sent, and again by `prepare`.
 """
 
 from __future__ import annotations
@@ -37,10 +36,13 @@ from config.presets import LONGEST_TRAINING, preset_values, unknown_parameter
 from config.workers import WorkerSettings
 
 DONE_AGAIN = 50
-"""At most one of so many epochs is done again, by default and if there are twice as many: one
-interval and the one under way."""
+"""A restart repeats at most one in this many epochs by default (in trainings of at least twice as
+many): one checkpoint interval and the epoch under way.
+"""
 LONGEST_INTERVAL_STEPS = 250_000
-"""Between two checkpoints by default: in long trainings a preemption costs minutes, not hours."""
+"""The largest default distance of two checkpoints, in environment steps, so that a preemption of a
+long training costs minutes and not hours.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +50,10 @@ class Resolved:
     """An experiment with every parameter decided; `experiment.epochs` and `.evaluation_policy` are
     never None here.
 
-    algorithm: its name or import path; environment, hyperparameters: of the dataclasses that the
-    algorithm declares; packages: name -> version of the packages that hold a person's own code;
-    actor_settings, worker_settings: None without actors and without workers; origin: the identity
-    hash of the experiment at `start_from`, empty without one and until it has been read there.
+    algorithm: its name or import path. environment, hyperparameters: instances of the dataclasses
+    that the algorithm declares. packages: name -> version of the packages with the user's own code.
+    actor_settings, worker_settings: None without actors, or without workers. origin: the identity
+    hash of the experiment at `start_from`; empty without one, and until it has been read there.
     """
 
     algorithm: str
@@ -66,42 +68,44 @@ class Resolved:
 
     @property
     def actors(self) -> ActorSettings:
-        """Of an algorithm with actors."""
+        """The actors' settings, for an algorithm with actors."""
         if self.actor_settings is None:
             raise ValueError(f"{self.algorithm} has no actors")
         return self.actor_settings
 
     @property
     def workers(self) -> WorkerSettings:
-        """Of an algorithm with workers."""
+        """The workers' settings, for an algorithm with workers."""
         if self.worker_settings is None:
             raise ValueError(f"{self.algorithm} has no workers")
         return self.worker_settings
 
     @property
     def members(self) -> ActorSettings | WorkerSettings | None:
-        """The settings of the other processes of a training, None where it is one process."""
+        """The settings of a training with several processes; None if it is one process."""
         return self.actor_settings or self.worker_settings
 
     @property
     def vectorisation(self) -> str:
-        """How environments are asked to step together; board games always do in arrays."""
+        """How environments that have no vectorised version step together. Board games always step
+        in arrays.
+        """
         environment = self.environment
         return environment.vectorisation if isinstance(environment, EnvironmentSettings) else "auto"
 
     @property
     def descriptor(self) -> Algorithm:
-        """What the algorithm says of itself."""
+        """The algorithm's descriptor."""
         return find_algorithm(self.algorithm)
 
     @property
     def network(self) -> str | None:
-        """The import path of a person's own network."""
+        """The import path of the user's own network."""
         return _network(self.hyperparameters)
 
     @property
     def epochs(self) -> int:
-        """Epochs of one training."""
+        """Number of epochs of one training."""
         if self.experiment.epochs is None:
             raise ValueError("a resolved experiment has its epochs")
         return self.experiment.epochs
@@ -119,13 +123,13 @@ class Resolved:
 
     @property
     def warm_up_steps(self) -> int:
-        """Steps before the first epoch's own, which fill the statistics of observations."""
+        """Environment steps before the first epoch; they fill the statistics of observations."""
         steps: int = self.hyperparameters.warm_up_steps(self.environment)
         return steps
 
     @property
     def checkpoint_interval(self) -> int:
-        """Epochs from one checkpoint to the next."""
+        """Number of epochs from one checkpoint to the next."""
         if self.experiment.checkpoint_interval is not None:
             return self.experiment.checkpoint_interval
         return max(
@@ -134,7 +138,7 @@ class Resolved:
 
     @property
     def min_runs(self) -> int:
-        """Usable runs without which the experiment has failed."""
+        """Number of usable runs that the experiment needs to succeed."""
         if self.experiment.min_runs is None:
             return self.experiment.runs
         return self.experiment.min_runs
@@ -153,7 +157,7 @@ class Resolved:
 
     @property
     def evaluated_episodes(self) -> int:
-        """Rows of the table by which a run is judged: `evaluation_episodes`, of self-play so many
+        """Number of rows of the evaluation's table: `evaluation_episodes`, in self-play so many
         against each player of the ladder.
         """
         each = len(LADDER) if self.descriptor.has_workers else 1
@@ -161,27 +165,27 @@ class Resolved:
 
     @property
     def measure(self) -> Measure:
-        """What a run is judged by."""
+        """The measure by which a run is judged."""
         return self.descriptor.measure
 
     @property
     def family(self) -> str:
-        """Of the game, as far as it is known without making it: its options and wrappers may change
-        what is done in it.
+        """The game's family as far as it is known without making the environment. Options and
+        wrappers may change the action space.
         """
         changed = self.environment.options or self.environment.wrapper_paths
         return "" if changed and not self.game.is_atari else self.game.family
 
     @property
     def solved(self) -> float | None:
-        """The value of the measure at which the game counts as solved; games know one of
-        returns.
+        """The value of the measure at which the game counts as solved. Only games judged by returns
+        have one.
         """
         return self.game.solved if self.measure == RETURN else None
 
     def with_directories(self, texts: Mapping[str, str]) -> Resolved:
-        """The same experiment with other values of the parameters that name a directory or a file;
-        no other parameter depends on them. Raises `BadInput`.
+        """The same experiment with other values of the parameters that name a directory or a file.
+        No other parameter depends on them. Raises `BadInput`.
         """
         changed = {}
         for section in ("experiment", "hyperparameters", *(name for name, _ in MEMBERS.values())):
@@ -193,7 +197,7 @@ class Resolved:
         return dataclasses.replace(self, **changed)
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a result: what the directory belongs to."""
+        """Everything that can change a result. An output directory belongs to one identity."""
         experiment = _of_identity(self.experiment)
         environment = _of_identity(self.environment)
         del experiment["game"]  # several names may mean one game
@@ -220,7 +224,9 @@ class Resolved:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def as_dict(self) -> dict[str, Any]:
-        """For experiment.yaml: only dicts, lists, text, numbers, true, false and null."""
+        """The content of experiment.yaml, made of dicts, lists, texts, numbers, true, false and
+        null.
+        """
         members = {} if self.members is None else _as_json(self.members)
         return {
             "algorithm": self.algorithm,
@@ -235,8 +241,8 @@ class Resolved:
 
     @staticmethod
     def from_dict(written: Mapping[str, Any]) -> Resolved:
-        """The experiment that `as_dict` wrote, checked again; raises `BadInput` naming what is
-        missing, unknown or wrong.
+        """Rebuild and check the experiment that `as_dict` wrote. Raises `BadInput`, which names
+        what is missing, unknown or wrong.
         """
         sections = [field.name for field in dataclasses.fields(Resolved)]
         of_some = [*(name for name, _ in MEMBERS.values()), "origin"]
@@ -268,9 +274,10 @@ class Resolved:
 
 
 def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = None) -> Resolved:
-    """Decide and check every parameter; steps: the goal of a training, in place of the preset's.
+    """Decide and check every parameter.
 
-    Raises `BadInput` with one line for the first that is wrong.
+    steps: the length of a training in environment steps, in place of the preset's. Raises
+    `BadInput` with one line for the first parameter that is wrong.
     """
     descriptor = find_algorithm(algorithm)
     shared = dict(declared(Experiment))
@@ -328,7 +335,7 @@ def _of_members(owner: type[Any], given: Mapping[str, str]) -> Any:
 
 
 def _network(hyperparameters: Any) -> str | None:
-    """Not every algorithm lets its network be replaced."""
+    """The network's import path. Raises `BadInput` if the algorithm does not let it be replaced."""
     network: str | None = getattr(hyperparameters, "network", None)
     return network
 
@@ -336,7 +343,7 @@ def _network(hyperparameters: Any) -> str | None:
 def _brought(
     algorithm: str, game: Game, environment: Environments, hyperparameters: Any
 ) -> list[str]:
-    """The import paths by which a person brought something."""
+    """The import paths of everything that the user brought."""
     paths = [] if algorithm in ALGORITHMS else [algorithm_path(algorithm) or algorithm]
     if ":" in game.id:
         paths.append("pyspiel:Game" if OPENSPIEL_ID.fullmatch(game.id) else game.id)
@@ -346,7 +353,7 @@ def _brought(
 
 
 def _check(resolved: Resolved) -> None:
-    """What no single parameter can say."""
+    """Check the rules that involve more than one parameter."""
     experiment = resolved.experiment
     resolved.hyperparameters.check(resolved.environment)
     if resolved.members is not None:
@@ -392,7 +399,9 @@ def _check(resolved: Resolved) -> None:
 
 
 def _check_learners(resolved: Resolved) -> None:
-    """Refuse several where one must do, or one of them had no actor or a smaller share than others."""
+    """Raise `BadInput` for several learners if the algorithm has only one, or if one of them would
+    have no actor or a smaller share than the others.
+    """
     actors = resolved.actors.actors
     learners = resolved.actors.learners
     refused = f"parameter 'learners' cannot be {learners}"
@@ -406,7 +415,7 @@ def _check_learners(resolved: Resolved) -> None:
 
 
 def check_family(resolved: Resolved, family: str) -> None:
-    """Refuse a game of a family that the algorithm does not play; raises `BadInput`."""
+    """Raise `BadInput` if the algorithm does not play games of this family."""
     algorithm = resolved.descriptor
     refused = f"{resolved.algorithm} cannot play {resolved.game.name}"
     if algorithm.has_workers and family != BOARD:
@@ -429,7 +438,7 @@ def check_family(resolved: Resolved, family: str) -> None:
 
 
 def _check_game(resolved: Resolved) -> None:
-    """Refuse what this game would silently ignore."""
+    """Raise `BadInput` for settings that this game would silently ignore."""
     game = resolved.game
     settings = resolved.environment
     if game.is_board:
@@ -458,7 +467,7 @@ def _check_game(resolved: Resolved) -> None:
 
 
 def _check_board(resolved: Resolved) -> None:
-    """Refuse evaluations that an arena does not do."""
+    """Raise `BadInput` for evaluation settings that board games do not have."""
     experiment = resolved.experiment
     if experiment.evaluation_episodes % 2:
         raise BadInput(
@@ -473,13 +482,13 @@ def _check_board(resolved: Resolved) -> None:
 
 
 def _of_identity(section: Any) -> dict[str, Any]:
-    """Those of its parameters that can change a result."""
+    """The parameters of a section that can change a result."""
     own = declared(type(section))
     return {name: written for name, written in _as_json(section).items() if own[name].identity}
 
 
 def _as_json(section: Any) -> dict[str, Any]:
-    """A flat dataclass with lists for tuples."""
+    """A flat dataclass as a dict, with lists for tuples."""
     values = dataclasses.asdict(section)
     return {
         name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
@@ -489,7 +498,9 @@ def _as_json(section: Any) -> dict[str, Any]:
 def _same_keys(
     where: str, written: object, expected: list[str], needed: list[str] | None = None
 ) -> None:
-    """needed: those without which it is none; by default all that are expected."""
+    """Raise `BadInput` unless a mapping has these keys. needed: the keys that must be there; by
+    default all that are expected.
+    """
     if not isinstance(written, Mapping):
         raise BadInput(f"{where}: a mapping is expected, this is {type(written).__name__}")
     for name in written:

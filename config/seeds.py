@@ -1,9 +1,9 @@
-"""Every random generator of an experiment, from one seed.
+"""Derives every random generator of an experiment from one seed.
 
-`numpy.random.SeedSequence` over (seed, run, purpose, number): no two of them share a stream,
-and none depends on how often another one was used. Environments are seeded thousands of times a
-second, where a `SeedSequence` each would cost more than the environments: their seeds are one
-progression without repetitions, whose start and stride a `SeedSequence` gives.
+The source is `numpy.random.SeedSequence` over (seed, run, purpose, number): no two sequences share
+a stream, and none depends on how often another one was used. Environments are seeded thousands of
+times a second, and a `SeedSequence` each would cost more than the environments. Their seeds are an
+arithmetic progression without repetitions, whose start and stride come from a `SeedSequence`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ RUNS = 256
 """The largest number of runs of an experiment."""
 BITS_31 = np.int64(2**31 - 1)
 PLACES_BITS = 23
-"""2³¹ seeds, divided among the runs."""
+"""Each run has 2²³ of the 2³¹ seeds."""
 
 
 def seed_sequence(seed: int, run: int, purpose: str, number: int = 0) -> np.random.SeedSequence:
-    """The sequence of one purpose ("actions", "environments", …) of one run.
+    """The sequence of one purpose ("actions", "environments", …) in one run.
 
-    number: which of several of one purpose, such as an evaluated episode's. The entropy is always
-    seven words of 32 bits: numpy splits larger numbers and pads short lists, so that lists of
-    changing length could collide.
+    number: distinguishes several sequences of one purpose, such as those of evaluated episodes. The
+    entropy always has seven words of 32 bits: numpy splits larger numbers and pads short lists, so
+    lists of varying length could collide.
     """
     for given in (seed, run, number):
         if not 0 <= given < LARGEST:
@@ -37,20 +37,20 @@ def seed_sequence(seed: int, run: int, purpose: str, number: int = 0) -> np.rand
 
 
 def integer_seed(seed: int, run: int, purpose: str, number: int = 0) -> int:
-    """31 bits for those who take an integer: `env.reset(seed=…)`, `torch.manual_seed`."""
+    """An integer seed of 31 bits, for `env.reset(seed=…)` and `torch.manual_seed`."""
     return int(seed_sequence(seed, run, purpose, number).generate_state(1, np.uint32)[0] >> 1)
 
 
 def environment_seeds(
     seed: int, run: int, count: int, environments: np.ndarray, numbers: np.ndarray, actor: int = 0
 ) -> np.ndarray:
-    """31 bits for the k-th seeding (`numbers` [n], from 0) of these of a run's `count`
-    environments, or of those of one of its actors.
+    """Integer seeds of 31 bits for the environments of a run, or of one of its actors.
 
-    No two are equal in an experiment, up to 2²³ seedings of each run: they count on, over all runs,
-    in steps of an odd number modulo 2³¹. What takes them, hashes them: nearby seeds need not look
-    random. Actors begin as far from each other as they can, whatever their number: 2ᵏ of them meet
-    after 2²³⁻ᵏ seedings each.
+    numbers [n]: how often each environment was seeded before. All seeds of an
+    experiment differ, up to 2²³ seedings in each run: they are an arithmetic progression over all
+    runs, with an odd stride, modulo 2³¹. Environments hash their seeds, so nearby seeds need not
+    look random. Actors begin as far from each other as possible, however many there are: 2ᵏ actors
+    meet after 2²³⁻ᵏ seedings each.
     """
     start, stride = _progression(seed, run)
     places = numbers * count + environments + _first_place(actor)
@@ -59,17 +59,15 @@ def environment_seeds(
 
 
 def _first_place(actor: int) -> int:
-    """Of an actor in the 2²³ of its run: the digits of its number in reverse, van der Corput's
-    sequence.
+    """Where an actor begins among its run's 2²³ seeds: the bits of its number reversed (van der
+    Corput's sequence).
     """
     return int(f"{actor % 2**PLACES_BITS:0{PLACES_BITS}b}"[::-1], 2)
 
 
 @functools.cache
 def _progression(seed: int, run: int) -> tuple[np.int64, np.int64]:
-    """Of a run's seeds: the first, and the distance of two; the runs of an experiment lie between
-    one another.
-    """
+    """The first seed of a run and the stride. The progressions of the runs interleave."""
     start, odd = (
         seed_sequence(seed, 0, "environments").generate_state(2).astype(np.int64) >> 1
     ) | (0, 1)
@@ -77,9 +75,10 @@ def _progression(seed: int, run: int) -> tuple[np.int64, np.int64]:
 
 
 def uniform(seeds: np.ndarray, count: int) -> np.ndarray:
-    """The first `count` numbers in [0, 1) of each seed's generator, seeds [n] -> [count, n].
+    """The first `count` numbers in [0, 1) of the generator of each seed: seeds [n] -> [count, n].
 
-    SplitMix64 (Steele, Lea and Flood 2014), for all at once: making numpy's generator costs 15 µs.
+    SplitMix64 (Steele, Lea and Flood 2014), vectorised over the seeds, because making one generator
+    of numpy's costs 15 µs.
     """
     draws = np.arange(1, count + 1, dtype=np.uint64)[:, np.newaxis]
     mixed: np.ndarray = (seeds.astype(np.uint64) * np.uint64(count) + draws) * np.uint64(

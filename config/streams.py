@@ -1,8 +1,8 @@
-"""Standard input, output and error of a command, whatever its caller has done to them.
+"""Makes standard input, output and error usable, whatever the caller has done to them.
 
-A descriptor that was closed (`>&-`) is open to nothing from now on: else the next file that is
-opened gets its number, and every print goes into that file. A reader that has left (`| head`, a
-closed terminal) misses what follows, and the work goes on and ends as it would have.
+A closed descriptor (`>&-`) is opened on the null device: otherwise the next file that is opened
+would get its number, and every print would go into that file. If a reader leaves (`| head`, a
+closed terminal), further output is dropped and the work goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DESCRIPTORS = {"stdin": 0, "stdout": 1, "stderr": 2}
 
 
 def prepare_streams(forgiving: Collection[str] = ("stdout", "stderr")) -> None:
-    """Make the three usable; forgiving: those that may lose their reader without an error."""
+    """Make the three streams usable. forgiving: those that may lose their reader without an error."""
     for name, descriptor in DESCRIPTORS.items():
         _open(descriptor)
         stream = getattr(sys, name)
@@ -29,7 +29,7 @@ def prepare_streams(forgiving: Collection[str] = ("stdout", "stderr")) -> None:
 
 
 class _Forgiving(io.FileIO):
-    """Writes as long as somebody reads."""
+    """A stream that drops output once its reader has left."""
 
     def write(self, chunk: Any) -> int:
         try:
@@ -48,7 +48,7 @@ def _open(descriptor: int) -> None:
 
 
 def _is_own(stream: Any, descriptor: int) -> bool:
-    """Whether it is Python's own stream, and not what somebody has put in its place."""
+    """Whether this is Python's own stream and not a replacement."""
     try:
         return isinstance(stream, io.TextIOWrapper) and stream.fileno() == descriptor
     except (OSError, ValueError):
@@ -56,7 +56,9 @@ def _is_own(stream: Any, descriptor: int) -> bool:
 
 
 def _text(descriptor: int, before: io.TextIOWrapper | None = None) -> io.TextIOWrapper:
-    """What the encoding does not know becomes a `?`; buffered as before."""
+    """A text stream that writes `?` for characters outside the encoding, with the same buffering as
+    before.
+    """
     if descriptor == 0:
         return open(descriptor, encoding="utf-8", closefd=False)
     raw = io.BufferedWriter(_Forgiving(descriptor, "w", closefd=False))

@@ -1,11 +1,10 @@
-"""YAML without surprises: only what JSON can say, nothing that a reader would read differently than
-the machine.
+"""YAML restricted to what JSON can express, so that people and the program read the same thing.
 
-Refused: object tags, anchors and aliases, duplicate keys, keys that are no text, documents that are
-too large or too deep. A plain scalar is null, true, false, a decimal integer or a decimal number
-exactly when JSON or YAML 1.2's core schema says so (`1e-3` is a number); everything else is text:
-`no`, `010` and `12:30:45` stay what they look like, and the declared type of the parameter decides
-whether that is allowed.
+Refused are object tags, anchors and aliases, duplicate keys, keys that are not text, and documents
+that are too large or too deep. A plain scalar is null, true, false, a decimal integer or a decimal
+number exactly when JSON or YAML 1.2's core schema says so (`1e-3` is a number). Everything else is
+text: `no`, `010` and `12:30:45` stay what they look like, and the declared type of the parameter
+decides whether that is allowed.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ SCALARS = {
 
 
 def load(text: str | bytes, source: str) -> Any:
-    """The one document in `text`; `source` names it in messages. Raises `BadInput`."""
+    """Parse the one document in `text`. source: its name in messages. Raises `BadInput`."""
     size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     if size > LARGEST_BYTES:
         raise BadInput(f"{source}: {size} bytes; allowed: {LARGEST_BYTES}")
@@ -47,7 +46,7 @@ def load(text: str | bytes, source: str) -> Any:
 
 
 def load_mapping(path: Path) -> dict[str, Any]:
-    """The mapping in a file, read whole but never more than the limit; raises `BadInput`."""
+    """Parse the mapping in a file. At most the size limit is read. Raises `BadInput`."""
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST_BYTES + 1)
@@ -60,7 +59,7 @@ def load_mapping(path: Path) -> dict[str, Any]:
 
 
 class StrictLoader(yaml.SafeLoader):
-    """`yaml.SafeLoader` that refuses what the module's docstring lists."""
+    """A `yaml.SafeLoader` that refuses what the module's docstring lists."""
 
     depth = 0
 
@@ -85,7 +84,7 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that stands twice, and keys that are no text."""
+        """Refuse duplicate keys, and keys that are not text."""
         seen: set[str] = set()
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
@@ -100,11 +99,11 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: Any) -> int:
-        """Decimal only."""
+        """Accept decimal integers only."""
         return int(node.value)
 
     def construct_yaml_float(self, node: Any) -> float:
-        """Decimal, with or without an exponent; never infinite."""
+        """Accept finite decimal numbers, with or without an exponent."""
         number = float(node.value)
         if abs(number) == float("inf"):
             raise yaml.MarkedYAMLError(
@@ -121,15 +120,17 @@ StrictLoader.add_constructor("tag:yaml.org,2002:float", StrictLoader.construct_y
 
 
 class StrictDumper(yaml.SafeDumper):
-    """Quotes whatever YAML 1.1 or the core schema would not read as text, and writes no aliases."""
+    """Quotes every text that YAML 1.1 or the core schema would read as another type, and writes no
+    aliases.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a shared object twice instead of an anchor."""
+        """Write a shared object twice instead of using an anchor."""
         return True
 
     def represent_finite(self, number: float) -> yaml.ScalarNode:
-        """A number that `load` reads back as the same; raises `ValueError` for those that no
-        document can hold.
+        """Write a number so that `load` reads it back exactly. Raises `ValueError` for a number
+        that is not finite.
         """
         if not math.isfinite(number):
             raise ValueError(f"{number} cannot be written")
@@ -142,9 +143,7 @@ StrictDumper.add_representer(float, StrictDumper.represent_finite)
 
 
 def dump(document: Any, dumper: type[StrictDumper] = StrictDumper, *, width: int = 120) -> str:
-    """Text that `load` reads back as the same document: strings that look like another type are
-    quoted.
-    """
+    """Write a document so that `load` reads it back: texts that look like another type are quoted."""
     return yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
 
 

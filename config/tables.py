@@ -1,4 +1,4 @@
-"""Tables of parameters and presets as Markdown, made from the declarations, for the documentation's
+"""Renders the declared parameters and presets as Markdown tables, for the documentation's
 reference.
 """
 
@@ -29,8 +29,8 @@ OF_NO_PRESET = Game(name="other", id="Other-v0")
 
 
 def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
-    """Heading -> table: what all experiments have, what those of one topology have as well, then the
-    hyperparameters of each algorithm; those that have the same ones share a table.
+    """Heading -> table: the parameters of all experiments, then those of each topology, then each
+    algorithm's hyperparameters. Algorithms with the same hyperparameters share a table.
     """
     of_owner: dict[type, list[str]] = {}
     for algorithm in algorithms:
@@ -43,7 +43,7 @@ def parameter_tables(algorithms: Sequence[str]) -> dict[str, str]:
 
 
 def _which(algorithms: Sequence[str]) -> str:
-    """What these algorithms have in common."""
+    """What these algorithms have in common, in words."""
     topologies = {find_algorithm(name).topology for name in algorithms}
     if len(topologies) == 1:
         return WHICH[topologies.pop()]
@@ -51,19 +51,19 @@ def _which(algorithms: Sequence[str]) -> str:
 
 
 def title(*algorithms: str) -> str:
-    """Above a table of theirs."""
+    """The heading of a table for these algorithms."""
     return f"{' and '.join(f'`{name}`' for name in algorithms)}:"
 
 
 def parameter_table(infos: Iterable[ParameterInfo]) -> str:
-    """One row a parameter: name, default, what is allowed, what it does. Ends with a newline."""
+    """One row for each parameter: name, default, allowed values, help. Ends with a newline."""
     rows = [(f"`{info.name}`", _default(info), _allowed(info), info.help) for info in infos]
     return _markdown(("parameter", "default", "allowed", "meaning"), rows)
 
 
 def preset_table(algorithm: str) -> str:
-    """One row a hyperparameter that presets decide, one column a game that the algorithm plays. Ends
-    with a newline.
+    """One row for each hyperparameter that presets set, one column for each game that the algorithm
+    plays. Ends with a newline.
     """
     families = find_algorithm(algorithm).families
     games = [find_game(name) for name in playable(families, own_presets())]

@@ -1,5 +1,5 @@
-"""The parameters of a training that learns from games of workers with themselves, the topology
-`self-play`. None can change what a result means: workers come and go while a run trains.
+"""The parameters of a training that learns from its workers' games against themselves (topology
+`self-play`). None of them can change what a result means: workers come and go while a run trains.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ MOST_WORKERS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
-    """One run's workers: how many, and how patient both sides are."""
+    """How many workers one run has, and how long each side waits for the other."""
 
     roles: ClassVar[tuple[str, str]] = ("trainer", "worker")
-    """Who learns, and who helps; the first one who learns answers for the training."""
+    """The role that learns, then the role that plays games. The trainer reports the result of the
+    training step.
+    """
 
     workers: int = parameter(
         2,
@@ -62,17 +64,17 @@ class WorkerSettings:
 
     @property
     def helpers(self) -> int:
-        """Processes beside the one that learns."""
+        """Number of processes that do not learn."""
         return self.workers
 
     @property
     def learners(self) -> int:
-        """Processes that learn."""
+        """Number of processes that learn."""
         return 1
 
     @property
     def gpus(self) -> int:
-        """Of all helpers."""
+        """Number of GPUs for all workers together."""
         return self.worker_gpus
 
     def check(self) -> None:

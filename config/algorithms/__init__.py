@@ -1,8 +1,8 @@
-"""The registry of algorithms: ours by name, installed packages' by entry point, and anybody's by
-import path.
+"""The registry of algorithms: the project's by name, those of installed packages by entry point,
+and anybody's by import path.
 
-Adding one of ours: its module in `agents/algorithms/`, its dataclass and descriptor in
-`config/algorithms/<name>.py`, its preset in `config/algorithms/<name>.yaml`, one entry here.
+To add one to the project: its module in `agents/algorithms/`, its dataclass and descriptor in
+`config/algorithms/<name>.py`, its preset in `config/algorithms/<name>.yaml`, and one entry here.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ METHODS = ("steps_per_epoch", "warm_up_steps", "check")
 
 @functools.cache
 def find_algorithm(text: str) -> Algorithm:
-    """The algorithm of a name or an import path; raises `BadInput`, for a name with the nearest
-    known one.
+    """The algorithm of a name or an import path. Raises `BadInput`; for an unknown name with the
+    nearest known one.
     """
     if text in ALGORITHMS:
         return ALGORITHMS[text]
@@ -60,25 +60,25 @@ def find_algorithm(text: str) -> Algorithm:
 
 
 def algorithm_path(text: str) -> str | None:
-    """The import path that stands behind a name or path which is none of ours; None: nothing
-    does.
+    """The import path of an algorithm that is not the project's own; None if the text names no
+    other.
     """
     return text if is_import_path(text) else _entry_points().get(text)
 
 
 def algorithm_names() -> list[str]:
-    """Ours, then those of installed packages."""
+    """The project's algorithms, then those of installed packages."""
     return [*ALGORITHMS, *sorted(set(_entry_points()) - set(ALGORITHMS))]
 
 
 def _entry_points() -> dict[str, str]:
-    """Name -> import path."""
+    """Name -> import path, of the algorithms in installed packages."""
     found = importlib.metadata.entry_points(group=ENTRY_POINTS)
     return {entry.name: entry.value for entry in found}
 
 
 def checked(algorithm: object, text: str) -> Algorithm:
-    """The descriptor that a person brings, or `BadInput` with the first promise that it breaks."""
+    """Check a user's descriptor. Raises `BadInput` with the first rule that it breaks."""
     if not isinstance(algorithm, Algorithm):
         found = type(algorithm).__name__
         raise BadInput(

@@ -1,5 +1,5 @@
-"""The hyperparameters of AlphaZero, Silver et al. 2018 (Science 362, arXiv:1712.01815); the presets give
-each game its own.
+"""The hyperparameters of AlphaZero, Silver et al. 2018 (Science 362, arXiv:1712.01815). Presets
+adapt them to each game.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaZero:
-    """Defaults: for Connect Four on a few processors. A step is a position that workers have played."""
+    """The defaults suit Connect Four on a few processors. One step is one position that a worker
+    has played.
+    """
 
     simulations: int = parameter(
         96,
@@ -164,19 +166,21 @@ class AlphaZero:
 
     @property
     def ratio(self) -> ReplayRatio:
-        """Of positions that are learnt from."""
+        """How often each position is learnt from, as a replay ratio."""
         return ReplayRatio(
             ratio=self.replay_ratio, starts=self.learning_starts, batch=self.batch_size, unroll=1,
             slack=self.max_ahead * self.batch_size,
         )  # fmt: skip
 
     def updates_after(self, generations: int) -> int:
-        """That so many generations end with, all together: no fewer than their positions ask for."""
+        """Number of updates that are due after this many generations: at least as many as their
+        positions require.
+        """
         learnt = self.replay_ratio * self.generation_positions * generations
         return math.ceil(learnt / self.batch_size)
 
     def window_of(self, positions: int) -> int:
-        """The last so many of all positions are learnt from: KataGo's window (arXiv:1902.10565,
+        """Number of the newest positions that are learnt from: KataGo's window (arXiv:1902.10565,
         appendix C), with N counted in positions.
         """
         c = self.window
@@ -187,18 +191,18 @@ class AlphaZero:
         return int(c * (1 + beta * ((positions / c) ** alpha - 1) / alpha))
 
     def is_kept(self, generation: int, generations: int) -> bool:
-        """Whether the network of this generation stays, of a training of so many."""
+        """Whether the network of this generation is kept, in a training of this many generations."""
         kept = {
             round(generations * k / self.kept_generations) for k in range(self.kept_generations)
         }
         return generation in kept or generation == generations
 
     def steps_per_epoch(self, environment: Environments) -> int:
-        """Positions of a generation, of all workers together."""
+        """Positions of one generation, over all workers."""
         return self.generation_positions
 
     def warm_up_steps(self, environment: Environments) -> int:
-        """Those before the first update."""
+        """Positions before the first update."""
         return self.learning_starts
 
     def check(self, environment: Environments) -> None:

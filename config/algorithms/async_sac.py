@@ -1,5 +1,5 @@
-"""The hyperparameters of asynchronous SAC, agents/algorithms/async_sac.py: SAC's, and how its learner
-and its workers keep together.
+"""The hyperparameters of asynchronous SAC (agents/algorithms/async_sac.py): those of SAC, and how
+learner and actors keep pace.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class AsyncSAC(sac.SAC):
-    """Defaults: SAC's. The replay ratio is `updates` for every `train_every` steps, which no worker
-    has to make at once.
+    """The defaults are SAC's. The replay ratio is `updates` for every `train_every` steps; the two
+    need not take turns exactly.
     """
 
     multiples = ()
@@ -40,7 +40,7 @@ class AsyncSAC(sac.SAC):
 
     @property
     def ratio(self) -> ReplayRatio:
-        """Of rows that are learnt from."""
+        """How often each row is learnt from, as a replay ratio."""
         return ReplayRatio(
             ratio=self.updates * self.batch_size / self.train_every, starts=self.learning_starts,
             batch=self.batch_size, unroll=self.unroll_length, slack=self.max_ahead * self.batch_size,
@@ -48,7 +48,7 @@ class AsyncSAC(sac.SAC):
 
     @property
     def replay_slots(self) -> int:
-        """Unrolls in the replay."""
+        """Number of unrolls that the replay holds."""
         return self.replay_size // self.unroll_length
 
     def check(self, environment: EnvironmentSettings) -> None:

@@ -1,5 +1,5 @@
-"""What an algorithm says of itself. One `Algorithm` is all that the manifest, `--list`, help,
-validation, the report and the pods need; its code is imported by those who compute.
+"""The description of an algorithm. One `Algorithm` is all that the manifest, `--list`, help,
+validation and the report need; only the pods that compute import its code.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from config.measures import RETURN, Measure
 from config.workers import WorkerSettings
 
 FAMILIES = ("discrete", "continuous", "multi-discrete", "multi-binary")
-"""Of games, by what their players do: choose one of n actions, real numbers, one of n in each of
-several components, or yes and no in each."""
+"""Families of games by what a player does at each step: choose one of n actions, give real numbers,
+choose one of n for each of several components, or say yes or no for each.
+"""
 BOARD = "board"
-"""The family of games for two players who see everything (`agents.games`): those of self-play, and of
-nobody else."""
+"""The family of two-player games with full information (`agents.games`), which only self-play
+plays.
+"""
 SINGLE = "single"
 ACTOR_LEARNER = "actor-learner"
 SELF_PLAY = "self-play"

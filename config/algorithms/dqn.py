@@ -1,5 +1,5 @@
-"""The hyperparameters of DQN, Mnih et al. 2015 (doi:10.1038/nature14236), and of what was added to it
-later; the presets give each game its own.
+"""The hyperparameters of DQN, Mnih et al. 2015 (doi:10.1038/nature14236), and of later additions to
+it. Presets adapt them to each game.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STACKED_FRAMES = 64
 
 @dataclass(frozen=True, kw_only=True)
 class DQN(OffPolicy):
-    """Defaults: those of Stable-Baselines3, with a replay that fits anywhere; every addition to the
+    """The defaults are those of Stable-Baselines3, with a smaller replay. Every addition to the
     algorithm of 2015 is off.
     """
 

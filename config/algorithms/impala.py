@@ -1,5 +1,5 @@
-"""The hyperparameters of IMPALA, Espeholt et al. 2018 (arXiv:1802.01561); the presets give each game
-its own.
+"""The hyperparameters of IMPALA, Espeholt et al. 2018 (arXiv:1802.01561). Presets adapt them to
+each game.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class IMPALA:
-    """Defaults: for small environments; a loss is a mean, where the paper has a sum."""
+    """The defaults suit small environments. A loss is a mean over rows, where the paper has a sum."""
 
     unroll_length: int = parameter(
         20,
@@ -133,16 +133,16 @@ class IMPALA:
 
     @property
     def remembers(self) -> bool:
-        """Whether the network is one for sequences; a person's own may be either."""
+        """Whether the network processes sequences. A user's own network may do either."""
         return self.lstm_size > 0 or self.network is not None
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
-        """Rows that are learnt from in one epoch, of all actors together."""
+        """Rows that are learnt from in one epoch, over all actors."""
         return self.epoch_updates * self.batch_size * self.unroll_length
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
-        """None: the statistics of observations are those of what is learnt from, the newest
-        included.
+        """Zero: the statistics of observations come from the rows that are learnt from, including
+        the newest.
         """
         return 0
 

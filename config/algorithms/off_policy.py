@@ -1,4 +1,4 @@
-"""The rules of hyperparameters of every algorithm that learns from a replay."""
+"""What the hyperparameters of all algorithms with a replay have in common."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from config.errors import BadInput
 
 
 class OffPolicy:
-    """Base of dataclasses that have these; steps are those of all environments together.
+    """Base of these dataclasses. Steps are counted over all environments.
 
-    multiples: hyperparameters in such steps, which must be whole steps of every environment.
+    multiples: the hyperparameters that are a number of such steps and must be whole steps of every
+    environment.
     """
 
     epoch_steps: int
@@ -24,7 +25,7 @@ class OffPolicy:
         return self.epoch_steps
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
-        """None: the random steps before `learning_starts` are the first epochs' own."""
+        """Zero: the random steps before `learning_starts` belong to the first epochs."""
         return 0
 
     def check(self, environment: EnvironmentSettings) -> None:

@@ -1,5 +1,5 @@
-"""The hyperparameters of PPO, Schulman et al. 2017 (arXiv:1707.06347), and A2C, which is PPO with
-some of them; the presets give each game its own.
+"""The hyperparameters of PPO, Schulman et al. 2017 (arXiv:1707.06347), and of A2C, which is PPO
+with some of them fixed. Presets adapt them to each game.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LARGEST_BATCH = 2**22
 
 @dataclass(frozen=True, kw_only=True)
 class PPO:
-    """Defaults: those of CleanRL for classic control, without value clipping."""
+    """The defaults are CleanRL's for classic control, without value clipping."""
 
     rollout_length: int = parameter(
         128, low=2, high=65_536, unit="steps", help="steps of each environment in one epoch"
@@ -98,12 +98,12 @@ class PPO:
     )
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
-        """Rows of the batch: environment steps of one epoch, over all environments."""
+        """Environment steps of one epoch, over all environments: the rows of the batch."""
         return environment.count * self.rollout_length
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
-        """Environment steps of the rollout that is not learnt from: it fills the statistics of
-        observations.
+        """Environment steps of the first rollout, which is not learnt from and fills the statistics
+        of observations.
         """
         return self.steps_per_epoch(environment) if environment.normalise_observations else 0
 

@@ -1,4 +1,6 @@
-"""The hyperparameters of PPO with a memory, agents/algorithms/ppo_lstm.py: PPO's and a few more."""
+"""The hyperparameters of recurrent PPO (agents/algorithms/ppo_lstm.py): those of PPO and a few
+more.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentPPO(PPO):
-    """Defaults: PPO's, and the network that rl-baselines3-zoo's tuned settings share."""
+    """The defaults are PPO's, with the network that the tuned settings of rl-baselines3-zoo share."""
 
     sequence_length: int = parameter(
         32,

@@ -1,5 +1,5 @@
-"""The hyperparameters of R2D2, Kapturowski et al. 2019 (openreview.net/forum?id=r1lyTjAqYX); the
-presets give each game its own.
+"""The hyperparameters of R2D2, Kapturowski et al. 2019 (openreview.net/forum?id=r1lyTjAqYX).
+Presets adapt them to each game.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class R2D2:
-    """Defaults: for small environments; a loss is a mean over rows, where the paper has a sum."""
+    """The defaults suit small environments. A loss is a mean over rows, where the paper has a sum."""
 
     unroll_length: int = parameter(
         20,
@@ -150,12 +150,12 @@ class R2D2:
 
     @property
     def learnt_rows(self) -> int:
-        """Of a sequence: those that are new with it."""
+        """Number of rows of a sequence that no earlier sequence contains."""
         return self.unroll_length - self.burn_in
 
     @property
     def ratio(self) -> ReplayRatio:
-        """Of rows that are learnt from."""
+        """How often each row is learnt from, as a replay ratio."""
         batch = self.batch_size * self.learnt_rows
         return ReplayRatio(
             ratio=self.replay_ratio, starts=self.learning_starts, batch=batch,
@@ -164,22 +164,22 @@ class R2D2:
 
     @property
     def replay_slots(self) -> int:
-        """Sequences in the replay."""
+        """Number of sequences that the replay holds."""
         return self.replay_size // max(1, self.learnt_rows)
 
     @property
     def final_epsilon(self) -> float:
-        """Of the most careful actor, by which a policy is evaluated that samples."""
+        """The smallest epsilon of any actor; evaluation uses it if its policy samples."""
         return float(self.epsilon ** (1 + self.epsilon_exponent))
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
-        """Steps that come in while so many updates are due, rounded down: what is due is never more
-        than the updates.
+        """Environment steps that arrive while the updates of one epoch are due, rounded down so
+        that the updates that are due never exceed them.
         """
         return int(self.epoch_updates * self.ratio.batch / self.replay_ratio)
 
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
-        """Those before the first update."""
+        """Environment steps before the first update."""
         return self.learning_starts
 
     def check(self, environment: EnvironmentSettings) -> None:

@@ -1,5 +1,5 @@
-"""How often experience is learnt from, where those who gather it and the one who learns are different
-processes: a learner and actors wait for each other for this reason alone.
+"""The replay ratio: how often experience is learnt from if actors and learner are different
+processes. It is the only reason for which one side waits for the other.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from config.errors import BadInput
 class ReplayRatio:
     """|updates · batch − ratio · (inserted − starts)| ≤ slack, all in rows of experience.
 
-    ratio: how many rows are learnt from for each one that comes in, after the first `starts`; batch:
-    rows of one update; unroll: rows that come in with one unroll.
+    ratio: rows learnt from for each row that arrives after the first `starts`. batch: rows of one
+    update. unroll: rows that arrive with one unroll.
     """
 
     ratio: float
@@ -25,16 +25,16 @@ class ReplayRatio:
     slack: float
 
     def balance(self, updates: int, inserted: int) -> float:
-        """Rows by which the learner is ahead, negative: the actors are."""
+        """Number of rows by which the learner is ahead; negative if the actors are."""
         return updates * self.batch - self.ratio * max(0, inserted - self.starts)
 
     def updates_of(self, steps: int) -> int:
-        """That are due after so many steps."""
+        """Number of updates that are due after this many steps."""
         return math.floor(self.ratio * max(0, steps - self.starts) / self.batch)
 
     def check(self, environments: int) -> None:
-        """Raise `BadInput` where one side could stop the other for ever, or each message would wait:
-        environments: of one actor, whose unrolls may end together.
+        """Raise `BadInput` if one side could stop the other for ever, or would wait at every
+        message. environments: those of one actor, whose unrolls may end together.
         """
         least = math.ceil(1 + self.ratio * self.unroll * environments / self.batch)
         ahead = round(self.slack / self.batch)

@@ -1,5 +1,5 @@
-"""The hyperparameters of SAC, Haarnoja et al. 2018 (arXiv:1812.05905); the presets give each game
-its own.
+"""The hyperparameters of SAC, Haarnoja et al. 2018 (arXiv:1812.05905). Presets adapt them to each
+game.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from config.parameters import parameter
 
 @dataclass(frozen=True, kw_only=True)
 class SAC(OffPolicy):
-    """Defaults: those of Stable-Baselines3, which are the paper's, with its later `learning_starts`."""
+    """The defaults are those of Stable-Baselines3, which are the paper's, with its later
+    `learning_starts`.
+    """
 
     epoch_steps: int = parameter(
         1000,
