@@ -1,4 +1,4 @@
-"""Where every file of an experiment lies: the tree of DESIGN.md as attributes, and nothing else."""
+"""Where every file of an experiment lies: the tree of docs/output.md as attributes, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The steps after training on a large experiment: `python -m tests.benchmarks.many_rows [FOLDER]`
-(found.md D21).
+(defect D21 of docs/faults.md).
 
 Makes an experiment of 100 finished runs of 100 000 rows each (1.1 GB of CSV) and says how long
 `average`, `plot-average` and `report` take, and reading all of it from Python, and how much memory.

@@ -1,4 +1,4 @@
-"""Issue 4, point 3: the local engine and the real controller make the same of every small
+"""The local engine and the real controller make the same of every small
 workflow."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Issue 4, point 5: every way in which an experiment can end other than well, with a report that
+"""Every way in which an experiment can end other than well, with a report that
 tells the truth."""
 
 from __future__ import annotations

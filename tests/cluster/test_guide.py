@@ -1,4 +1,4 @@
-"""Issue 4, point 6: the commands of `containers/kubernetes/README.md` work as written, apart from
+"""The commands of `containers/kubernetes/README.md` work as written, apart from
 those marked as not tried.
 
 What a shell must be given beside them is what a person's shell has: who they are (kubectl's and

@@ -1,4 +1,4 @@
-"""Issue 10: the experiment's template called twice with two directories in one workflow, to two
+"""The experiment's template called twice with two directories in one workflow, to two
 complete reports."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a person brings reaches the pods by an image built from ours: an environment (issue 4, point
-7), an algorithm (issue 10, point 1)."""
+"""What a person brings reaches the pods by an image built from ours: an environment
+and an algorithm."""
 
 from __future__ import annotations
 

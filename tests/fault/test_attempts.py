@@ -1,4 +1,4 @@
-"""Fault 28, found.md A1, A2 and A9: of two attempts of one step that both live, the older one is
+"""Fault 28 and defects A1, A2 and A9 of docs/faults.md: of two attempts of one step that both live, the older one is
 shut out.
 
 A lost node, or a pod that was deleted by force, leaves its process running while the retry starts

@@ -1,4 +1,4 @@
-"""Fault 60, found.md C20: another image or other code, between submissions or between attempts, is
+"""Fault 60 and defect C20 of docs/faults.md: another image or other code, between submissions or between attempts, is
 recorded and said."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""found.md C20: what must be on the disk before what, so that a power loss costs no more than a
+"""Defect C20 of docs/faults.md: what must be on the disk before what, so that a power loss costs no more than a
 kill.
 
 A kill never shows this (the kernel keeps what was written), so the order of the calls is looked at.

@@ -1,5 +1,5 @@
-"""What can happen between a learner and its actors, as real processes with their exit codes: section 2
-of what is known of distributed training (`cases.md` names every test of it)."""
+"""What can happen between a learner and its actors, as real processes with their exit codes: the
+table in docs/faults.md (`cases.md` names every test of it)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""found.md B12: nothing is written through a symbolic link inside of the output directory, which
+"""Defect B12 of docs/faults.md: nothing is written through a symbolic link inside of the output directory, which
 may lead anywhere."""
 
 from __future__ import annotations

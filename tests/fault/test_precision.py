@@ -1,4 +1,4 @@
-"""Issue 8, section 1: `precision: auto` is decided once for the experiment, by the first training
+"""`precision: auto` is decided once for the experiment, by the first training
 that starts.
 
 Real processes on a pretended processor, see `other_processor.py`: each has a probe that would

@@ -1,4 +1,4 @@
-"""Issue 10, point 1: a package that nothing here knows of, through the whole pipeline; killed and
+"""A package that nothing here knows of, through the whole pipeline; killed and
 submitted again it ends with the bytes of an undisturbed training."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""found.md C15: standard streams that are closed, and readers that have left or stand still.
+"""Defect C15 of docs/faults.md: standard streams that are closed, and readers that have left or stand still.
 Nothing else may suffer."""
 
 from __future__ import annotations

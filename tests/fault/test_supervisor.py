@@ -42,7 +42,7 @@ def parent(pid: int) -> int:
 
 
 def test_a3_a_new_supervisor_after_one_was_killed(tmp_path: Path) -> None:
-    """found.md A3: the attempt is in Error and tried again; it used to be waited for for ever."""
+    """Defect A3 of docs/faults.md: the attempt is in Error and tried again; it used to be waited for for ever."""
     retried = pod(
         "retried", ONCE, "{{retries}}", retryStrategy={"limit": "2", "retryPolicy": "Always"}
     )
@@ -167,7 +167,7 @@ def needs_library_path(folder: Path) -> Path:
 
 @pytest.mark.parametrize("ignored", ["HUP INT", ""], ids=["nohup", "terminal"])
 def test_a4_signals_that_came_ignored_stay_so(tmp_path: Path, ignored: str) -> None:
-    """found.md A4: `nohup python -m workflows.local …` and the terminal is closed."""
+    """Defect A4 of docs/faults.md: `nohup python -m workflows.local …` and the terminal is closed."""
     go = tmp_path / "go"
     process = start(
         tmp_path, workflow([task("a", "leaf")], pod("leaf", UNTIL, str(go))), ignored=ignored
@@ -238,7 +238,7 @@ def test_a4_sigterm_still_stops_what_nohup_started(tmp_path: Path) -> None:
 
 
 def test_c20_a_pod_dies_with_its_supervisor_when_nobody_else_can_kill_it(tmp_path: Path) -> None:
-    """found.md C20: only PR_SET_PDEATHSIG is left when the engine stands still."""
+    """Defect C20 of docs/faults.md: only PR_SET_PDEATHSIG is left when the engine stands still."""
     process = start(tmp_path, workflow([task("a", "leaf")], pod("leaf", SLEEPING)))
     (running,) = pids(tmp_path, pods=1)
     process.send_signal(signal.SIGSTOP)

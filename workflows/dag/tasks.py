@@ -4,7 +4,7 @@ tasks out.
 A task in a loop has a node `<workflow>.runs(0:0).train`, its attempts `….train(0)`, `….train(1)`; a
 DAG that is itself repeated has its tasks below its attempts, `<workflow>.first(1).prepare`; a task
 of the exit handler is `<workflow>.onExit.report`. A node that does not exist yet is a task that
-waits. Source: `reference/argo.md`, sections 3.7 and 9.
+waits. Source: docs/argo.md, "Retries".
 """
 
 from __future__ import annotations

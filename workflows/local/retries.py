@@ -1,4 +1,4 @@
-"""`retryStrategy`: what happens after a failed attempt, in the controller's order (reference 3.7).
+"""`retryStrategy`: what happens after a failed attempt, in the controller's order (docs/argo.md).
 
 Source: Argo `processNodeRetries`: stop or deadline, longest duration, backoff (before anything else
 is asked), policy, limit, expression.

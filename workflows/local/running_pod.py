@@ -1,6 +1,6 @@
 """One attempt of a container template: a node, a place on the machine, a process, its outputs.
 
-How ends are reported follows reference 3.8: Argo's emissary signals the process group, the wait
+How ends are reported follows docs/argo.md, "How a pod ends": Argo's emissary signals the process group, the wait
 container reads the outputs after `main` has ended, also when it failed.
 """
 

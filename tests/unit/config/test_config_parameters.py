@@ -126,7 +126,7 @@ def test_a_number_where_text_is_declared_is_refused_with_a_hint_to_quote(value: 
     [
         ("{{workflow.name}}", "braces"), ("{{=1+1}}", "braces"), ("a{b", "braces"), ("a}b", "braces"), ("a\nb", "control"),
         ("a\0b", "control"),         ("a\x1b[31m", "control"), ("a\x7f", "control"), ("a\u202eb", "control"), ("\udcff", "control"),
-        ("a" * (LONGEST_VALUE + 1), "long"), ("$(X)", "are not allowed"), ("a$$b", "are not allowed"),  # found.md B13
+        ("a" * (LONGEST_VALUE + 1), "long"), ("$(X)", "are not allowed"), ("a$$b", "are not allowed"),  # defect B13 of docs/faults.md
     ],
 )  # fmt: skip
 def test_hostile_text_is_refused_whatever_the_parameter(value: str, reason: str) -> None:

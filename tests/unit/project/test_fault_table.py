@@ -11,13 +11,14 @@ TESTS = Path(__file__).parents[2]
 TABLE = (TESTS / "fault" / "cases.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| (\d+) \| ([^|]+) \| (.+) \|$", flags=re.MULTILINE)
 NAMED = re.compile(r"`([^`]+\.py)::([^`]+)`")
+DEFECT = re.compile(r"[Dd]efect ([A-D][0-9]+)")
 SECTION = TABLE.partition("## Between a learner and its actors\n")[2]
 FAULTS = (
     "learner dies", "actor dies", "an unroll is sent again after a lost acknowledgement", "straggler",
     "slow or half-open network", "two learners of one run",
     "NaN, wrong shape, too large, wrong identity", "no experience for `no_data_timeout`",
 )  # fmt: skip
-"""Section 2 of `reference/distributed.md`."""
+"""The table in `docs/faults.md` of what may happen between a learner and its actors."""
 
 
 @functools.cache
@@ -41,6 +42,19 @@ def missing(table: str) -> list[str]:
 
 def test_every_case_has_one_row_in_order() -> None:
     assert [int(number) for number, _, _ in ROW.findall(TABLE)] == list(range(1, 69))
+
+
+def test_the_documentation_has_the_same_cases() -> None:
+    page = (TESTS.parent / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert [int(number) for number, _, _ in ROW.findall(page)] == list(range(1, 69))
+
+
+def test_every_defect_that_a_test_names_is_in_the_documentation() -> None:
+    page = (TESTS.parent / "docs" / "faults.md").read_text(encoding="utf-8")
+    texts = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py")]
+    named = {name for text in texts for name in DEFECT.findall(text)}
+    assert len(named) > 10
+    assert named <= set(re.findall(r"^\| ([A-D]\d+) \|", page, flags=re.MULTILINE))
 
 
 def test_every_named_test_exists() -> None:

@@ -1,5 +1,5 @@
 """Run from a folder where a `config.py`, a `config/` or an `agents/` lies that is not ours
-(found.md B14)."""
+(defect B14 of docs/faults.md)."""
 
 from __future__ import annotations
 

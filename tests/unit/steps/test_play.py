@@ -286,7 +286,7 @@ def _dropping(frames_lost: int):
 
 
 def test_case_56_a_film_that_lost_frames_is_not_called_done(tmp_path, monkeypatch):
-    """found.md C20: the frames that the file holds are compared with those that were filmed."""
+    """Defect C20 of docs/faults.md: the frames that the file holds are compared with those that were filmed."""
     from moviepy.video.io import ffmpeg_writer
 
     monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))

@@ -46,7 +46,7 @@ def test_c16_a_folder_whose_path_no_parameter_may_hold(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """found.md C16: `prepare` would refuse its path, in the middle of the workflow."""
+    """Defect C16 of docs/faults.md: `prepare` would refuse its path, in the middle of the workflow."""
     (tmp_path / folder).mkdir()
     monkeypatch.chdir(tmp_path / folder)
     assert submit.main(["ppo", "--local", "-p", "game=cartpole"]) == 2
@@ -73,7 +73,7 @@ REFUSED: list[tuple[Sequence[str], str]] = [
     (("ppo", "--dryrun"), "unknown argument '--dryrun'"),
     (("ppo", "-p", "game={{workflow.name}}"), "braces are not allowed"),
     (("ppo", "-p", "game={{=1+1}}"), "braces are not allowed"),
-    (("ppo", "-p", "outdir=results/d$$x"), "'$(' and '$$' are not allowed"),  # found.md B13
+    (("ppo", "-p", "outdir=results/d$$x"), "'$(' and '$$' are not allowed"),  # defect B13 of docs/faults.md
     (("ppo", "-p", "outdir=/storage/$(EXPERIMENT_OWNER)"), "'$(' and '$$' are not allowed"),
     (("ppo", "-p", "cpu_image=$(X)"), "'$(' and '$$' are not allowed"),
     (("ppo", "-p", "game=breakout; rm -rf /"), "unknown game 'breakout; rm -rf /'"),
@@ -408,7 +408,7 @@ def test_a_machine_that_can_start_nothing_is_said_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """A full table of processes, a full disk: each of them was a traceback (found.md A3)."""
+    """A full table of processes, a full disk: each of them was a traceback (defect A3 of docs/faults.md)."""
 
     def refuse(*arguments: object, **options: object) -> None:
         raise error

@@ -141,7 +141,7 @@ def test_a_stop_after_the_reader_has_left(tmp_path: Path) -> None:
 def test_c19_sigkill_leaves_nothing_in_the_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """found.md C19: `/tmp/<name>-logs-…` stayed."""
+    """Defect C19 of docs/faults.md: `/tmp/<name>-logs-…` stayed."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))

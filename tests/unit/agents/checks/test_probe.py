@@ -57,7 +57,7 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
             (3431.0, 3431.0, 3431.0),
             "fp32",
             "0.69",
-        ),  # the Intel of issue 8
+        ),  # measured on an Intel
         ((1.7, 1.7, 1.0), (1.0, 1.0, 9.0), "bf16", "1.70"),  # one disturbed trial
         ((0.7, 9.0, 0.7), (1.0, 1.0, 1.0), "fp32", "0.70"),
         (

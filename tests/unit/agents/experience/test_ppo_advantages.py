@@ -1,5 +1,4 @@
-"""GAE against closed forms and against a slow double loop over episodes (reference: algorithms.md,
-section 2)."""
+"""GAE against closed forms and against a slow double loop over episodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Nothing from elsewhere steers the terminal: exceptions, servers, status files, the last lines of
-logs (found.md B14)."""
+logs (defect B14 of docs/faults.md)."""
 
 from __future__ import annotations
 

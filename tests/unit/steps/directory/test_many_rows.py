@@ -1,4 +1,4 @@
-"""Long tables: read by a parser in C, with the same numbers as short ones (found.md D21)."""
+"""Long tables: read by a parser in C, with the same numbers as short ones (defect D21 of docs/faults.md)."""
 
 from __future__ import annotations
 

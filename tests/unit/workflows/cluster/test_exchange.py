@@ -1,5 +1,5 @@
 """One request and its answer: what `requests` would do by itself with secrets, redirects, slow and
-huge answers (found.md B10, B11)."""
+huge answers (defects B10 and B11 of docs/faults.md)."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_mounts_are_folders_of_this_machine(
 def test_c16_folders_with_quotes_and_blanks_also_in_json(
     engine: Callable[..., WorkflowStatus], tmp_path: Path
 ) -> None:
-    """found.md C16: the path of a folder broke the JSON that it was put into."""
+    """Defect C16 of docs/faults.md: the path of a folder broke the JSON that it was put into."""
     storage = tmp_path / 'a"b\\c ä'
     mine = TMP + '/of"a\\person'
     program = "import json, sys; print(json.dumps([json.loads(sys.argv[1].partition('=')[2]), sys.argv[2], json.loads(sys.argv[3])]))"
@@ -223,7 +223,7 @@ def test_what_the_caller_hands_on(
 def test_c19_a_text_reaches_a_pod_in_the_encoding_of_the_engine(
     engine: Callable[..., WorkflowStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """found.md C19: under ISO-8859-1 a path with an umlaut became another one, in UTF-8."""
+    """Defect C19 of docs/faults.md: under ISO-8859-1 a path with an umlaut became another one, in UTF-8."""
     in_utf_8 = os.fsencode
     monkeypatch.setattr(
         "workflows.local.machine.supervision.os.fsencode",
@@ -255,7 +255,7 @@ def test_c19_a_text_reaches_a_pod_in_the_encoding_of_the_engine(
 def test_c19_processors_that_control_groups_allow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, groups: str, files: dict[str, str], cpus: float
 ) -> None:
-    """found.md C19: version 1 was not seen, nor a limit of a group above."""
+    """Defect C19 of docs/faults.md: version 1 was not seen, nor a limit of a group above."""
     (tmp_path / "own").write_text(groups)
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -465,7 +465,7 @@ def test_backoff_is_waited_for_before_each_attempt(engine: Callable[..., Workflo
 def test_a8_a_clock_that_is_set_changes_no_decision(
     engine: Callable[..., WorkflowStatus], monkeypatch: pytest.MonkeyPatch, hours: int
 ) -> None:
-    """found.md A8: with a clock that was set back by an hour there was no next attempt for an hour,
+    """Defect A8 of docs/faults.md: with a clock that was set back by an hour there was no next attempt for an hour,
     ahead there was none at all."""
     asked = itertools.count()
 
@@ -673,7 +673,7 @@ def test_stop_while_waiting_for_a_place_or_a_retry(engine: Callable[..., Workflo
     assert phases(status) == {"a": "Failed", "b": "Failed", "c": "Failed", "c(0)": "Failed"}
 
 
-# --- what was seen on a real cluster (reference, section 9), with the figure of the design
+# --- what was seen on a real cluster (docs/argo.md), with the figure of the design
 # ---------------------------------------------
 
 

@@ -1,5 +1,5 @@
 """`{{= }}`, `when`, `depends` and textual replacement, against results that Argo's own libraries
-gave (reference 3.1 and 3.5)."""
+gave (docs/argo.md)."""
 
 from __future__ import annotations
 
