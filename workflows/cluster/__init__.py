@@ -1,1 +1,1 @@
-"""The Argo Server of a cluster: its address from the environment, and requests that have an end."""
+"""The Argo Server of a cluster: its address from the environment, and requests with a time limit."""

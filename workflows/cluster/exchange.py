@@ -1,9 +1,9 @@
-"""One request to the Argo Server and its whole answer: bounded in time and size, with our token and
-no other, never elsewhere.
+"""One request to the Argo Server and its whole answer, bounded in time and size. The token is sent
+to this server only.
 
-`requests` alone waits for ever for an answer that comes byte by byte (its timeout starts again with
-every byte), reads an answer of any size, prefers a password in `~/.netrc` to the token, and repeats
-a redirected POST as a GET. Proxies from the environment apply.
+Plain `requests` would wait for ever for an answer that arrives byte by byte (its timeout starts
+again with every byte), read an answer of any size, prefer a password in `~/.netrc` to the token,
+and repeat a redirected POST as a GET. Proxies from the environment apply.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from requests.exceptions import ConnectionError, RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
 LARGEST_ANSWER_BYTES = 64 * 2**20
-"""A workflow of 256 runs, each task with several attempts, has some 15 MiB."""
+"""A workflow with 256 runs and several attempts of each task takes about 15 MiB."""
 CHUNK_BYTES = 65536
 
 
 class Elsewhere(RequestException):
-    """The answer is a redirect: what answers there is not the server that was named."""
+    """The answer is a redirect to a server that the user did not name."""
 
 
 class TooLarge(RequestException):
-    """More bytes than any workflow has."""
+    """The answer is larger than any workflow."""
 
 
 class _Token(requests.auth.AuthBase):
-    """Leaves the header as it is; being there keeps `requests` from looking into `~/.netrc`."""
+    """Leaves the header as it is. Its presence keeps `requests` from looking into `~/.netrc`."""
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         return request
 
 
 class Session(requests.Session):
-    """Requests of which each has ended after so many seconds, whatever the server does."""
+    """Requests that each end within a time limit, whatever the server does."""
 
     def __init__(self, connect_s: float, whole_s: float) -> None:
         super().__init__()
@@ -49,10 +49,10 @@ class Session(requests.Session):
     def request(  # type: ignore[override]
         self, method: Any, url: Any, *, whole_s: float | None = None, **options: Any
     ) -> requests.Response:
-        """The answer with its content; raises `RequestException`.
+        """Return the answer with its content. Raises `RequestException`.
 
-        The exchange has a thread of its own: neither a slow name server nor single bytes of a
-        header can be given up otherwise.
+        Each exchange runs in a thread of its own, because a slow name server, or a header that
+        arrives byte by byte, cannot be interrupted otherwise.
         """
         limit_s = self._whole_s if whole_s is None else whole_s
         ended: queue.SimpleQueue[requests.Response | Exception] = queue.SimpleQueue()
@@ -95,8 +95,8 @@ class Session(requests.Session):
 
 
 def _content(response: requests.Response, given_up: threading.Event) -> bytes:
-    """The body, decompressed; in single reads, because `iter_content` waits until a chunk is
-    full.
+    """The decompressed body. It is read in single reads, because `iter_content` waits until a chunk
+    is full.
     """
     content = bytearray()
     while not given_up.is_set() and (chunk := response.raw.read1(CHUNK_BYTES, decode_content=True)):
@@ -107,7 +107,7 @@ def _content(response: requests.Response, given_up: threading.Event) -> bytes:
 
 
 def _place(location: str) -> str:
-    """Without the query and the name of a person, which may be secrets."""
+    """The URL without query and user name, which may be secrets."""
     parts = urlsplit(location)
     if parts.netloc:
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

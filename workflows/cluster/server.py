@@ -1,9 +1,9 @@
-"""The Argo Server, through Hera: create a workflow, ask how it is, forgive a server that is away
-for a while.
+"""The Argo Server, through Hera: create a workflow, read its status, and tolerate a server that is
+away for a while.
 
-Hera posts to the Argo Server's REST interface and reads no environment variable; that is done here,
-as the `argo` command does it. The bounds of a single request are in `exchange`. Importing Hera
-takes more than a second, so it happens when a server is connected.
+Hera posts to the Argo Server's REST interface and reads no environment variables; this module reads
+them as the `argo` command does. `exchange` bounds each request. Importing Hera takes more than a
+second, so it happens when a server is connected.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 CONNECT_S, ANSWER_S, PAUSE_S = 5.0, 30.0, 2.0
-"""To connect, to have the whole answer, and between two trials."""
+"""Time to connect, time for the whole answer, and pause before the next attempt."""
 UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""What Hera raises for an answer that is not Argo's: a page of a proxy, a list, a document nested
-without end."""
+"""What Hera raises for an answer that is not Argo's: a proxy's page, a list, a document nested too
+deeply.
+"""
 LONGEST_REASON = 300
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 SUBMISSION = "rl-training-dag/submission"
-"""Annotation with a number of its own for every submission: whether a workflow that exists already
-is the one that was sent."""
+"""Annotation with a unique number for each submission. It tells whether a workflow that exists
+already is the one that was sent.
+"""
 STATUS_FIELDS = "metadata.name,spec.entrypoint,status.phase,status.message,status.startedAt,status.finishedAt,status.nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where the server is: url ends with the base path and a slash; token may be empty where the
+    """Where the server is. url ends with the base path and a slash. token may be empty if the
     server asks for none.
     """
 
@@ -84,8 +86,8 @@ def address(environment: Mapping[str, str], default_namespace: str | None) -> Ad
 
 
 def _token(environment: Mapping[str, str]) -> str:
-    """`Bearer …`, without the line break that `$(cat file)` in double quotes or a secret's file
-    leaves; no message ever holds it.
+    """`Bearer …`, without the line break that `$(cat file)` in double quotes or a mounted secret
+    leaves. No message ever contains it.
     """
     token = environment.get("ARGO_TOKEN", "").strip()
     wrong = next((place for place, one in enumerate(token, 1) if not " " <= one <= "~"), None)
@@ -105,17 +107,17 @@ def _switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool
 
 
 class LostSight(ExperimentError):
-    """The server that has answered before answers no more, or not to this token: the workflow
-    itself goes on.
+    """A server that has answered before stopped answering or no longer accepts the token. The
+    workflow itself goes on.
     """
 
 
 class ArgoServer:
-    """One Argo Server. A request that it never answered is tried again for `patience_s`.
+    """One Argo Server. A request without an answer is repeated for `patience_s`.
 
-    Before its first good answer a refusal is `BadInput`: the address, the token or the name is
-    wrong. Afterwards it is `LostSight` (a token has expired), as is the end of the patience, and
-    for a workflow that is no more `ExperimentError`.
+    Before the first successful answer a refusal raises `BadInput`, because the address, the token
+    or the name is wrong. Afterwards it raises `LostSight` (a token has expired), as does the end of
+    the patience; for a workflow that was deleted it raises `ExperimentError`.
     """
 
     def __init__(
@@ -134,8 +136,8 @@ class ArgoServer:
         self._answered = False
 
     def create(self, manifest: Mapping[str, Any], *, patience_s: float = 3 * ANSWER_S) -> None:
-        """Create the workflow; its `metadata.name` is set, so that a request whose answer was lost
-        can be repeated.
+        """Create the workflow. Its `metadata.name` is set, so a request whose answer was lost can
+        be repeated.
         """
         from hera.exceptions import AlreadyExists
         from hera.workflows import models as m
@@ -165,21 +167,21 @@ class ArgoServer:
         self._patiently(post, patience_s)
 
     def read(self, name: str) -> dict[str, Any]:
-        """The whole workflow: metadata, spec and status, as Argo writes it."""
+        """Return the whole workflow as Argo writes it: metadata, spec and status."""
         return self._get(name, fields=None)
 
     def status(self, name: str) -> dict[str, Any]:
-        """Argo's `status` with its nodes; empty as long as the controller has not seen the
+        """Return Argo's `status` with its nodes. It is empty until the controller has seen the
         workflow.
         """
         status: dict[str, Any] = self._get(name, fields=STATUS_FIELDS).get("status") or {}
         return status
 
     def last_lines(self, name: str, pod: str, count: int) -> list[str]:
-        """The last lines that the main container of a pod has printed; none if the server cannot
-        say. Asked once, without patience.
+        """Return the last lines that the main container of a pod printed, or nothing if the server
+        cannot tell. Asked once, without patience.
 
-        Hera's own `workflow_logs` reads one JSON document, the server sends one per line.
+        Hera's own `workflow_logs` expects one JSON document; the server sends one per line.
         """
         from requests.exceptions import RequestException
 
@@ -214,8 +216,8 @@ class ArgoServer:
         return document
 
     def _patiently(self, request: Callable[[], Result], patience_s: float) -> Result:
-        """Answer of a request; a server that is away or broken is asked again until `patience_s`
-        have passed.
+        """Return the answer to a request. A server that is away or broken is asked again until
+        `patience_s` have passed.
         """
         from hera.exceptions import HeraException
         from requests.exceptions import ConnectionError, RequestException
@@ -244,7 +246,7 @@ class ArgoServer:
             time.sleep(self._pause_s)
 
     def _refuse(self, error: Exception) -> None:
-        """Raises if trying again cannot help."""
+        """Raise if another attempt cannot help."""
         from hera.exceptions import BadRequest, Forbidden, NotFound, Unauthorized
         from requests.exceptions import SSLError
 
@@ -275,7 +277,7 @@ class ArgoServer:
             raise BadInput(f"{url}: {self._said(error)}; {hint}") from None
 
     def _said(self, error: BaseException) -> str:
-        """The message of an error for a terminal, also of a server that sends the token back."""
+        """The message of an error, safe for a terminal, even if the server sends the token back."""
         text = str(error)
         for word in self.where.token.removeprefix("Bearer ").split():
             text = text.replace(word, "…")

@@ -1,4 +1,3 @@
-"""The experiment as a manifest: its DAG, the train stage's topologies, the pods, the YAML.
-
-And, read from a workflow's status, what its tasks are called and do.
+"""The experiment as a manifest: its DAG, the topologies of the train stage, the pods, the YAML.
+Also reads from a workflow's status what its tasks are called and do.
 """

@@ -59,7 +59,7 @@ KEEP_FINISHED_S = 7 * 24 * 3600
 
 
 def build(algorithm: str, cluster: Cluster) -> Workflow:
-    """The workflow of one algorithm on one cluster; every other choice is a workflow parameter."""
+    """The workflow of one algorithm for one cluster. Every other choice is a workflow parameter."""
     descriptor = find_algorithm(algorithm)
     with Workflow(
         api_version="argoproj.io/v1alpha1",
@@ -101,7 +101,7 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
 
 
 def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
-    """The pod of one step."""
+    """The template of one step's pod."""
     if step.name == pipeline.TRAIN:
         return train(find_algorithm(algorithm), cluster)
     if step.name == pipeline.PREPARE:
@@ -122,7 +122,7 @@ def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
 
 
 def _args(step: Step, algorithm: str) -> list[str]:
-    """What a step is told: all parameters the first one, by which the others then go."""
+    """The arguments of a step. The first step gets all parameters and records them for the others."""
     if step.name == pipeline.PREPARE:
         read = read_by_argo(find_algorithm(algorithm))
         known = [("outdir", "{{inputs.parameters.outdir}}")]
@@ -171,8 +171,8 @@ def _call(
     instead: Mapping[str, str],
     **options: Any,
 ) -> None:
-    """Add one task behind those of this DAG that it needs; the others are behind the DAG itself.
-    Its inputs are those of the DAG, of the same names.
+    """Add one task behind those tasks of this DAG that it needs. A task that it needs outside of
+    this DAG comes before the DAG itself. Its inputs are the DAG's inputs of the same names.
     """
     inside = [need for need in needs if need.task in tasks]
     wanted = [tasks[need.task].get_parameter(need.only_if) for need in inside if need.only_if]

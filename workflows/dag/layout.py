@@ -1,7 +1,7 @@
-"""The tasks of a manifest as a tree: what calls what, how often, and what each pod is told.
+"""The tasks of a manifest as a tree: what calls what, how often, and which options each pod gets.
 
-A workflow's entry DAG may be an experiment, or call one several times; a run's train stage may be a
-DAG of several roles; so nothing here counts levels.
+A workflow's entry DAG may be an experiment or call one several times, and a run's train stage may
+be a DAG of several roles, so nothing here assumes a number of levels.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ TAG = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 COMMAND = re.compile(r"steps\.([a-z_]+)")
 Values = Mapping[str, str]
 Shape = Literal["line", "rows", "block", "blocks"]
-"""A pod, a loop of pods, or a stage of several pods fits into one line; a loop over such stages
-takes a row for each of its items; what has rows inside of it is a block."""
+"""How a task is displayed. A pod, a loop of pods, or a stage of several pods takes one line. A loop
+over such stages takes a row for each item. Anything that contains rows is a block.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """A task of a DAG; the workflow itself is one without a name.
+    """A task of a DAG, or the workflow itself, which has no name.
 
-    looped: called once per item; items: of a loop, as a JSON list with tags; arguments: input ->
-    text with tags; inside: the tasks of the DAG that it calls, none for a pod; step, told: of a pod,
-    the module in `steps/` and the options that it is started with, `--run` -> text with tags.
-    at_exit, parameters: of the workflow, the tasks of its exit handler and its parameters.
+    looped: called once per item. items: those of a loop, as a JSON list with tags. arguments: input
+    -> text with tags. inside: the tasks of the DAG that it calls; none for a pod. step, told: for a
+    pod, the module in `steps/` and its options, `--run` -> text with tags. at_exit, parameters: for
+    the workflow, the tasks of its exit handler and its parameters.
     """
 
     name: str = ""
@@ -59,7 +60,7 @@ class Layout:
 
     @property
     def shape(self) -> Shape:
-        """How much room it takes to show all of it."""
+        """How much room the task takes when all of it is shown."""
         if not self.inside:
             return "line"
         if any(task.shape != "line" for task in self.inside):
@@ -67,22 +68,22 @@ class Layout:
         return "rows" if self.looped else "line"
 
     def listed(self, runs: int) -> str:
-        """`prepare, 3 x (train, evaluate), average, report`, with so many items in a loop of
-        DAGs.
+        """One line for the whole layout: `prepare, 3 x (train, evaluate), average, report`. The
+        number of items in each loop is given.
         """
         return ", ".join(_listed(task, runs) for task in (*self.inside, *self.at_exit))
 
 
 def substituted(text: str, values: Values) -> str | None:
-    """The text with its tags replaced; None where one of them is not known."""
+    """The text with its tags replaced, or None if a tag is unknown."""
     if any(tag not in values for tag in TAG.findall(text)):
         return None
     return TAG.sub(lambda tag: values[tag[1]], text)
 
 
 def refuse_shared_directories(layout: Layout) -> None:
-    """Refuse a workflow that calls the experiment twice with one directory, as far as it says so
-    before it runs (`prepare` sees the rest); raises `BadInput`.
+    """Raise `BadInput` for a workflow that calls the experiment twice with one directory, as far as
+    that is known before it runs. `prepare` detects the rest.
     """
     values = {f"workflow.parameters.{name}": value for name, value in layout.parameters.items()}
     seen = set[PurePosixPath]()
@@ -96,7 +97,9 @@ def refuse_shared_directories(layout: Layout) -> None:
 
 
 def _prepared(layout: Layout, values: Values) -> Iterator[str]:
-    """The directories of all calls of `prepare` inside that the tags' values tell."""
+    """The directories of all calls of `prepare` in this layout that can be computed from the tags'
+    values.
+    """
     of_workflow = {tag: text for tag, text in values.items() if tag.startswith("workflow.")}
     for task in layout.inside:
         for item in _known_items(task, values):
@@ -113,8 +116,8 @@ def _prepared(layout: Layout, values: Values) -> Iterator[str]:
 
 
 def _known_items(task: Layout, values: Values) -> list[Values]:
-    """What `{{item}}` and `{{item.key}}` are in each call; nothing for a list that only the run
-    makes.
+    """The values of `{{item}}` and `{{item.key}}` for each call; nothing for a list that only
+    exists at run time.
     """
     if not task.looped:
         return [{}]
@@ -139,7 +142,7 @@ def _listed(task: Layout, runs: int) -> str:
 
 
 def _tasks(name: str, templates: Mapping[str, Any], around: tuple[str, ...]) -> tuple[Layout, ...]:
-    """The tasks of a DAG template; of one that calls itself, the first level."""
+    """The tasks of a DAG template; for a template that calls itself only the first level."""
     template = templates.get(name, {})
     if "dag" not in template or name in around:
         return ()
@@ -163,14 +166,14 @@ def _task(task: Mapping[str, Any], templates: Mapping[str, Any], around: tuple[s
 
 
 def _parameters(section: Mapping[str, Any] | None) -> dict[str, str]:
-    """The values of `arguments`, or what the `inputs` of a template are without any."""
+    """The values in `arguments`, or a template's defaults for inputs without a value."""
     listed = (section or {}).get("parameters") or []
     given = {one["name"]: one.get("value", one.get("default")) for one in listed}
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _options(words: list[str]) -> dict[str, str]:
-    """`--run=0`, `--run 0` -> `{"--run": "0"}`."""
+    """Parse `--run=0` or `--run 0` to `{"--run": "0"}`."""
     options: dict[str, str] = {}
     for word, after in pairwise([*words, ""]):
         if word.startswith("--"):

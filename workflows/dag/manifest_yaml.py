@@ -1,6 +1,4 @@
-"""A manifest as YAML text, on whose every value people and Go's YAML reader agree; read again,
-too.
-"""
+"""Writes a manifest as YAML that people and Go's YAML reader understand alike, and reads it again."""
 
 from __future__ import annotations
 
@@ -21,12 +19,12 @@ AMBIGUOUS = re.compile(f"{NUMBERS}|{WORDS}|", re.IGNORECASE)  # and the empty te
 
 
 def dump(manifest: Manifest) -> str:
-    """YAML in reading order: names first, then plain values, then what is nested."""
+    """YAML in reading order: names first, then plain values, then nested ones."""
     return strict_yaml.dump(_in_reading_order(manifest), _Dumper, width=140)
 
 
 def load(text: str) -> Manifest:
-    """A manifest that we rendered ourselves; `workflows.local` reads those of others."""
+    """Parse a manifest that this project rendered. `workflows.local` reads those of others."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     loaded: Manifest = yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
     return loaded
@@ -55,7 +53,9 @@ def _rank(key: str) -> tuple[int, int, str]:
 
 
 class _Dumper(strict_yaml.StrictDumper):
-    """Indents lists under their key, and quotes what any reader could take for another type."""
+    """Indents lists under their key, and quotes every text that a reader could take for another
+    type.
+    """
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         return super().increase_indent(flow, False)

@@ -39,16 +39,18 @@ STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
 READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
-"""Parameters that hold for a whole workflow, because Argo itself reads them in its volumes and
-pods."""
+"""Parameters that hold for a whole workflow, because Argo itself reads them for volumes and pods.
+"""
 READ_OF_ACTORS = (
     "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
 )  # fmt: skip
-"""The same of experiments with actors."""
+"""Further ones for experiments with actors."""
 READ_OF_WORKERS = ("workers", "worker_gpus", "workers_per_gpu")
-"""The same of experiments with workers."""
+"""Further ones for experiments with workers."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
-"""Also where the NVIDIA runtime is the default one, which shows every GPU to who does not ask."""
+"""Set explicitly, because on a node whose default runtime is NVIDIA's, a pod that asks for no GPU
+would see all of them.
+"""
 IMAGES = {
     "gpu": "{{workflow.parameters.gpu_image}}",
     "cpu": "{{workflow.parameters.cpu_image}}",
@@ -57,7 +59,7 @@ IMAGES = {
     "worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? workflow.parameters.cpu_image"
     " : workflow.parameters.gpu_image}}",
 }
-"""By kind of pod."""
+"""The image parameter of each kind of pod."""
 
 # Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same
 # way again. The code is "-1" when the container never ended by itself: a deleted pod, a lost node.
@@ -82,11 +84,12 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 
 
 def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that trains: GPUs and memory as the parameters `gpus` and `training_memory` say, and a
-    generous number of retries.
+    """A pod that trains. The parameters `gpus` and `training_memory` set its resources, and it may
+    be retried often.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
-    3. Both parameters go through `podSpecPatch`, because Argo takes none in a resource quantity.
+    3. Both parameters go through `podSpecPatch`, because Argo accepts no parameter in a resource
+    quantity.
     """
     memory = {"memory": "{{workflow.parameters.training_memory}}"}
     limits = {cluster.gpu_resource: "{{workflow.parameters.gpus}}", **memory}
@@ -106,7 +109,7 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
 
 
 def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that evaluates, films, plots or reports, never with a GPU."""
+    """A pod that evaluates, films, plots or reports; it never has a GPU."""
     return _pod(
         cluster,
         name,
@@ -124,11 +127,12 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
     """A pod that steps environments for a learner, in an image of its own if the parameter
     `actor_image` names one.
 
-    What `actor_command` says goes through its environment: the number of words of a `command` cannot
-    depend on a parameter.
+    `actor_command` is passed as an environment variable, because the number of words of a `command`
+    cannot depend on a parameter.
 
-    It costs a retry whenever its node is taken away, and whenever its learner was not there for
-    `reconnect_timeout`, which may be all the time that a learner waits for a GPU: so there are many.
+    A retry is used whenever the pod's node is taken away, and whenever the learner was away for
+    `reconnect_timeout`, which may be all the time that a learner waits for a GPU. So there are many
+    retries.
     """
     return _pod(
         cluster,
@@ -145,8 +149,8 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
 
 
 def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that plays games with itself for a trainer, with the resources and the retries of an
-    actor, for the same reasons; in the image of trainings where it has a GPU.
+    """A pod that plays games against itself for a trainer. Resources and retries are an actor's,
+    for the same reasons. With a GPU it uses the image of trainings.
     """
     return _pod(
         cluster,
@@ -163,10 +167,11 @@ def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Containe
 
 
 def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
-    """What each pod of this role asks for: one GPU, or its part of one, if `<role>_gpus` says so.
+    """The resource patch of each pod of this role: one GPU, or a share of one, if `<role>_gpus`
+    says so.
 
-    From who asks for none they are hidden by the image alone, as from training pods: a container's
-    own variables would replace those of the device plugin.
+    If it asks for none, only the image hides the GPUs, as for training pods: a variable of the
+    container would replace the device plugin's.
     """
     per_gpu = f"workflow.parameters.{role}s_per_gpu"
     whole = cluster.gpu_resource
@@ -180,8 +185,8 @@ def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
 
 
 def volumes() -> list[ExistingVolume | EmptyDirVolume]:
-    """The volumes behind the mounts of `gpu()` and `cpu()`; the storage claim is the parameter
-    `claim`, on ReadWriteMany storage.
+    """The volumes behind the mounts of `gpu()` and `cpu()`. The parameter `claim` names the storage
+    claim, which needs ReadWriteMany storage.
     """
     return [
         ExistingVolume(name="storage", claim_name="{{workflow.parameters.claim}}"),
@@ -194,13 +199,13 @@ def volumes() -> list[ExistingVolume | EmptyDirVolume]:
 
 
 def inputs(*names: str) -> list[Parameter]:
-    """The inputs of a template, each to be given by its caller."""
+    """The inputs of a template; the caller must give all of them."""
     return [Parameter(name=name) for name in names]
 
 
 def outputs(step: Step) -> list[Parameter] | None:
-    """The output parameters that the step writes as files; with a default one has a value even if
-    the step never came to write it.
+    """The output parameters that the step writes as files. One with a default has a value even if
+    the step never wrote it.
     """
     return [
         Parameter(
@@ -212,8 +217,8 @@ def outputs(step: Step) -> list[Parameter] | None:
 
 
 def grace_period_patch(cluster: Cluster) -> str:
-    """The workflow's `podSpecPatch`: seconds between SIGTERM and SIGKILL. Kubernetes' 30 s are
-    short for a save to slow storage.
+    """The workflow's `podSpecPatch` that sets the seconds between SIGTERM and SIGKILL. Kubernetes'
+    30 s are too short to save to slow storage.
     """
     return json.dumps(
         {"terminationGracePeriodSeconds": cluster.grace_period_s}, separators=(",", ":")
@@ -221,7 +226,7 @@ def grace_period_patch(cluster: Cluster) -> str:
 
 
 def _patched(resources: Mapping[str, Any]) -> str:
-    """The template's `podSpecPatch` that adds to its container's resources."""
+    """The template with a `podSpecPatch` that adds to its container's resources."""
     patch = {"containers": [{"name": "main", "resources": resources}]}
     return json.dumps(patch, separators=(",", ":"))
 
@@ -289,4 +294,4 @@ def _retries(*, limit: int, first_wait: str, longest_wait: str) -> RetryStrategy
 
 
 HELPER_RETRIES = _retries(limit=1000, first_wait="2s", longest_wait="2m")
-"""Of those who help a training: every lost node and every long wait costs one."""
+"""Retries of actors and workers. Every lost node and every long wait costs one."""

@@ -41,7 +41,7 @@ def rendered(algorithm: str, cluster: Cluster) -> Manifest:
 
 
 def build_manifest(algorithm: str, cluster: Cluster) -> Manifest:
-    """A fresh build with Hera."""
+    """Build the manifest with Hera."""
     from workflows.dag.experiment import build
 
     manifest: Manifest = build(algorithm, cluster).to_dict()
@@ -56,9 +56,10 @@ def to_yaml(manifest: Manifest, cluster: Cluster) -> str:
 def with_values(
     manifest: Manifest, values: Mapping[str, str], *, name: str = "", deadline_s: int | None = None
 ) -> Manifest:
-    """A copy with `-p name=value` filled in as `argo submit` does it, a name, and a deadline.
+    """A copy of the manifest with `-p name=value` filled in as `argo submit` does it, a name, and a
+    deadline.
 
-    The deadline is an integer in the manifest, and so no parameter.
+    The deadline is an integer in the manifest, so it cannot be a parameter.
     """
     listed = [
         {**parameter, "value": values.get(parameter["name"], parameter["value"])}
@@ -75,7 +76,7 @@ def with_values(
 
 
 def fingerprint(cluster: Cluster) -> str:
-    """Changes with every setting of the cluster: what a committed manifest was made for."""
+    """A hash of all cluster settings, which tells what a committed manifest was made for."""
     settings = json.dumps(dataclasses.asdict(cluster), sort_keys=True)
     return hashlib.sha256(settings.encode()).hexdigest()[:16]
 

@@ -115,7 +115,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sprig.join": lambda separator, items: separator.join(items),
     "sprig.quote": lambda text: f'"{text}"', "sprig.int": as_int, "sprig.add": lambda *numbers: sum(map(as_int, numbers)),
 }  # fmt: skip
-"""A name is called with its evaluated arguments; a `TypeError` is reported as a wrong call."""
+"""Each is called with its evaluated arguments. A `TypeError` is reported as a wrong call."""
 
 PREDICATES: dict[str, Callable[[list[Any], Callable[[Any], Any]], Any]] = {
     "filter": lambda items, predicate: [item for item in items if predicate(item)],
@@ -127,4 +127,4 @@ PREDICATES: dict[str, Callable[[list[Any], Callable[[Any], Any]], Any]] = {
     "count": lambda items, predicate: sum(bool(predicate(item)) for item in items),
     "find": lambda items, predicate: next((item for item in items if predicate(item)), None),
 }
-"""Functions whose second argument is evaluated for every item, with `#` standing for it."""
+"""Functions whose second argument is evaluated for every item, which is written `#`."""

@@ -1,4 +1,4 @@
-"""Values written as Go writes them: Argo's messages, parameters and expressions are full of its
+"""Writes values as Go does, because Argo's messages, parameters and expressions are full of its
 formats.
 
 Sources: Go's `encoding/json` (Marshal), `strconv.Quote`, `fmt` (%v); Argo's `AnyString`.

@@ -19,7 +19,7 @@ from workflows.local.language.functions import FUNCTIONS, PREDICATES
 from workflows.local.language.go_values import quote, to_json
 
 Values = Mapping[str, str | None]
-"""What tags stand for; None is an output that a skipped task never had and that has no default."""
+"""The values of tags. None stands for an output without a default of a task that was skipped."""
 LATE = (
     "item",
     "retries",
@@ -30,7 +30,7 @@ LATE = (
     "workflow.status",
     "workflow.failures",
 )
-"""Expressions that name one of these before it is known wait for a later pass."""
+"""An expression that names one of these before its value is known waits for a later pass."""
 STRICT_TASKS = re.compile(r"(tasks|steps)(\.|$)")
 STRICT_ALL = re.compile("")
 
@@ -85,7 +85,7 @@ def evaluate_condition(source: str, values: Values) -> bool:
 
 
 def _pieces(text: str) -> list[tuple[bool, str]]:
-    """The text as (is literal, piece); a tag's piece is what stands between the braces."""
+    """The text as pairs (is literal, piece). The piece of a tag is what stands between the braces."""
     pieces: list[tuple[bool, str]] = []
     position = 0
     while (start := text.find("{{", position)) >= 0:
@@ -148,7 +148,7 @@ def _expression(escaped: str, variables: dict[str, Any], strict: re.Pattern[str]
 
 
 def _written(result: Any) -> str:
-    """Text goes in bare, everything else as JSON."""
+    """The value as it is inserted: text as it is, everything else as JSON."""
     try:
         text = to_json(result)
     except ValueError as error:

@@ -1,4 +1,3 @@
-"""What a pod becomes on this machine: a process under a supervisor, folders for its mounts.
-
-Cores and GPUs are handed out by what it requests.
+"""How a pod runs on this machine: as a process under a supervisor, with folders for its mounts.
+Processors and GPUs are allocated by its requests.
 """

@@ -25,13 +25,13 @@ OPTION = re.compile(r"--?[A-Za-z][\w\-]*=")
 
 @dataclass(frozen=True)
 class Mounts:
-    """Mount path in the pod -> folder on this machine; kept: texts that are never replaced."""
+    """Mount path in the pod -> folder on this machine. kept: texts in which nothing is replaced."""
 
     folders: Mapping[str, Path]
     kept: Sequence[str] = ()
 
     def local(self, text: str) -> str:
-        """The text with every mount path replaced, once."""
+        """The text with every mount path replaced once."""
         if not self.folders:
             return text
         written = _in_json if _is_json(text) else str
@@ -47,7 +47,7 @@ class Mounts:
 
 
 def _is_json(text: str) -> bool:
-    """Whether this is a list or an object as JSON, perhaps behind `--option=`."""
+    """Whether the text is a JSON list or object, possibly after `--option=`."""
     document = OPTION.sub("", text, count=1)
     if not document.startswith(("[", "{")):
         return False

@@ -1,5 +1,5 @@
-"""From a template whose tags are replaced to what this machine executes: command, environment,
-folder, resources, times.
+"""Reads a template whose tags are replaced into what this machine executes: command, environment,
+folder, resources, time limits.
 
 Sources: Argo `workflowpod.go`; Kubernetes' strategic merge of `podSpecPatch` and its `$(NAME)`
 expansion in arguments.
@@ -35,12 +35,13 @@ INHERITED = (
     "LC_*", "XDG_*", "PYTHON*", "CUDA_*", "NVIDIA_*",
     "SDL_*", "EGL_*", "__EGL_*", "MESA_*", "LIBGL_*", "__GLX_*",
 )  # fmt: skip
-"""Where this machine keeps things, which drivers it draws and computes with; `*` stands for any
-rest of a name. Not `OMP_…` and its like: nothing of the caller's that a manifest does not say may
-change a result. No tokens."""
+"""Variables that a pod inherits: where this machine keeps files, and which drivers it draws and
+computes with. `*` stands for any rest of a name. `OMP_…` and the like are not inherited, because
+only the manifest may change a result. Tokens are not inherited either.
+"""
 PYTHONS = ("python", "python3")
 GPU = re.compile(r"/gpu([.-][\w.-]+)?$")
-"""Names of GPUs as resources, whole ones and those that several pods share."""
+"""Resource names of GPUs, exclusive and shared."""
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][\w.\-]*)\)")
 
 
@@ -58,9 +59,7 @@ class PodSpec:
 
 
 def build(template: Mapping[str, Any], workflow_patch: str, values: Values) -> PodSpec:
-    """Read a processed template; raises `WorkflowError` with Argo's message where Argo fails,
-    too.
-    """
+    """Read a processed template. Raises `WorkflowError` with Argo's message where Argo fails, too."""
     container = json.loads(json.dumps(replace(template["container"], values)))
     patches = [
         replace(text, values)
@@ -88,8 +87,8 @@ def build(template: Mapping[str, Any], workflow_patch: str, values: Values) -> P
 
 
 def read_patch(text: str) -> Mapping[str, Any]:
-    """A `podSpecPatch`; raises `Refused` for what it may not change here and `PodError` for what
-    Kubernetes would not take.
+    """Parse a `podSpecPatch`. Raises `Refused` for fields that cannot be changed here, and
+    `PodError` for what Kubernetes would reject.
     """
     try:
         patch = load(text, "podSpecPatch")
@@ -108,7 +107,7 @@ def read_patch(text: str) -> Mapping[str, Any]:
 
 
 def _pods_per_gpu(template: Mapping[str, Any]) -> int:
-    """As an annotation of the pod says, by default one."""
+    """Number of pods that may share a GPU, from the pod's annotation; 1 without one."""
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     text = str(annotations.get(PODS_PER_GPU, "1"))
     if not text.isdecimal() or int(text) < 1:
@@ -117,7 +116,7 @@ def _pods_per_gpu(template: Mapping[str, Any]) -> int:
 
 
 def _resources(fields: Mapping[str, Any]) -> Resources:
-    """Requests, by default the limits."""
+    """The requests, or the limits where no request is given."""
     amounts = {**(fields.get("limits") or {}), **(fields.get("requests") or {})}
     cpus = 0.0
     gpus = 0
@@ -159,7 +158,7 @@ def declared_variables(container: Mapping[str, Any], pod: str) -> dict[str, str]
 
 
 def inherited(further: Iterable[str]) -> dict[str, str]:
-    """A little of the caller's environment: `INHERITED` and further names or beginnings
+    """The inherited part of the caller's environment: `INHERITED` and further names or prefixes
     (`HF_*`).
     """
     patterns = (*INHERITED, *further)
@@ -175,7 +174,9 @@ def inherited(further: Iterable[str]) -> dict[str, str]:
 def environment(
     variables: Mapping[str, str], mounts: Mounts, engine: Mapping[str, str]
 ) -> dict[str, str]:
-    """What the engine gives to this pod, then what the manifest says, with mounts mapped."""
+    """The pod's environment: the engine's variables, then the manifest's, with mount paths
+    replaced.
+    """
     given = dict(engine)
     if "/tmp" in mounts.folders:  # noqa: S108 - the pod's, which is a folder of its own here
         given["TMPDIR"] = str(mounts.folders["/tmp"])  # noqa: S108
@@ -185,8 +186,8 @@ def environment(
 def command(
     container: Mapping[str, Any], mounts: Mounts, variables: Mapping[str, str]
 ) -> list[str]:
-    """The arguments of the process; `python` is the interpreter that runs this engine, so that its
-    packages are used.
+    """The arguments of the process. `python` becomes the interpreter that runs this engine, so that
+    its packages are found.
     """
     arguments = [
         _expanded(part, variables)
@@ -199,7 +200,7 @@ def command(
 
 
 def folder(container: Mapping[str, Any], mounts: Mounts) -> Path:
-    """Where the process starts: `workingDir`, else where the caller is; raises `PodError` if that
+    """The process's working directory: `workingDir`, else the caller's. Raises `PodError` if that
     folder was removed.
     """
     if container.get("workingDir"):
@@ -211,8 +212,8 @@ def folder(container: Mapping[str, Any], mounts: Mounts) -> Path:
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Kubernetes' `$(NAME)`: replaced if the container declares NAME, else left; `$$` is a dollar
-    sign.
+    """Kubernetes' `$(NAME)` expansion: replaced if the container declares NAME, else left; `$$` is
+    a dollar sign.
     """
 
     def replacement(found: re.Match[str]) -> str:

@@ -1,10 +1,10 @@
-"""CPUs and GPUs of this machine, handed out to pods by what they request.
+"""Allocates this machine's processors and GPUs to pods by their requests.
 
-First come, first served; a pod that fits may pass one that has to wait for something else: those
-without a GPU go on while others wait for one. A GPU is one pod's own, or seen by as many pods as all
-of them allow; one is filled before the next, so that whole ones stay free. Memory is not handed out:
-what a pod requests is what the largest game of its algorithm needs, and most trainings take a small
-part of it.
+Pods are served in order of arrival, but a pod that fits may pass one that waits for something else,
+so that pods without a GPU go on while others wait for one. A GPU belongs to one pod, or is shared
+by as many pods as all of its pods allow; one GPU is filled before the next, so that whole GPUs stay
+free. Memory is not allocated: a pod requests what the largest game of its algorithm needs, and most
+trainings use a small part of that.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Resources:
-    """What a pod requests: cores, GPUs by count, and memory; `gpu_name` is the resource's name,
-    `pods_per_gpu` how many such pods may see the same one.
+    """What a pod requests: processors, number of GPUs, memory. `gpu_name` is the resource's name,
+    `pods_per_gpu` how many such pods may share a GPU.
     """
 
     cpus: float = 0.0
@@ -38,8 +38,8 @@ class Resources:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What a machine has: processors (cores, may be fractional under a quota), GPUs by the names that
-    CUDA takes, and memory.
+    """What a machine has: processors (may be fractional under a quota), GPUs by the names that CUDA
+    understands, memory.
     """
 
     cpus: float
@@ -49,7 +49,7 @@ class Capacity:
 
 @dataclass
 class Grant:
-    """What a pod holds; `release` may be called again."""
+    """What a pod holds. `release` may be called more than once."""
 
     slots: Slots
     asked: Resources
@@ -57,7 +57,7 @@ class Grant:
     held: bool = True
 
     def release(self) -> None:
-        """Give it back."""
+        """Return the resources."""
         if self.held:
             self.held = False
             self.slots.give_back(self)
@@ -65,7 +65,7 @@ class Grant:
 
 @dataclass
 class Slots:
-    """The free part of a capacity and who waits for it."""
+    """The free part of a capacity, and the requests that wait for it."""
 
     capacity: Capacity
     waiting: list[tuple[Resources, asyncio.Future[Grant]]] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Slots:
         self._of_holders: dict[str, list[int]] = {gpu: [] for gpu in self.capacity.gpus}
 
     def cut(self, asked: Resources) -> Resources:
-        """A request as far as this machine can ever fulfil it."""
+        """The request reduced to what this machine has at most."""
         return replace(
             asked,
             cpus=min(asked.cpus, self.capacity.cpus),
@@ -84,7 +84,7 @@ class Slots:
         )
 
     async def acquire(self, asked: Resources) -> Grant:
-        """Wait for a (cut) request."""
+        """Wait until a request (from `cut`) can be granted."""
         future: asyncio.Future[Grant] = asyncio.get_running_loop().create_future()
         self.waiting.append((asked, future))
         self._hand_out()
@@ -96,7 +96,7 @@ class Slots:
             raise
 
     def give_back(self, grant: Grant) -> None:
-        """Called by `Grant.release`."""
+        """Return a grant's resources; called by `Grant.release`."""
         self.free_cpus += grant.asked.cpus
         for gpu in grant.gpus:
             self._of_holders[gpu].remove(grant.asked.pods_per_gpu)
@@ -115,7 +115,7 @@ class Slots:
                 future.set_result(Grant(self, asked, tuple(gpus)))
 
     def _with_room(self, pods_per_gpu: int) -> list[str]:
-        """GPUs that one more pod may see, those first that most others do."""
+        """GPUs with room for one more pod, the fullest first."""
         holders = self._of_holders
         found = [gpu for gpu in holders if len(holders[gpu]) < min([pods_per_gpu, *holders[gpu]])]
         return sorted(found, key=lambda gpu: -len(holders[gpu]))
@@ -123,7 +123,7 @@ class Slots:
 
 @dataclass
 class Limit:
-    """At most `most` at a time; None: any number (`parallelism`)."""
+    """Admits at most `most` holders at a time; None means any number (`parallelism`)."""
 
     most: int | None
 
@@ -159,12 +159,12 @@ def detect() -> Capacity:
 
 
 def _quota() -> float:
-    """The processors that the control groups allow; infinite where there is no limit."""
+    """The number of processors that the control groups allow; infinite without a limit."""
     return min(map(_quota_of, own_groups("cpu")), default=math.inf)
 
 
 def _quota_of(group: Path) -> float:
-    """Of one group: `cpu.max` in version 2, two files in version 1."""
+    """The quota of one group: `cpu.max` in version 2, two files in version 1."""
     texts = read(group / "cpu.max").split() or [
         read(group / "cpu.cfs_quota_us"),
         read(group / "cpu.cfs_period_us"),

@@ -1,8 +1,8 @@
 """The engine's side of the supervisor: start a process, signal its group, wait for its end.
 
-A supervisor that has died (killed for lack of memory) takes its pods along, as a lost node does:
-they end with `LostPod`, and the next pod gets a new supervisor. Every wait for a supervisor has an
-end, so that a stop always comes through.
+If a supervisor dies (killed for lack of memory), its pods die with it, as on a lost node: they end
+with `LostPod`, and the next pod gets a new supervisor. Every wait for a supervisor has a time
+limit, so that a stop always gets through.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from workflows.local.errors import LostPod, PodError
 
 PROGRAM = Path(__file__).with_name("supervisor.py")
 FOR_PYTHON = ("PATH", "PYTHONHOME", "LANG", "LC_", "LD_", "DYLD_")
-"""Beginnings of the variables without which an interpreter may not even start (modules of a
-cluster, a shared libpython)."""
+"""Prefixes of variables without which an interpreter may not even start (modules of a cluster, a
+shared libpython).
+"""
 ANSWER_S = 120.0
-"""A supervisor that has not answered for so long (a start waits for the program to be read) is
-given up."""
+"""A supervisor that has not answered for this long is given up. Starting a process includes reading
+its program from the disk.
+"""
 CLOSE_S = 60.0
 POLL_S = 0.005
 
 
 class Process:
-    """One running pod's main process."""
+    """The main process of one running pod."""
 
     def __init__(self, owner: Processes, number: int) -> None:
         loop = asyncio.get_running_loop()
@@ -45,15 +47,15 @@ class Process:
         self._ended: asyncio.Future[int] = loop.create_future()
 
     async def wait(self) -> int:
-        """Its exit code; 128 + s if signal s killed it. Raises `LostPod`."""
+        """Return its exit code, 128 + s if signal s killed it. Raises `LostPod`."""
         return await asyncio.shield(self._ended)
 
     def signal(self, number: signal.Signals) -> None:
-        """To its whole process group, as Argo's emissary does; no effect after its end."""
+        """Signal its whole process group, as Argo's emissary does. Has no effect after its end."""
         self._owner.send({"signal": self._number, "number": int(number)})
 
     def lost(self, error: PodError) -> None:
-        """Its supervisor is gone, so that nobody else is left to kill it."""
+        """Note that its supervisor is gone and cannot kill it any more."""
         if self._started.done() and not self._started.exception():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._started.result(), signal.SIGKILL)
@@ -64,7 +66,7 @@ class Process:
 
 
 class Processes:
-    """A supervisor and its processes. folder: removed at the end; fleeting: folders that are
+    """A supervisor and its processes. folder: removed at the end. fleeting: folders that are
     removed if this engine is killed.
     """
 
@@ -77,8 +79,8 @@ class Processes:
         self._listener: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Start a supervisor if none lives, in a session of its own: a Ctrl-C in the terminal
-        reaches the engine only.
+        """Start a supervisor unless one lives, in a session of its own, so that a Ctrl-C in the
+        terminal reaches only the engine.
 
         Raises `LostPod` if that is not possible.
         """
@@ -132,7 +134,7 @@ class Processes:
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
-        """Kill what is left, and wait until it is gone."""
+        """Kill the processes that are left, and wait until they are gone."""
         self.send({"closing": True})
         self._writer.close()
         await self._gone(CLOSE_S)
@@ -148,7 +150,7 @@ class Processes:
         folder: Path,
         log: Path | None,
     ) -> Process:
-        """Start a process in its own session; raises `PodError` if it cannot be executed, `LostPod`
+        """Start a process in its own session. Raises `PodError` if it cannot be executed, `LostPod`
         if the supervisor dies.
         """
         self._last += 1
@@ -172,7 +174,7 @@ class Processes:
         return process
 
     def send(self, message: dict[str, Any]) -> None:
-        """One line to the supervisor; none to a dead one."""
+        """Write one line to the supervisor; does nothing if it is dead."""
         if self._is_alive:
             self._writer.write(json.dumps(message).encode() + b"\n")
 
@@ -181,8 +183,8 @@ class Processes:
         return self._listener is not None and not self._listener.done()
 
     async def _gone(self, patience_s: float) -> None:
-        """Wait for the supervisor's end; without patience any more, kill it. No thread: there may
-        be no room for another.
+        """Wait for the supervisor's end, and kill it when the patience is over. No thread is used,
+        because there may be no memory for another.
         """
         ends_s = time.monotonic() + patience_s
         while self._supervisor.poll() is None:
@@ -212,7 +214,7 @@ class Processes:
 
 
 def _raw(text: str | Path) -> str:
-    """The bytes that the kernel is to see, as Latin-1: the supervisor may read another encoding
-    than this process.
+    """Encode text to the bytes that the kernel is to see, as Latin-1, because the supervisor's
+    encoding may differ from this process's.
     """
     return os.fsencode(text).decode("latin-1")

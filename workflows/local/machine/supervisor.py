@@ -34,7 +34,7 @@ CHANNEL = 0
 
 
 class Supervisor:
-    """State: the pods that run, by the engine's number of them."""
+    """Holds the running pods, by the engine's number of each."""
 
     def __init__(self) -> None:
         self.pids: dict[int, int] = {}
@@ -42,7 +42,7 @@ class Supervisor:
         self.closing = False
 
     def serve(self) -> None:
-        """Until the engine is gone."""
+        """Obey the engine until it is gone."""
         if LIBC is not None:
             LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         wake_read, wake_write = os.pipe()
