@@ -1,5 +1,5 @@
-"""An experiment on an Argo cluster: submitted and followed; what ends the following stops
-nothing.
+"""Submits an experiment to an Argo cluster and follows it. Ending the following does not stop the
+experiment.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from workflows.request.submission import Submission
 
 POLL_S = 3.0
 ASK_FOR_LINES_S, LINES = 10.0, 20
-"""How often at most a training's last lines are asked for, and how many: it prints one about its
-progress every 10 s."""
+"""How often a training's last lines are asked for at most, and how many of them. A training prints
+its progress every 10 s.
+"""
 
 
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
-    """Submit and follow to the end, or only submit; the exit code."""
+    """Submit, and follow to the end unless detached. Returns the exit code."""
     argo = ArgoServer(address)
     name = submission.name
     outdir = submission.resolved.experiment.outdir
@@ -55,7 +56,7 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
 
 
 def follow(address: Address, name: str, storage: Path | None) -> int:
-    """A workflow that was submitted before, to its end; the exit code."""
+    """Follow a workflow that was submitted before, to its end. Returns the exit code."""
     argo = ArgoServer(address)
     workflow = argo.read(name)
     algorithm, values = _submitted(workflow)
@@ -120,8 +121,8 @@ def _follow(
 
 
 class _PrintedProgress:
-    """How far the trainings are, by the lines that they print: for a person whose machine does not
-    see the cluster's storage.
+    """The progress of trainings from the lines that they print, for a machine that does not see the
+    cluster's storage.
     """
 
     def __init__(self, argo: ArgoServer, name: str) -> None:
@@ -168,7 +169,7 @@ def _let_go(name: str, address: Address) -> int:
 
 
 def _seen_here(outdir: str, storage: Path | None) -> Path | None:
-    """The directory of results on this machine, if the cluster's storage is mounted here: at
+    """The results directory on this machine, if the cluster's storage is mounted here: at
     `--storage`, or at the same path.
     """
     if storage is not None:
@@ -177,7 +178,7 @@ def _seen_here(outdir: str, storage: Path | None) -> Path | None:
 
 
 def _is_there(directory: Path | None) -> bool:
-    """Whether results can be read here; not, either, where a network's file system has gone."""
+    """Whether results can be read here. False if a network file system does not answer."""
     try:
         return directory is not None and directory.is_dir()
     except OSError:
@@ -185,7 +186,9 @@ def _is_there(directory: Path | None) -> bool:
 
 
 def _submitted(workflow: Manifest) -> tuple[str | None, dict[str, str]]:
-    """The algorithm (None: no experiment of ours) and the parameters of a workflow."""
+    """The algorithm of a workflow (None if it is not an experiment of this project) and its
+    parameters.
+    """
     words = [
         word
         for template in workflow["spec"].get("templates", [])
@@ -201,8 +204,8 @@ def _submitted(workflow: Manifest) -> tuple[str | None, dict[str, str]]:
 
 
 def _resolved(algorithm: str, values: dict[str, str]) -> Resolved | None:
-    """The experiment; None if the parameters are bad, which `prepare` says, or those of another
-    version of this program.
+    """The resolved experiment. None if the parameters are invalid, which `prepare` reports, or
+    those of another version of this program.
     """
     try:
         return resolve(algorithm, values)

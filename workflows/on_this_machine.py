@@ -1,4 +1,4 @@
-"""An experiment on this machine: the manifest by the local engine, with live progress."""
+"""Runs an experiment on this machine: the local engine executes the manifest, with live progress."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ HANDED_ON = (
     "MPLCONFIGDIR", "TORCHINDUCTOR_*", "HF_*", "IMAGEIO_*", "MUJOCO_*", "PYOPENGL_*",
     "EXPERIMENT_FAULT",
 )  # fmt: skip
-"""Variables of this process that reach every pod, for the libraries of the steps and for tests.
+"""Variables of this process that are passed on to every pod, for the libraries of the steps and for
+tests.
 
-Not `OMP_…` and its like: how many threads compute is the parameter `threads`.
+`OMP_…` and the like are not: the parameter `threads` decides how many threads compute.
 """
 
 
 def run(submission: Submission) -> int:
-    """Run to the end; the exit code. Interrupting it stops the experiment as `argo stop` does: the
-    report is still made.
+    """Run the experiment to its end and return the exit code. An interrupt stops it as `argo stop`
+    does: the report is still made.
     """
     place = submission.place
     name = submission.name
@@ -71,7 +72,9 @@ def run(submission: Submission) -> int:
 
 
 def _temporary_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """Raises `ExperimentError` on a machine that has no room or no right for it."""
+    """Make a temporary folder. Raises `ExperimentError` if the machine has no room or denies
+    permission.
+    """
     try:
         return tempfile.TemporaryDirectory(prefix=prefix)
     except OSError as error:

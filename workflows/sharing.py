@@ -1,9 +1,9 @@
-"""What the processes of a run get that must run at the same time, on a machine of a few processors.
-What is said of a learner and its actors holds for a trainer and the workers of self-play.
+"""Fits the processes of a run that must run at the same time to a machine with few processors. What
+is said of a learner and its actors also holds for a trainer and its workers.
 
-On a cluster a learner and its actors ask for what they need and wait for a node that has it. One
-machine may never have it: two learners on two processors would leave none to any actor, and wait for
-experience for ever.
+On a cluster, a learner and its actors wait for nodes that have what they request. One machine may
+never have it: two learners on two processors would leave none to any actor, and wait for experience
+for ever.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from workflows.local.language.quantities import quantity
 
 Members = ActorSettings | WorkerSettings
 SMALLEST = 1
-"""Thousandths of a processor."""
+"""The smallest share, in thousandths of a processor."""
 
 
 def fitted(cluster: Cluster, members: Members, processors: float) -> Cluster:
-    """The settings with which the members of a run fit on a machine with so many processors: as many
-    runs at once as there is room for, or one that shares what there is in the proportions of what it
-    asks for.
+    """The settings with which the members of a run fit on a machine with this many processors: as
+    many runs at once as there is room for, or one run whose members share the processors in
+    proportion to their requests.
     """
     needed = needs(cluster, members)
     runs = int(processors / needed) if needed else cluster.parallelism_with_actors
@@ -42,8 +42,8 @@ def fitted(cluster: Cluster, members: Members, processors: float) -> Cluster:
 
 
 def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
-    """The settings with which only as many runs are active as find all their GPUs on a machine with so
-    many; raises `BadInput` where not one does. A machine without GPUs gives nobody any.
+    """The settings with which only as many runs are active as find all their GPUs on a machine with
+    this many. Raises `BadInput` if not even one does. A machine without GPUs gives none to anybody.
     """
     members = resolved.members
     each = resolved.experiment.gpus
@@ -65,7 +65,7 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
 
 
 def how_shared(cluster: Cluster, members: Members, processors: float) -> str:
-    """One line; empty where there is room for them all."""
+    """How the processors are shared, in one line; empty if there is room for all."""
     needed = needs(cluster, members)
     if needed <= processors:
         return ""
@@ -78,7 +78,7 @@ def how_shared(cluster: Cluster, members: Members, processors: float) -> str:
 
 
 def needs(cluster: Cluster, members: Members) -> float:
-    """Processors that a run's learners and helpers ask for."""
+    """Number of processors that a run's learners and helpers request."""
     learner, helper = (quantity(pool.requests.cpu) for pool in (cluster.gpu, cluster.actor))
     return members.learners * learner + members.helpers * helper
 

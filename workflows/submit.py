@@ -1,12 +1,12 @@
-"""`python -m workflows.submit ppo -p game=cartpole -p runs=3`: a whole experiment by one command, which
-is installed as `rl-dag`, too.
+"""`python -m workflows.submit ppo -p game=cartpole -p runs=3` runs a whole experiment. It is also
+installed as `rl-dag`.
 
-With an Argo Server configured (`ARGO_SERVER`, `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, as the
-`argo` command reads them) the manifest is submitted there and followed; otherwise it runs on this
-machine. Everything that can be checked is checked before anything is sent or written.
+If an Argo Server is configured (`ARGO_SERVER`, `ARGO_TOKEN`, `ARGO_NAMESPACE`, `ARGO_SECURE`, as
+the `argo` command reads them), the manifest is submitted there and followed; otherwise it runs on
+this machine. Everything that can be checked is checked before anything is sent or written.
 
-Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted, also by a reader of the output that
-left before the end.
+Exit codes: 0 succeeded, 1 failed, 2 refused, 130 interrupted, also if the reader of the output left
+before the end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def console() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; only here do exceptions become exit codes."""
+    """Run the command. Only here do exceptions become exit codes."""
     prepare_streams(
         forgiving=["stderr"]
     )  # how an experiment ended is to be told: a lost reader of that is an interruption
@@ -133,8 +133,8 @@ def _dispatch(request: Request) -> int:
 
 
 def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
-    """The submission that a request asks for: every parameter is resolved, once, and what cannot work
-    is refused. Nothing is written.
+    """Resolve every parameter of a request once and return the submission. Raises `BadInput` for
+    what cannot work. Writes nothing.
     """
     if not request.algorithm:
         raise BadInput(f"which algorithm? known: {', '.join(algorithm_names())}")
@@ -175,14 +175,16 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
 
 
 def _default_directory(request: Request, algorithm: Algorithm, label: str) -> str:
-    """Where results go if nobody says: named after the game, unless a manifest is for any game."""
+    """The results directory if none is given. It is named after the game, unless the manifest is
+    for any game.
+    """
     if request.manifest and "game" not in request.given:
         return default_outdir(algorithm)
     return f"{MOUNT}/{algorithm.name}-{label}"
 
 
 def _directories(given: Mapping[str, str], outdir: str, where: Place | None) -> dict[str, str]:
-    """Those parameters that name a directory or a file, as pods see it. Raises `BadInput`."""
+    """The parameters that name a directory or a file, as pods see them. Raises `BadInput`."""
     seen = {"outdir": where.outdir if where else cluster_outdir(outdir)}
     for name in ("start_from", "imitate"):
         if path := given.get(name):
@@ -195,8 +197,8 @@ def _directories(given: Mapping[str, str], outdir: str, where: Place | None) -> 
 
 
 def _read_from(outdir: str, where: Place | None, name: str) -> str:
-    """What an experiment reads, another one's directory or a file, as pods see it; where: this one's
-    place, None on a cluster; name: the parameter's. Raises `BadInput`.
+    """A directory or file that the experiment reads, as pods see it. where: this experiment's
+    place, None on a cluster. name: the parameter's. Raises `BadInput`.
     """
     return place(outdir, where.storage, name).outdir if where else cluster_outdir(outdir, name)
 
@@ -210,7 +212,7 @@ def _name(text: str) -> str:
 
 
 def _followed(name: str) -> str:
-    """Any workflow's name: it becomes a part of an address."""
+    """The name of the workflow to follow. Any text is checked, because it becomes part of a URL."""
     if not FOLLOWED.fullmatch(name):
         raise BadInput(
             f"--follow cannot be {shown(name)}; allowed: the name of a workflow, up to 253 of a-z, 0-9, '-' and '.'"
@@ -219,7 +221,7 @@ def _followed(name: str) -> str:
 
 
 def _label(game: str) -> str:
-    """A game's name as a part of a directory's and a workflow's name: `ALE/Pong-v5` ->
+    """A game's name as part of the directory's and the workflow's name: `ALE/Pong-v5` ->
     `ale-pong-v5`.
     """
     return re.sub(r"[^a-z0-9]+", "-", game.lower()).strip("-")[:40].strip("-")
@@ -241,7 +243,7 @@ def _plan(submission: Submission, where: str) -> str:
 
 
 def _check_together(request: Request, address: server.Address | None) -> None:
-    """Refuse options that exclude each other."""
+    """Raise `BadInput` for options that exclude each other."""
     if address is None and (request.argo or request.detach):
         option = "--argo" if request.argo else "--detach"
         raise BadInput(

@@ -49,8 +49,8 @@ FINAL_PHASES = ("Succeeded", "Failed", "Error")
 
 @dataclass(frozen=True)
 class Where:
-    """Whose files a task writes. outdir: as the pods see it, empty for the workflow's own; run: None
-    outside of the runs.
+    """The directory that a task writes to. outdir: as the pods see it; empty for the workflow's
+    own. run: None outside of the runs.
     """
 
     outdir: str = ""
@@ -58,18 +58,18 @@ class Where:
 
 
 Group = Literal["", "dag", "loop", "item"]
-"""A pod; a DAG that a task calls; a loop; one item of a loop over a DAG."""
+"""A pod, a DAG that a task calls, a loop, or one item of a loop over a DAG."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task, one item of a loop, or a whole loop or DAG with what is inside of it.
+    """One task, one item of a loop, or a whole loop or DAG with its contents.
 
-    name: for a person, `train`, `run 3`; path: Argo's, below the workflow; trail: the names of what
-    it is inside of, without the loops; shape: see `Layout`, of an item as if its DAG was called
-    once; step, member: of a pod, after which its log and its status are called. attempt counts from
-    1; message: why it waits, or how it ended; duration_s: None before it ended. pod: Argo's name of
-    its last attempt's pod; log: the file with what that attempt printed, where the local engine
+    name: for people, such as `train` or `run 3`. path: Argo's, below the workflow. trail: the names
+    of the tasks around it, without the loops. shape: see `Layout`; an item's is that of one call of
+    its DAG. step, member: for a pod, the names of its log and status. attempt: counts from 1.
+    message: why it waits, or how it ended. duration_s: None before it ended. pod: Argo's name of
+    the last attempt's pod. log: the file with what that attempt printed, where the local engine
     kept it.
     """
 
@@ -90,16 +90,16 @@ class Task:
     inside: tuple[Task, ...] = ()
 
     def pods(self) -> Iterator[Task]:
-        """The pods inside, in order; itself, if it is one."""
+        """The pods inside, in order; for a pod, the pod itself."""
         if not self.group:
             yield self
         for part in self.inside:
             yield from part.pods()
 
     def having(self, state: State) -> Iterator[Task]:
-        """The pods that ended so. A stage that goes on or succeeded has not suffered from its
-        members' ends; a group that failed without any of its pods (a loop over what is no list) is
-        one itself.
+        """The pods that ended in this way. Members of a stage that goes on or succeeded are left
+        out, because their ends did no harm. A group that failed without any pod (a loop over
+        something that is not a list) counts itself.
         """
         if not self.group:
             yield from (self,) if self.state == state else ()
@@ -112,7 +112,7 @@ class Task:
             yield self
 
     def _has_bad_ends(self) -> bool:
-        """Whether something inside says why this has failed."""
+        """Whether something inside explains why this task failed."""
         return any(
             part.state in ("failed", "stopped") or part._has_bad_ends() for part in self.inside
         )
@@ -120,28 +120,28 @@ class Task:
 
 @dataclass(frozen=True)
 class Tasks:
-    """Every task of a workflow; inside: those of its DAG, then those of its exit handler."""
+    """Every task of a workflow. inside: the tasks of its DAG, then those of its exit handler."""
 
     phase: str = "Pending"
     message: str = ""
     inside: tuple[Task, ...] = ()
 
     def pods(self) -> Iterator[Task]:
-        """All pods, in the order in which they run."""
+        """All pods in the order in which they run."""
         return (pod for task in self.inside for pod in task.pods())
 
     def having(self, state: State) -> Iterator[Task]:
-        """What ended so, see `Task.having`."""
+        """The pods that ended in this way; see `Task.having`."""
         return (found for task in self.inside for found in task.having(state))
 
     def outdirs(self) -> list[str]:
-        """The directories that its tasks write to, empty for the workflow's own, each once."""
+        """The directories that its tasks write to, each once; empty for the workflow's own."""
         return list(dict.fromkeys(pod.where.outdir for pod in self.pods())) or [""]
 
 
 def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> Tasks:
-    """The tree of a status. In the workflow's own directory, `runs` items of the loop over the runs
-    are shown even before the controller has made their nodes.
+    """Read the tree of tasks from a status. In the workflow's own directory, `runs` items of the
+    loop over the runs are shown even before the controller has created their nodes.
     """
     reader = _Reader(status, workflow, layout, runs)
     return Tasks(
@@ -156,8 +156,8 @@ def read_tasks(status: Mapping[str, Any], workflow: str, layout: Layout, runs: i
 
 @dataclass(frozen=True)
 class _Around:
-    """What the tasks of a DAG get from around it: the values of their tags, where their files are,
-    and what they are inside of.
+    """The context of a DAG's tasks: the values of their tags, the directory of their files, and the
+    tasks around them.
     """
 
     values: Values
@@ -166,7 +166,7 @@ class _Around:
 
 
 class _Reader:
-    """Finds the nodes of a workflow by their names."""
+    """Finds a workflow's nodes by name."""
 
     def __init__(self, status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> None:
         self._workflow = workflow
@@ -187,8 +187,8 @@ class _Reader:
         )
 
     def inside(self, layouts: tuple[Layout, ...], prefix: str, around: _Around) -> tuple[Task, ...]:
-        """The tasks of a DAG whose node, or whose last attempt's, is called `prefix`, without stages
-        of which this workflow needed nothing.
+        """The tasks of a DAG whose node, or whose last attempt's node, is called `prefix`. Stages
+        that this workflow did not need are left out.
         """
         tasks = (self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts)
         return tuple(task for task in tasks if not _had_nothing_to_do(task))
@@ -246,8 +246,8 @@ class _Reader:
         )
 
     def _inputs(self, layout: Layout, name: str, values: Values) -> dict[str, str]:
-        """The values of the tags inside of what is called: as the manifest says, or, once there is a
-        node, as the controller does.
+        """The values of the tags inside a called template: the controller's once there is a node,
+        before that the manifest's.
         """
         said = {input: substituted(text, values) for input, text in layout.arguments.items()}
         known = {input: value for input, value in said.items() if value is not None}
@@ -262,8 +262,8 @@ class _Reader:
         return replace(where, run=int(run)) if run is not None and run.isdecimal() else where
 
     def _read(self, shown: str, name: str, around: _Around) -> Task:
-        """The task's own node decides, and while that runs its last attempt: it may wait for room,
-        or have failed and be tried again.
+        """Read a task from its own node, or, while that is running, from its last attempt, which
+        may wait for room or have failed and be retried.
         """
         path = name.removeprefix(f"{self._workflow}.")
         task = Task(shown, path=path, trail=around.trail, where=around.where)
@@ -288,7 +288,7 @@ class _Reader:
 
 
 def _had_nothing_to_do(task: Task) -> bool:
-    """Such as the learners besides the first, where there is one."""
+    """Whether a stage had no pods, such as the further learners of a run with one learner."""
     return task.group == "dag" and task.state == "succeeded" and not any(task.pods())
 
 
@@ -303,18 +303,20 @@ def _state(whole: Mapping[str, Any], last: Mapping[str, Any]) -> State:
 
 
 def _member(role: str | None, number: str | None) -> str:
-    """`actor-3`; empty for a pod that is its task's only one, or the one that answers for it."""
+    """The name of a member, such as `actor-3`; empty for a task's only pod and for the pod that
+    represents the task.
+    """
     return f"{role}-{number}" if role and number else ""
 
 
 def _singular(name: str) -> str:
-    """`run` of `runs`."""
+    """`runs` -> `run`."""
     return name.removesuffix("s")
 
 
 def _pod(node: Mapping[str, Any]) -> str:
-    """`<workflow>-<template>-<hash>` for the node `<workflow>-<hash>` (Argo's pod names, version
-    2).
+    """The pod's name, `<workflow>-<template>-<hash>`, from its node's, `<workflow>-<hash>` (Argo's
+    pod names, version 2).
     """
     workflow, _, digest = node.get("id", "").rpartition("-")
     return f"{workflow}-{node.get('templateName', '')}-{digest}"
@@ -327,8 +329,8 @@ def _duration_s(node: Mapping[str, Any]) -> float | None:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """Between two of Argo's times, `2026-11-21T12:00:00Z`, which come from one clock; 0 if that was
-    set back in between.
+    """Seconds between two of Argo's times, `2026-11-21T12:00:00Z`, which come from one clock; 0 if
+    that clock was set back in between.
     """
     first, second = (datetime.datetime.fromisoformat(text) for text in (earlier, later))
     return max(0.0, (second - first).total_seconds())

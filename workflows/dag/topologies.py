@@ -40,12 +40,12 @@ from workflows.dag.pods import (
 
 LEARNERS = "train-learners"
 FURTHER = "{{=asInt(workflow.parameters.learners) - 1}}"
-"""Learners besides the first; 0 is a loop over nothing, which leaves no pod."""
+"""Number of learners besides the first. A loop over 0 items creates no pod."""
 MEMBER = "--member={{inputs.parameters.member}}"
 
 
 def train(algorithm: Algorithm, cluster: Cluster) -> Container:
-    """The template `train`: one process that trains, the learner, or the trainer, in one GPU pod."""
+    """The template `train`: one GPU pod with the training process, the learner or the trainer."""
     step = pipeline.find(pipeline.TRAIN)
     role = [f"--role={_roles(algorithm)[0]}"] if algorithm.topology in MEMBERS else []
     return gpu(
@@ -59,7 +59,9 @@ def train(algorithm: Algorithm, cluster: Cluster) -> Container:
 
 
 def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
-    """The templates of the tasks that a run starts together with `train`, named as they are."""
+    """The templates of the tasks that a run starts together with `train`, by the names of these
+    tasks.
+    """
     if algorithm.topology not in MEMBERS:
         return []
     role = _roles(algorithm)[1]
@@ -75,12 +77,12 @@ def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
 
 
 def _roles(algorithm: Algorithm) -> tuple[str, str]:
-    """Of who answers for the training, and of who helps."""
+    """The role that represents the training, and the role that helps it."""
     return MEMBERS[algorithm.topology][1].roles
 
 
 def _member(role: str) -> dict[str, Any]:
-    """What the pod of a member has in common with all others."""
+    """The fields that the pods of all members have in common."""
     return {
         "module": pipeline.find(pipeline.TRAIN).module,
         "inputs": inputs("outdir", "run", "member"),
@@ -89,7 +91,7 @@ def _member(role: str) -> dict[str, Any]:
 
 
 def _loop(name: str, one: Container, task: str, members: m.Sequence) -> DAG:
-    """All members of one role."""
+    """A loop over all members of one role."""
     with DAG(name=name, inputs=inputs("outdir", "run")) as loop:
         handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("outdir", "run")}
         one(
@@ -111,9 +113,9 @@ def read_by_argo(algorithm: Algorithm) -> Sequence[str]:
 def active_runs(algorithm: Algorithm, cluster: Cluster) -> int:
     """How many runs of an experiment are active at once.
 
-    All actors, or workers, of an active run start at once, also while its learner waits for a GPU; then they hold
-    processors that a learner may need which was preempted. Each lets go of them after
-    `reconnect_timeout`; fewer active runs make it rarer.
+    All actors or workers of an active run start at once, also while its learner waits for a GPU.
+    They may then hold processors that a preempted learner needs. Each gives up after
+    `reconnect_timeout`; fewer active runs make this rarer.
     """
     if algorithm.topology in MEMBERS:
         return cluster.parallelism_with_actors

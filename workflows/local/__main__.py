@@ -34,7 +34,9 @@ SHOWN_TYPES = ("Pod", "Skipped")
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parse, run, print one line for every pod that starts and ends; returns the exit code."""
+    """Parse the arguments, run the workflow, print a line for every pod that starts or ends.
+    Returns the exit code.
+    """
     prepare_streams()
     options = _parser().parse_args(argv)
     printer = _Printer(options.status)
@@ -63,7 +65,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _refuse_shared_directories(document: Document, parameters: Mapping[str, str]) -> None:
-    """Where it calls our experiment; what is no valid workflow, the engine says."""
+    """Check a workflow that calls this project's experiment. An invalid workflow is left to the
+    engine, which names the error.
+    """
     workflow = prepare(document, parameters=parameters)
     with contextlib.suppress(InvalidSpecError):
         check(workflow)
@@ -120,7 +124,7 @@ def _seconds(text: str) -> float:
 
 
 class _Printer:
-    """One line for every change of a pod's phase, and the status file."""
+    """Prints a line for every change of a pod's phase and writes the status file."""
 
     def __init__(self, status_file: Path | None) -> None:
         self.status_file = status_file
@@ -145,7 +149,7 @@ class _Printer:
         return f"{node.name}: {node.phase}{lasted}{f': {node.message}' if node.message else ''}"
 
     def write(self, status: WorkflowStatus) -> None:
-        """Whole or not at all: a reader never sees half a file."""
+        """Replace the file atomically, so that a reader never sees half of it."""
         if self.status_file is None:
             return
         handle, name = tempfile.mkstemp(

@@ -1,4 +1,4 @@
-"""One use of a template: by the workflow, by its exit handler, or by a task of a DAG."""
+"""One use of a template by the workflow, by its exit handler, or by a task of a DAG."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from workflows.local.status import Node
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One use of a template. name: of the node; task: in the DAG, empty for the entry and the exit
-    handler.
+    """One use of a template. name: the node's. task: its name in the DAG; empty for the entry and
+    the exit handler.
 
-    boundary: id of the DAG's node; parents: ids of the nodes before it; limit: the DAG's
-    `parallelism`; depth: calls above it.
+    boundary: id of the DAG's node. parents: ids of the nodes before it. limit: the DAG's
+    `parallelism`. depth: number of calls above it.
     """
 
     name: str
@@ -32,11 +32,11 @@ class Call:
     depth: int = 0
 
     def add(self, state: State, kind: str, phase: str, message: str = "") -> Node:
-        """The call's node."""
+        """Add the call's node to the status."""
         return state.add(
             self.name, kind, self.template, phase, boundary=self.boundary, message=message, display=self.display, parents=self.parents
         )  # fmt: skip
 
     def place(self) -> AbstractAsyncContextManager[None]:
-        """One of the DAG's `parallelism`."""
+        """Hold one place of the DAG's `parallelism`."""
         return nullcontext() if self.limit is None else self.limit.one()

@@ -1,8 +1,9 @@
-"""A DAG: every task waits for the tasks it names, then runs, is skipped, or is omitted.
+"""Executes a DAG: every task waits for the tasks that it names, then runs, is skipped, or is
+omitted.
 
-Source: Argo `workflow/controller/dag.go`. Differences from its loop over a stored state: here every
-task is a coroutine that waits for the others' ends. An output that will never exist makes the
-controller wait for ever; here it is an error.
+Source: Argo `workflow/controller/dag.go`, which loops over a stored state; here every task is a
+coroutine that waits for the others. An output that will never exist makes the controller wait for
+ever; here it is an error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from workflows.local.status import Node
 
 
 class Dag:
-    """One execution of a DAG template whose tags are replaced; `execute` runs a task's template."""
+    """One execution of a DAG template whose tags are replaced. `execute` runs a task's template."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Dag:
         }
 
     async def run(self) -> Node:
-        """The DAG's ended node."""
+        """Run the DAG and return its ended node."""
         call = self.call
         state = self.state
         self.node = call.add(state, "DAG", "Running")
@@ -79,7 +80,7 @@ class Dag:
         self.ended[name].set()
 
     async def _decide(self, name: str, task: Document) -> Node:
-        """Omit, resolve, expand, run."""
+        """Decide whether the task is omitted; else resolve its tags, expand its loop, and run it."""
         try:
             if not self._depends(task):
                 return self._skipped(name, task, "Omitted", "omitted: depends condition not met")
@@ -121,7 +122,9 @@ class Dag:
         return []
 
     def _resolved(self, task: Document) -> Document:
-        """The task with its ancestors' outputs; if its `when` is false nothing else is resolved."""
+        """The task with its ancestors' outputs filled in. If its `when` is false, nothing else is
+        resolved.
+        """
         values = self._values(task)
         when = task.get("when")
         if when:
@@ -170,7 +173,7 @@ class Dag:
         return self.state.mark(group, failed[-1] if failed else "Succeeded")
 
     async def _one(self, task: Document, original: Document, parents: list[str]) -> Node:
-        """A task without a loop, or one item of a loop."""
+        """Run a task without a loop, or one item of a loop."""
         name = f"{self.node.name}.{task['name']}"
         try:
             if not should_execute(task.get("when") or ""):
@@ -205,7 +208,7 @@ class Dag:
         )
 
     def _parents(self, task: Document) -> list[str]:
-        """The DAG itself, or the last nodes of the tasks before."""
+        """The parents of a node: the DAG itself, or the last nodes of the tasks before."""
         dependencies = dependencies_of(task)
         if dependencies:
             return [node for name in dependencies for node in self._outbound(self.nodes[name])]
@@ -227,8 +230,8 @@ class Dag:
         return [node.id]
 
     def _phase(self) -> str:
-        """Of the whole DAG: that of the first failed target, in alphabetical order; a skipped
-        target inherits from its branch.
+        """The phase of the whole DAG: that of its first failed target in alphabetical order. A
+        skipped target inherits the phase of its branch.
         """
         if (
             self.state.shutdown is not None
@@ -249,8 +252,8 @@ class Dag:
         return "Succeeded"
 
     def _branch_phases(self) -> dict[str, str]:
-        """Every task's phase; what was skipped or omitted has that of the tasks above, a failed one
-        if there is one.
+        """Every task's phase. A skipped or omitted task inherits that of the tasks above it, a
+        failed one first.
         """
         phases: dict[str, str] = {}
         for name in self.ancestry:

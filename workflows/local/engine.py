@@ -32,13 +32,15 @@ from workflows.local.status import WorkflowStatus, now
 from workflows.local.templates import execute
 
 REPEATED_WITHIN_S = 2.0
-"""Signals that come this soon after the first are the same wish: schedulers and terminals send
-several."""
+"""Signals that arrive this soon after the first count as the same request, because schedulers and
+terminals send several.
+"""
 BETWEEN_ANNOUNCEMENTS_S = 0.05
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OF_A_TERMINAL = (signal.SIGINT, signal.SIGHUP)
-"""These stop a workflow unless they came ignored: whoever starts with `nohup` or `&` wants to
-outlive the terminal."""
+"""These signals stop a workflow unless they were ignored when the process started: whoever uses
+`nohup` or `&` wants it to outlive the terminal.
+"""
 OnChange = Callable[[WorkflowStatus], None]
 
 
@@ -102,8 +104,8 @@ def _deadline_s(manifest: Manifest) -> float | None:
 
 
 def read_patches(manifest: Manifest) -> None:
-    """Refuse what a `podSpecPatch` may not change, as far as its text is known already; raises
-    `Refused`.
+    """Raise `Refused` for what a `podSpecPatch` may not change, as far as its text is known
+    already.
     """
     values = manifest.globals()
     for holder in (manifest.spec, *manifest.templates.values()):
@@ -116,7 +118,7 @@ def read_patches(manifest: Manifest) -> None:
 
 @dataclass(kw_only=True)
 class _Engine:
-    """One run, from its start to its end: what `run` was given, and what has happened."""
+    """The state of one run: what `run` was given, and what has happened since."""
 
     manifest: Manifest
     storage: Path
@@ -136,7 +138,7 @@ class _Engine:
     state: State = field(init=False)
 
     async def run(self, stop: Callable[[Callable[[], None]], None] | None) -> WorkflowStatus:
-        """Check, run, always clean up."""
+        """Check the workflow, run it, and always clean up."""
         try:
             check(self.manifest)
         except InvalidSpecError as error:
@@ -223,7 +225,7 @@ class _Engine:
             self.state.stop(Shutdown("Deadline", ends))
 
     async def _exit_handler(self, phase: str, message: str) -> tuple[str, str]:
-        """Run it; a workflow that Succeeded takes over the exit handler's failure."""
+        """Run the exit handler. A workflow that Succeeded takes over its failure."""
         state = self.state
         name = f"{self.manifest.name}.onExit"
         failures = [
@@ -267,16 +269,16 @@ class _Engine:
                 signal.signal(number, signal.SIG_IGN if self.status.interrupted else before[number])
 
     def _signalled(self, loop: asyncio.AbstractEventLoop) -> None:
-        """One call for the signals that come before it: where every signal queued its own, whoever
-        sends them without a pause would keep the loop from everything else.
+        """Handle all signals that arrived before this call. If every signal queued a call of its
+        own, somebody who sends them without a pause would block everything else.
         """
         if not self.stop_is_due:
             self.stop_is_due = True
             _call_soon(loop, self._stop)
 
     def _stop(self) -> None:
-        """`argo stop`; again and later than two seconds: `argo terminate`, and no patience with the
-        pods.
+        """Do what `argo stop` does. When called again more than two seconds later, do what `argo
+        terminate` does, and kill the pods.
         """
         self.stop_is_due = False
         if self.status.finished is not None:
@@ -294,7 +296,7 @@ class _Engine:
             self.state.stop(Shutdown("Terminate"))
 
     def _changed(self) -> None:
-        """One announcement for changes that come together."""
+        """Announce all changes of this moment at once."""
         if self.on_change is not None and self.announcement is None:
             loop = asyncio.get_running_loop()
             self.announcement = loop.call_at(
@@ -310,8 +312,8 @@ class _Engine:
 
 
 def _temporary_folder(name: str) -> Path:
-    """For the pods' emptyDirs; raises `ExperimentError` on a machine that has no room or no right
-    for it.
+    """Make the folder for the pods' emptyDirs. Raises `ExperimentError` if the machine has no room
+    or denies permission.
     """
     try:
         return Path(tempfile.mkdtemp(prefix=f"{name}-"))
@@ -323,11 +325,11 @@ def _temporary_folder(name: str) -> Path:
 
 @contextlib.contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let the loop return from its wait for every signal.
+    """Make the event loop return from its wait at every signal.
 
-    Python calls a handler when the main thread runs on. A signal that comes just before the loop
-    begins to wait, or to another thread, would be seen only after the next event: hours later,
-    while a training runs.
+    Python runs a signal handler only when the main thread executes bytecode. A signal that arrives
+    just before the loop begins to wait, or in another thread, would otherwise be handled only after
+    the next event, which may be hours later in a training.
     """
     reader, writer = socket.socketpair()
     with reader, writer:
@@ -343,6 +345,6 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
-    """From another thread; too late is no error."""
+    """Schedule a call from another thread; does nothing if the loop is closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)

@@ -49,4 +49,4 @@ class PodError(WorkflowError):
 
 
 class LostPod(PodError):
-    """Nobody can say any more how a pod ended, as after the loss of a node."""
+    """It cannot be known any more how a pod ended, as after the loss of a node."""

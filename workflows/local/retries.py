@@ -1,7 +1,7 @@
 """`retryStrategy`: what happens after a failed attempt, in the controller's order (docs/argo.md).
 
 Source: Argo `processNodeRetries`: stop or deadline, longest duration, backoff (before anything else
-is asked), policy, limit, expression.
+is checked), policy, limit, expression.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LONGEST_WAIT_S = 292 * 365.25 * 86400  # Go's longest duration
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """limit: retries after the first attempt, None for any number; waits in seconds; factor 0:
-    every wait is the same.
+    """limit: number of retries after the first attempt, None for any number. Waits are in seconds.
+    factor 0: every wait is the same.
     """
 
     limit: int | None
@@ -36,8 +36,8 @@ class Strategy:
 
 
 def read(fields: Mapping[str, Any]) -> Strategy:
-    """A strategy from the manifest; raises `WorkflowError`. The policy is Always with an
-    expression, else OnFailure.
+    """Read a strategy from the manifest. The policy is Always with an expression, else OnFailure.
+    Raises `WorkflowError`.
     """
     expression = fields.get("expression") or ""
     policy = fields.get("retryPolicy") or ("Always" if expression else "OnFailure")
@@ -62,8 +62,8 @@ def read(fields: Mapping[str, Any]) -> Strategy:
 
 
 def wait_s(strategy: Strategy, attempts: int) -> float:
-    """Seconds between the end of the last of so many attempts and the next; no wait without a
-    limit, or after the last one.
+    """Seconds from the end of the last of these attempts to the next one. There is no wait without
+    a limit, or after the last attempt.
     """
     if strategy.wait_s is None or strategy.limit is None or attempts > strategy.limit:
         return 0.0
@@ -71,7 +71,7 @@ def wait_s(strategy: Strategy, attempts: int) -> float:
 
 
 def out_of_time(strategy: Strategy, attempts: list[Node]) -> str | None:
-    """Why the longest duration forbids another attempt, if it does."""
+    """Why the longest duration forbids another attempt, or None."""
     if strategy.longest_s is None:
         return None
     left_s = strategy.longest_s - (time.monotonic() - attempts[0].started_s)
@@ -94,7 +94,7 @@ def _backoff_s(strategy: Strategy, attempts: int) -> float:
 
 
 def gives_up(strategy: Strategy, attempts: list[Node]) -> str | None:
-    """Why there is no other attempt (the message of the Retry node), or None; raises `TagError` for
+    """Why there is no other attempt (the message of the Retry node), or None. Raises `TagError` for
     a broken expression.
     """
     last = attempts[-1]
@@ -110,7 +110,7 @@ def gives_up(strategy: Strategy, attempts: list[Node]) -> str | None:
 
 
 def last_retry(attempts: list[Node], *, missing_code: str) -> dict[str, str]:
-    """The tags `retries` and `lastRetry.*` after these attempts; before the first one they have
+    """The tags `retries` and `lastRetry.*` after these attempts. Before the first attempt they have
     harmless values.
     """
     last = attempts[-1] if attempts else None

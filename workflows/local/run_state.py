@@ -1,4 +1,6 @@
-"""What all parts of one running workflow share: its status, its limits, how it is told to stop."""
+"""The state that all parts of a running workflow share: its status, its limits, and how it is told
+to stop.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,14 @@ class Shutdown:
 
     @property
     def pod_message(self) -> str:
-        """Of a pod that runs or would start now."""
+        """The message of a pod that runs or would start now."""
         if self.kind == "Deadline":
             return "Step exceeded its deadline"
         return f"workflow shutdown with strategy:  {self.kind}"
 
     @property
     def retry_message(self) -> str:
-        """Of a node that would be tried again."""
+        """The message of a node that would be retried now."""
         if self.kind == "Deadline":
             return f"retry exceeded workflow deadline {self.deadline:%Y-%m-%d %H:%M:%S} +0000 UTC"
         return f"Stopped with strategy '{self.kind}'"
@@ -42,10 +44,10 @@ class Shutdown:
 
 @dataclass
 class State:
-    """One workflow while it runs.
+    """The state of one workflow.
 
-    environment: of every pod, before what the manifest says; given: parameters as the caller wrote
-    them.
+    environment: variables of every pod, which the manifest overrides. given: parameters as the
+    caller wrote them.
     """
 
     manifest: Manifest
@@ -70,8 +72,8 @@ class State:
     started_s: float = field(default_factory=time.monotonic)
 
     def stop(self, shutdown: Shutdown) -> None:
-        """No pod may start from now on, and those that run are asked to end; a second call can only
-        make it harder.
+        """Let no further pod start, and ask running pods to end. A second call can only make the
+        stop harder.
         """
         if self.shutdown is None or shutdown.kind == "Terminate":
             self.shutdown = shutdown
@@ -80,20 +82,20 @@ class State:
             self.killing.set()
 
     def say_once(self, text: str) -> None:
-        """A notice that is not repeated."""
+        """Give a notice unless it was given before."""
         if text not in self.said:
             self.said.add(text)
             self.notice(text)
 
     def values(self) -> dict[str, str]:
-        """The workflow's tags, now."""
+        """The current values of the workflow's tags."""
         return self.globals | {"workflow.duration": f"{time.monotonic() - self.started_s:.6f}"}
 
     def add(
         self, name: str, kind: str, template: str, phase: str, *, boundary: str = "", message: str = "", display: str = "",
         parents: Sequence[str] = (),
     ) -> Node:  # fmt: skip
-        """A new node, child of `parents`; one that has ended is finished at once."""
+        """Add a node as a child of `parents`. A node that has ended already is finished at once."""
         identity = node_id(self.manifest.name, name)
         node = Node(
             id=identity, name=name, display_name=display or name.removeprefix(f"{self.status.nodes[boundary].name}." if boundary else ""),

@@ -1,7 +1,7 @@
-"""One attempt of a container template: a node, a place on the machine, a process, its outputs.
+"""One attempt of a container template: a node, processors and GPUs, a process, its outputs.
 
-How ends are reported follows docs/argo.md, "How a pod ends": Argo's emissary signals the process group, the wait
-container reads the outputs after `main` has ended, also when it failed.
+Ends are reported as on a cluster (docs/argo.md, "How a pod ends"): Argo's emissary signals the
+process group, and the wait container reads the outputs after `main` has ended, also when it failed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from workflows.local.status import Node, pod_name
 
 CANNOT_EXECUTE = 64
 KILLED_S = 60.0
-"""A process that waits in the kernel (a network's file system) may outlive SIGKILL: nobody waits
-for it longer."""
+"""A process that waits in the kernel (for a network file system) may outlive SIGKILL. It is waited
+for no longer than this.
+"""
 LARGEST_OUTPUT_BYTES = 1024**2
-"""What an etcd object holds at most: parameters carry decisions and paths, never data."""
+"""The largest etcd object. Parameters carry decisions and paths, never data."""
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 REMOVING = ThreadPoolExecutor(1, "removing")
-"""Not asyncio's own executor, whose shutdown fails where no thread can be started."""
+"""An executor of its own, because asyncio's fails to shut down where no thread can be started."""
 UNSAFE = re.compile(r"[^\w.\-]")
 
 
@@ -52,8 +53,8 @@ UNSAFE = re.compile(r"[^\w.\-]")
 class Pod:
     """An attempt whose template's tags are replaced.
 
-    node: its node, made by the caller; on_exit: part of the exit handler; retried: one of several
-    attempts; longest_s: what a retry strategy's longest duration leaves to it.
+    node: made by the caller. on_exit: part of the exit handler. retried: one of several attempts.
+    longest_s: the time that a retry strategy's longest duration leaves to it.
     """
 
     state: State
@@ -64,8 +65,8 @@ class Pod:
     longest_s: float | None = None
 
     async def run(self) -> None:
-        """Until the node has ended; raises `WorkflowError` if there can be no pod,
-        `asyncio.CancelledError` never leaves a process.
+        """Run until the node has ended. Raises `WorkflowError` if the pod cannot be built.
+        `asyncio.CancelledError` never leaves a process behind.
         """
         state = self.state
         node = self.node
@@ -89,8 +90,8 @@ class Pod:
         return shutdown is not None and (not self.on_exit or shutdown.kind == "Terminate")
 
     async def _place(self, spec: PodSpec) -> Grant | None:
-        """Wait for the requested cores and GPUs; None if the workflow stopped, or the template's
-        time was over, before there was room.
+        """Wait for the requested processors and GPUs. Returns None if the workflow stopped, or the
+        template's time was over, before there was room.
         """
         asked = spec.resources
         given = self.state.slots.cut(asked)
@@ -200,7 +201,7 @@ class Pod:
     async def _terminate(
         self, process: Process, ended: asyncio.Future[int], grace_s: float
     ) -> None:
-        """SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
+        """Send SIGTERM to the group; after the grace period, or when a person insists, SIGKILL."""
         process.signal(signal.SIGTERM)
         insist = asyncio.ensure_future(self.state.killing.wait())
         waited: set[asyncio.Future[Any]] = {ended, insist}
@@ -215,7 +216,9 @@ class Pod:
     async def _wind_down(
         self, process: Process, ended: asyncio.Future[int], spec: PodSpec, place: Path
     ) -> None:
-        """A stopped pod's node has ended already; its process may take its grace period to save."""
+        """Give the process its grace period to save, although a stopped pod's node has ended
+        already.
+        """
         with contextlib.suppress(LostPod):
             await self._terminate(process, ended, spec.grace_s)
             ended.result()
@@ -239,7 +242,7 @@ class Pod:
 
 
 def prepare_node(state: State, node: Node, template: Mapping[str, Any], *, retried: bool) -> Node:
-    """Give a new node what is known of its pod."""
+    """Fill in a new node's fields that are known before its pod starts."""
     node.pod = pod_name(state.manifest.name, node.template, node.name)
     node.retried = retried
     node.inputs = {
@@ -252,9 +255,7 @@ def prepare_node(state: State, node: Node, template: Mapping[str, Any], *, retri
 def _read(
     outputs: Mapping[str, Mapping[str, Any]], mounts: Mounts
 ) -> tuple[dict[str, str] | None, str]:
-    """The output parameters, and what is wrong with the first that is missing and has no
-    default.
-    """
+    """The output parameters, and the error for the first one that is missing and has no default."""
     values: dict[str, str] = {}
     for name, source in outputs.items():
         try:
@@ -270,8 +271,8 @@ def _read(
 
 
 def _text(path: Path) -> str:
-    """An output file without its last newline; raises `OSError`. What is no plain file might block
-    for ever.
+    """The content of an output file without its last newline. Raises `OSError`, also for anything
+    but a regular file, which might block for ever.
     """
     if path.exists() and not path.is_file():
         raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
@@ -283,7 +284,7 @@ def _text(path: Path) -> str:
 
 
 async def _remove(place: Path) -> None:
-    """Delete a pod's folders; off the loop, they may be large."""
+    """Delete a pod's folders. This runs outside of the event loop, because they may be large."""
     if place.exists():
         try:
             await asyncio.get_running_loop().run_in_executor(

@@ -1,4 +1,5 @@
-"""What a task may know of the tasks before it: `tasks.NAME.…`, and the outputs of whole DAGs.
+"""The values that a task can use of the tasks before it: `tasks.NAME.…`, and the outputs of whole
+DAGs.
 
 Sources: Argo `buildLocalScopeFromTask`, `processAggregateNodeOutputs`,
 `addSkippedNodeOutputsToScope`, `getTemplateOutputsFromScope`.
@@ -17,14 +18,13 @@ from workflows.local.status import Node
 
 Document = dict[str, Any]
 ABSENT = "__local__absent__optional__argument__"
-"""Stands for an argument whose value a skipped task would have given: the input's own default
-applies."""
+"""Marks an argument whose value a skipped task would have given. The input's default applies."""
 
 
 def of_node(
     task: str, node: Node, last_attempt: Node, template: Document, loop: list[Node] | None
 ) -> dict[str, str | None]:
-    """The tags of one ended task. last_attempt: the node itself unless it was retried; loop: the
+    """The tags of one ended task. last_attempt: the node itself unless it was retried. loop: the
     nodes of its items.
     """
     prefix = f"tasks.{task}"
@@ -53,8 +53,8 @@ def of_node(
 
 
 def _aggregates(prefix: str, items: list[Node]) -> dict[str, str | None]:
-    """A loop's outputs: of its succeeded items only, in their order; a parameter that none has is
-    not set at all.
+    """The outputs of a loop: those of its succeeded items in their order. A parameter that no item
+    has is not set at all.
     """
     outputs = [node.outputs for node in items if node.phase == "Succeeded" and node.outputs]
     names = dict.fromkeys(name for output in outputs for name in output)
@@ -70,7 +70,7 @@ def _aggregates(prefix: str, items: list[Node]) -> dict[str, str | None]:
 
 
 def _list_of(texts: list[str]) -> str:
-    """A JSON list of texts; of the values themselves if every text is a JSON list or object."""
+    """A JSON list of the texts, or of the values themselves if every text is a JSON list or object."""
     try:
         read = [json.loads(text) for text in texts]
     except ValueError:
@@ -79,7 +79,7 @@ def _list_of(texts: list[str]) -> str:
 
 
 def mark_absent(task: Document, values: Values) -> Document:
-    """Arguments that are nothing but a reference to an absent output stand for "not given"."""
+    """Mark arguments that only refer to an absent output as not given."""
     arguments = (task.get("arguments") or {}).get("parameters") or []
     marked = [
         parameter | {"value": ABSENT} if _is_absent(parameter.get("value"), values) else parameter
@@ -96,7 +96,7 @@ def _is_absent(value: Any, values: Values) -> bool:
 
 
 def inputs_of(template: Document, arguments: list[Document]) -> list[Document]:
-    """The template's input parameters with values: the argument, else the default; raises
+    """The values of the template's input parameters: the argument, else the default. Raises
     `WorkflowError`.
     """
     given = {parameter["name"]: parameter.get("value") for parameter in arguments}
@@ -123,8 +123,8 @@ def inputs_of(template: Document, arguments: list[Document]) -> list[Document]:
 
 
 def dag_outputs(template: Document, values: Values) -> dict[str, str]:
-    """The outputs of a DAG that Succeeded; raises `WorkflowError` for one that has no value and no
-    default.
+    """The outputs of a DAG that Succeeded. Raises `WorkflowError` for one that has neither value
+    nor default.
     """
     outputs: dict[str, str] = {}
     for output in (template.get("outputs") or {}).get("parameters") or []:
@@ -142,7 +142,7 @@ def dag_outputs(template: Document, values: Values) -> dict[str, str]:
 
 
 def exported(template: Document, outputs: Mapping[str, str] | None) -> dict[str, str]:
-    """Outputs with a `globalName`, as tags of the whole workflow."""
+    """The outputs with a `globalName`, as tags of the whole workflow."""
     names = {
         output["name"]: output.get("globalName")
         for output in (template.get("outputs") or {}).get("parameters") or []

@@ -12,12 +12,12 @@ ENDED = ("Succeeded", "Failed", "Error", "Skipped", "Omitted")
 
 @dataclass(kw_only=True)
 class Node:
-    """One node of the workflow: a DAG, a pod, a retried pod, a loop's group, or what was skipped.
+    """One node of the workflow: a DAG, a pod, a retried pod, a loop's group, or a skipped task.
 
-    type: DAG, Pod, Retry, TaskGroup, Skipped; phase: Pending, Running or one of `ENDED`; outputs:
-    parameter -> text (None: no outputs were reported); boundary: the id of the DAG it belongs to;
-    log: where its output goes. Times are for people: aware, in UTC, by a clock that may be set;
-    whatever is decided or measured is, by the same moments on the monotonic clock (`…_s`).
+    type: DAG, Pod, Retry, TaskGroup, Skipped. phase: Pending, Running or one of `ENDED`. outputs:
+    parameter -> text; None if no outputs were reported. boundary: id of the DAG that it belongs to.
+    log: where its output goes. Times are for people: UTC, from a clock that may be set. Everything
+    that is decided or measured uses the same moments on the monotonic clock (`…_s`).
     """
 
     id: str
@@ -47,30 +47,30 @@ class Node:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended badly."""
+        """Whether the phase is a failure."""
         return self.phase in ("Failed", "Error")
 
     @property
     def duration_s(self) -> float:
-        """Seconds from start to end, or to now."""
+        """Seconds from its start to its end, or to now."""
         return (time.monotonic() if self.finished_s is None else self.finished_s) - self.started_s
 
     @property
     def since_end_s(self) -> float:
-        """Seconds since it ended; 0 before."""
+        """Seconds since its end; 0 before."""
         return 0.0 if self.finished_s is None else time.monotonic() - self.finished_s
 
     def starts_now(self) -> None:
-        """Its process runs: what came before was waiting."""
+        """Note that its process starts; the time before was waiting."""
         self.started, self.started_s = now(), time.monotonic()
 
     def ends_now(self) -> None:
-        """The end counts once."""
+        """Note its end, the first time only."""
         if self.finished is None:
             self.finished, self.finished_s = now(), time.monotonic()
 
     def as_dict(self) -> dict[str, Any]:
-        """As in Argo's `status.nodes`; empty fields are left out."""
+        """The node as in Argo's `status.nodes`, without empty fields."""
         outputs: dict[str, Any] = (
             {} if self.exit_code is None else {"exitCode": str(self.exit_code)}
         )
@@ -89,8 +89,8 @@ class Node:
 
 @dataclass(kw_only=True)
 class WorkflowStatus:
-    """A whole workflow; phase: Running, Succeeded, Failed or Error. interrupted: a person or a
-    signal asked it to stop.
+    """The status of a whole workflow. phase: Running, Succeeded, Failed or Error. interrupted: a
+    person or a signal asked it to stop.
     """
 
     name: str
@@ -103,14 +103,14 @@ class WorkflowStatus:
     interrupted: bool = False
 
     def by_name(self, name: str) -> Node:
-        """The node with this full name (`wf.task`); raises `KeyError`."""
+        """The node with this full name (`wf.task`). Raises `KeyError`."""
         for node in self.nodes.values():
             if node.name == name:
                 return node
         raise KeyError(name)
 
     def as_dict(self) -> dict[str, Any]:
-        """As `kubectl get workflow -o json` shows it, as far as it matters: metadata and status."""
+        """Metadata and status as `kubectl get workflow -o json` shows them."""
         status = {
             "phase": self.phase, "message": self.message, "startedAt": timestamp(self.started), "finishedAt": timestamp(self.finished),
             "nodes": {node.id: node.as_dict() for node in self.nodes.values()},
@@ -119,7 +119,7 @@ class WorkflowStatus:
 
 
 def now() -> datetime.datetime:
-    """The time, in UTC."""
+    """The current time in UTC."""
     return datetime.datetime.now(datetime.UTC)
 
 
@@ -129,14 +129,16 @@ def timestamp(moment: datetime.datetime | None) -> str | None:
 
 
 def node_id(workflow: str, name: str) -> str:
-    """Argo's: the workflow's name for its own node, else with the FNV-1a hash of the node's
-    name.
+    """The node's id as Argo makes it: the workflow's name for its own node, else with the FNV-1a
+    hash of the node's name.
     """
     return workflow if name == workflow else f"{workflow}-{fnv32a(name)}"
 
 
 def pod_name(workflow: str, template: str, name: str) -> str:
-    """Argo's: `<workflow>-<template>-<hash>`, the part before the hash cut to 242 characters."""
+    """The pod's name as Argo makes it: `<workflow>-<template>-<hash>`, the part before the hash cut
+    to 242 characters.
+    """
     prefix = workflow if name == workflow else f"{workflow}-{template}"[:242]
     return prefix if name == workflow else f"{prefix}-{fnv32a(name)}"
 

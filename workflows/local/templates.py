@@ -26,7 +26,7 @@ DEEPEST = 100
 
 
 async def execute(state: State, call: Call) -> Node:
-    """The ended node of a call; a workflow's error becomes the node's."""
+    """Execute a call and return its ended node. An error of the workflow becomes the node's error."""
     try:
         if call.depth >= DEEPEST:
             raise WorkflowError(
@@ -49,7 +49,7 @@ def _of_task(call: Call, error: WorkflowError) -> str:
 
 
 def processed(state: State, call: Call) -> Document:
-    """The template with its inputs' values and all tags that are known; raises `WorkflowError`."""
+    """The template with its inputs' values and all known tags replaced. Raises `WorkflowError`."""
     template = dict(state.manifest.templates[call.template])
     inputs = inputs_of(template, call.arguments)
     if inputs:
@@ -64,7 +64,9 @@ def processed(state: State, call: Call) -> Document:
 
 
 def substitute(template: Document, values: Values) -> Document:
-    """Two passes: the workflow's tags, which may stand in inputs, then the inputs."""
+    """Replace tags in two passes: first the workflow's, which may stand in inputs, then the
+    inputs'.
+    """
     template = dict(replace(template, values))
     inputs = (template.get("inputs") or {}).get("parameters") or []
     of_inputs = {
@@ -152,7 +154,9 @@ async def _next_attempt(
 async def _ending(
     state: State, call: Call, parent: Node, strategy: retries.Strategy, attempts: list[Node]
 ) -> str | None:
-    """The message of a Retry node that ends now; None for another attempt, after its backoff."""
+    """The message of a Retry node that ends now, or None if there is another attempt, after its
+    backoff.
+    """
     if not attempts[-1].failed:
         return ""
     if (message := _stopped(state, call)) is not None:

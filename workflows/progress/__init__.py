@@ -1,1 +1,1 @@
-"""How an experiment is doing, for a person: live on a terminal or in lines, and how it ended."""
+"""Shows how an experiment is doing, live on a terminal or in lines, and how it ended."""

@@ -1,4 +1,4 @@
-"""How an experiment ended, in a few lines: what failed and why, and where to look."""
+"""Tells in a few lines how an experiment ended: what failed and why, and where to look."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MOST_LISTED = 10
 
 
 def end(tasks: Tasks, seconds: float, find: Find, outdir: str) -> int:
-    """Print how it ended, what failed and why, and as the last lines where to look; the exit code.
-    outdir: the workflow's own.
+    """Print how the workflow ended, what failed and why, and at last where to look. Returns the
+    exit code. outdir: the workflow's own.
     """
     outdirs = tasks.outdirs()
     evaluated = {one: _evaluation(tasks, one, find(one)) for one in outdirs}
@@ -59,8 +59,8 @@ def outcome(tasks: Tasks, seconds: float) -> str:
 
 
 def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
-    """`; evaluation: mean return 496.6, n = 3 of 3`, by the measure of its algorithm, when this
-    workflow has averaged the runs of a directory and the result can be read.
+    """`; evaluation: mean return 496.6, n = 3 of 3`, in the algorithm's measure, if this workflow
+    has averaged the runs of a directory and the result can be read here; else empty.
     """
     averaged = any(
         task.step == "average" and task.where == Where(outdir) and task.state == "succeeded"

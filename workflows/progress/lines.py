@@ -1,5 +1,5 @@
-"""Live progress where there is no terminal: one line for each change, and a training now and
-then.
+"""Live progress without a terminal: one line for each change, and now and then one for each
+training.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from workflows.progress.words import (
 )
 
 SAY_FRACTION, SAY_AFTER_S = 0.1, 10.0
-"""A training speaks after so much more of it, and not sooner than this."""
+"""A training gets a line after each such fraction of it, but not sooner than this many seconds
+after the last.
+"""
 
 
 class Lines:
-    """One line for each change."""
+    """Prints one line for each change."""
 
     def __init__(self, out: TextIO, progress: ReadProgress, reason: ReadReason) -> None:
         self._out = out
@@ -36,7 +38,7 @@ class Lines:
         self._reasons: dict[str, str] = {}
 
     def draw(self, tasks: Tasks) -> None:
-        """Say what has changed."""
+        """Print what has changed."""
         for task in tasks.pods():
             self._say_change(task)
             if is_training(task) and task.state in ("running", "succeeded"):
@@ -56,8 +58,8 @@ class Lines:
             self._say_of(task, self._in_words(task))
 
     def _say_progress(self, task: Task) -> None:
-        """Now and then while it runs, and how it stood at its end, which may be known a moment
-        later.
+        """Print a training's progress now and then while it runs, and once at its end, which may be
+        known a moment later.
         """
         fraction, at_s = self._said.setdefault(task.path, (0.0, time.monotonic()))
         if fraction == 1.0 or (progress := self._progress(task.where)) is None:
@@ -86,7 +88,7 @@ class Lines:
         return f"{word}{took}{attempt}{why}"
 
     def _new_reason(self, task: Task) -> str:
-        """The reason, unless it was said at the last change."""
+        """The reason, unless it was printed at the last change."""
         reason = self._reason(task) if task.message and task.state in WITH_REASON else ""
         known = self._reasons.get(task.path)
         self._reasons[task.path] = reason
@@ -96,5 +98,5 @@ class Lines:
         self.say("  ".join([*task.trail, f"{task.name} {what}"]))
 
     def say(self, text: str) -> None:
-        """A line with the time."""
+        """Print a line with the time."""
         self._out.write(f"{time.strftime('%H:%M:%S')}  {on_one_line(text)}\n")

@@ -1,5 +1,5 @@
-"""Why a task failed: the last line that its step printed, where that can be read here, and the
-message of its node.
+"""Finds why a task failed: the last line that its step printed, if that can be read here, and its
+node's message.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from workflows.dag.tasks import Task
 
 LONGEST_LINE_BYTES = 4096
 OWN_NAME = re.compile(r"^[a-z-]+(-\d+)?( of run \d+)?: (failed: )?")
-"""With which a step begins the line that says how it ended."""
+"""The prefix of the line in which a step says how it ended."""
 
 
 def reason(task: Task, directory: Path | None) -> str:
-    """`loss is not finite at step 512 (main: Error (exit code 3))`; only the node's message if the
-    step's words cannot be read. directory: where the results of the task's outdir are, if here.
+    """`loss is not finite at step 512 (main: Error (exit code 3))`, or only the node's message if
+    the step's log cannot be read. directory: where the results of the task's outdir are on this
+    machine, if they are.
     """
     message = task.message or "no message"
     if task.log:
@@ -34,14 +35,14 @@ def reason(task: Task, directory: Path | None) -> str:
 
 
 def place_of(task: Task, directory: Path) -> ExperimentDirectory | RunDirectory:
-    """Where a task keeps its log and its status."""
+    """The directory with a task's log and status."""
     whole = ExperimentDirectory(directory)
     run = task.where.run
     return whole if run is None else whole.run(run)
 
 
 def name_of(task: Task) -> str:
-    """What its log and its status are called."""
+    """The name of a task's log and status."""
     return task_name(task.step, task.member)
 
 

@@ -1,6 +1,6 @@
-"""The table of a workflow, for a terminal: tasks in a line, one row per run, the training run with
-its bar; what has runs of its own is a block with a heading. Where the rows are few, what does
-something has them.
+"""Draws a workflow as a table for a terminal: tasks in a line, and one row for each run, with a bar
+for its training. A task with runs of its own is a block with a heading. If there are few rows,
+active tasks get them first.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ INDENT = "  "
 
 @dataclass(frozen=True)
 class Part:
-    """What stands below each other: tasks in one line, the rows of one loop, or one block."""
+    """Tasks in one line, the rows of one loop, or one block. Parts are drawn below each other."""
 
     shape: Shape
     tasks: tuple[Task, ...]
 
     @property
     def height(self) -> int:
-        """The lines that all of it takes."""
+        """Number of lines that the whole part takes."""
         if self.shape == "line":
             return 1
         if self.shape == "rows":
@@ -79,7 +79,7 @@ def parts(tasks: Iterable[Task]) -> list[Part]:
 
 
 class Table:
-    """Writes the lines."""
+    """Formats the lines of the table."""
 
     def __init__(self, progress: ReadProgress, reason: ReadReason, *, coloured: bool) -> None:
         self._progress = progress
@@ -87,7 +87,7 @@ class Table:
         self._coloured = coloured
 
     def lines(self, tasks: Tasks, *, rows: int, columns: int, clock: str) -> list[str]:
-        """At most `rows` lines, the first with the clock."""
+        """At most `rows` lines; the first contains the clock."""
         listed = parts(tasks.inside)
         if not listed or listed[0].shape != "line":
             listed.insert(0, Part("line", ()))
@@ -111,7 +111,7 @@ class Table:
         return indent + "  ".join([*marks, *more, *self._why(tasks)])
 
     def _block(self, task: Task, rows: int, columns: int, indent: str) -> Iterator[str]:
-        """Its heading, and what is inside where there is room for it."""
+        """The block's heading, and its contents as far as there is room."""
         inside = parts(task.inside)
         if rows <= sum(1 for part in inside if part.height):
             yield self._line((task,), indent)
@@ -136,8 +136,8 @@ class Table:
     def _row(
         self, item: Task, training: Task | None, progress: Progress | None, detail: int
     ) -> str:
-        """Its training while that runs, then all of its tasks: 2, with names and times; 1, with
-        names; 0, with those that need a look.
+        """One row of a loop: the training while it runs, then the other tasks. Detail 2 shows names
+        and times, 1 only names, 0 only tasks that need attention.
         """
         if training is not None and training.state == "running" and progress is not None:
             members = self._members(training) if detail else ""
@@ -159,7 +159,7 @@ class Table:
         )
 
     def _why(self, tasks: Iterable[Task]) -> list[str]:
-        """The first reason among tasks that wait or failed."""
+        """The first reason among the tasks that wait or failed."""
         for task in tasks:
             if task.group == "dag" and task.state == "succeeded":
                 continue  # it tolerates how its members end
@@ -189,9 +189,7 @@ class Table:
         return f"{self._symbol(task)} {name}{again}{took}{inside}"
 
     def _members(self, task: Task) -> str:
-        """` (● learner, ● actors 7 of 8)`, of a stage; of a loop of pods, and a stage that is nothing
-        else, how many run, or failed.
-        """
+        """` (● learner, ● actors 7 of 8)` for a stage. For a loop of pods, how many run or failed."""
         if task.shape != "line" or not task.inside:
             return ""
         if task.group == "dag" and [part.group for part in task.inside] == ["loop"]:
@@ -203,7 +201,7 @@ class Table:
         return f" ({', '.join(self._mark(part) for part in task.inside)})"
 
     def faint(self, text: str) -> str:
-        """Less conspicuous."""
+        """The text in a fainter colour."""
         return self._paint("2", text)
 
     def _paint(self, code: str, text: str) -> str:
@@ -211,7 +209,7 @@ class Table:
 
 
 def _training(item: Task) -> Task | None:
-    """The task of a run that trains, itself or in a pod of its stage."""
+    """The task that trains in this run: the task itself or a pod of its stage."""
     for task in item.inside:
         if any(map(is_training, task.pods())):
             return task
@@ -219,14 +217,16 @@ def _training(item: Task) -> Task | None:
 
 
 def _rank(tasks: Iterable[Task]) -> int:
-    """What does something first, then what failed, is finished, waits."""
+    """Sort key: active tasks first, then failed, finished and waiting ones."""
     states = {state for task in tasks for state in _states(task)}
     places = (place for place, state in enumerate(INTERESTING) if state in states)
     return next(places, len(INTERESTING))
 
 
 def _states(task: Task) -> Iterator[State]:
-    """Of what is inside of it; a group's own says less: it runs while all that it has waits."""
+    """The states inside a group. The group's own state says less: it is running while everything
+    inside waits.
+    """
     if not task.inside:
         yield task.state
     for part in task.inside:
@@ -234,7 +234,7 @@ def _states(task: Task) -> Iterator[State]:
 
 
 def _most_interesting(listed: Sequence[Shown], rows: int) -> tuple[list[Shown], int]:
-    """As many as fit, in their order, and how many are left out."""
+    """The most interesting tasks that fit, in their order, and the number of those left out."""
     if len(listed) <= rows:
         return list(listed), 0
     ranked = sorted(range(len(listed)), key=lambda place: _rank(_tasks(listed[place])))
@@ -247,7 +247,9 @@ def _tasks(shown: Part | Task) -> tuple[Task, ...]:
 
 
 def _shared(listed: Sequence[Part], rows: int) -> list[int]:
-    """Lines for each part: one, then as many as it takes, shared among those of equal interest."""
+    """Number of lines for each part: first one each, then as many as it takes, shared among parts
+    of equal interest.
+    """
     given = [1 for _ in listed]
     left = rows - len(listed)
     ranks = [_rank(part.tasks) for part in listed]

@@ -1,4 +1,4 @@
-"""Live progress on a terminal: a table that is drawn over itself."""
+"""Live progress on a terminal: a table that is redrawn in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workflows.progress.words import ReadProgress, ReadReason
 
 
 class Terminal:
-    """Draws the table of a workflow over the last one."""
+    """Draws a workflow's table over the previous one."""
 
     def __init__(self, out: TextIO, progress: ReadProgress, reason: ReadReason) -> None:
         self._out, self._started_s = out, time.monotonic()
@@ -23,7 +23,7 @@ class Terminal:
         self._height = 0
 
     def draw(self, tasks: Tasks) -> None:
-        """Draw the table over the last one."""
+        """Draw the table over the previous one."""
         size = shutil.get_terminal_size()
         running = clock(time.monotonic() - self._started_s)
         lines = self._table.lines(
@@ -35,7 +35,7 @@ class Terminal:
         self._height = len(lines)
 
     def say(self, text: str) -> None:
-        """A line above the table."""
+        """Print a line above the table."""
         self._out.write(f"{self._erase()}{self._table.faint(on_one_line(text))}\n")
         self._height = 0
 
@@ -44,7 +44,7 @@ class Terminal:
 
 
 def _cut(line: str, columns: int) -> str:
-    """At most so many visible characters; escape sequences take no room."""
+    """Cut a line to this many visible characters. Escape sequences take no room."""
     visible = 0
     kept = []
     position = 0

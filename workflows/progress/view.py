@@ -1,8 +1,8 @@
-"""Live progress of an experiment, the same for the local engine and for Argo.
+"""Live progress of an experiment, for the local engine and for Argo alike.
 
-On a terminal a table (`terminal`), elsewhere lines (`lines`). States come from the workflow's
-status, the numbers of a training from the run's files, or from elsewhere where this machine does
-not see them.
+On a terminal it is a table (`terminal`), elsewhere lines (`lines`). States come from the workflow's
+status, a training's numbers from the run's files, or from the printed lines if this machine does
+not see the files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LINES_PERIOD_S = 2.0
 
 
 class ProgressView:
-    """Draws while it is open: `update(status)` gives it Argo's status, a thread of its own draws
+    """Draws while it is open. `update(status)` passes it Argo's status; a thread of its own draws
     and reads the runs' files.
 
-    directory: where the results can be read from here, or None (a cluster's storage that this
-    machine does not see); find: the same of an outdir that is not the workflow's own; elsewhere: how
-    far a run is, where there are no files of it to read.
+    directory: where the results can be read on this machine, or None if the cluster's storage is
+    not visible. find: the same for an outdir that is not the workflow's own. elsewhere: a run's
+    progress if its files cannot be read here.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class ProgressView:
         self._changed.set()
 
     def say(self, text: str) -> None:
-        """A line of its own, which stays."""
+        """Print a line that stays."""
         with self._writing():
             self._painter.say(text)
 
     @property
     def tasks(self) -> Tasks:
-        """The table as it is now."""
+        """The current tree of tasks."""
         return self._tasks
 
     def find(self, outdir: str) -> Path | None:
-        """Where the results of an outdir can be read from here."""
+        """The directory on this machine with the results of an outdir."""
         if not outdir:
             return self._directory
         try:
@@ -98,8 +98,8 @@ class ProgressView:
             return None
 
     def _timed(self, tasks: Tasks) -> Tasks:
-        """With the time that a task was seen to run, where its start was seen: the node's own time
-        includes waiting for room.
+        """The task with the time for which it was seen to run, if its start was seen: the node's
+        own time includes waiting for room.
         """
         return dataclasses.replace(tasks, inside=tuple(map(self._with_time, tasks.inside)))
 
@@ -145,15 +145,15 @@ class ProgressView:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One writer at a time. A reader or a terminal that has gone (`… | tee log` and Ctrl-C)
-        must not keep a stop from happening.
+        """Let one thread write at a time. A reader or a terminal that has gone (`… | tee log` and
+        Ctrl-C) must not prevent a stop.
         """
         with self._lock, contextlib.suppress(OSError):
             yield
             self._out.flush()
 
     def _reason(self, task: Task) -> str:
-        """Why it waits or failed."""
+        """Why the task waits or failed."""
         if task.state == "pending":
             return task.message
         return reason(task, self.find(task.where.outdir))
@@ -169,8 +169,8 @@ class ProgressView:
         return self._elsewhere(where)
 
     def _resolved_of(self, outdir: str, directory: Path) -> Resolved | None:
-        """The parameters: of the workflow's own directory as they were submitted, of another as its
-        `prepare` has written them.
+        """The parameters of an experiment: for the workflow's own directory as submitted, for
+        another as its `prepare` wrote them.
         """
         if outdir and outdir not in self._resolved:
             self._resolved[outdir] = read_experiment(ExperimentDirectory(directory)).resolved

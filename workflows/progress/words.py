@@ -1,4 +1,4 @@
-"""Numbers and states as the live progress writes them."""
+"""Formats numbers and states for the live progress."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from steps.directory.progress import Progress
 from workflows.dag.tasks import State, Task, Where
 
 ReadProgress = Callable[[Where], Progress | None]
-"""How far a run is; None if that cannot be read here."""
+"""Returns a run's progress, or None if it cannot be read here."""
 ReadReason = Callable[[Task], str]
-"""Why a task waits or failed."""
+"""Returns why a task waits or failed."""
 Find = Callable[[str], Path | None]
-"""Where the results of an outdir, as the pods see it (empty: the workflow's own), can be read from
-here; None where they cannot."""
+"""Returns where the results of an outdir, as the pods see it (empty: the workflow's own), can be
+read on this machine, or None.
+"""
 
 COMMON = ("", "PodInitializing", "ContainerCreating")
-"""Why a pod waits for a moment in every workflow: not worth a word."""
+"""Reasons for which every pod waits a moment; they are not shown."""
 WITH_REASON: tuple[State, ...] = ("pending", "retrying", "failed")
 ENDED: tuple[State, ...] = ("succeeded", "failed")
 
 
 def is_training(task: Task) -> bool:
-    """Whether it is the process whose progress is that of a run; the members of its stage are not."""
+    """Whether this task's progress is that of its run. Other members of the stage are not meant."""
     return task.step == TRAIN and task.where.run is not None and not task.member
 
 
 def numbers(progress: Progress) -> str:
-    """` 43 %  return 123.4  8,950 steps/s  0:31 left`, as far as they are known."""
+    """` 43 % return 123.4 8,950 steps/s 0:31 left`, as far as these are known."""
     parts = [f"{progress.fraction:4.0%}".replace("%", " %")]
     if progress.score is not None:
         parts.append(progress.score.written(",.1f"))

@@ -1,1 +1,3 @@
-"""A request before anything runs: what can be asked for, what would run, whether it can work."""
+"""Handles a request before anything runs: what can be asked for, what would run, whether it can
+work.
+"""

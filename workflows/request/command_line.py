@@ -1,4 +1,4 @@
-"""The command line of `workflows.submit`: its options, and the request that they make."""
+"""The command line of `workflows.submit`: its options, and the request made from them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LONGEST_DEADLINE_S = 366 * 24 * 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a person asks for, as the options say it; only the command line has been read.
+    """A request as the command line states it; nothing else has been read.
 
-    algorithm: None where none was named; given: the parameters, `-p name=value`; local, argo: where
-    to run, if that was said; presets, cluster: a person's own files; storage: the folder that pods
-    see as /storage. dry_run, manifest, list, follow, detach exclude each other.
+    algorithm: None if none was named. given: the parameters, `-p name=value`. local, argo: where to
+    run, if that was said. presets, cluster: the user's own files. storage: the folder that pods see
+    as /storage. dry_run, manifest, list, follow and detach exclude each other.
     """
 
     algorithm: str | None
@@ -45,12 +45,12 @@ class Request:
 
     @property
     def only_shows(self) -> bool:
-        """Whether the request ends with what it prints, and no experiment is run."""
+        """Whether the request only prints something and runs no experiment."""
         return self.help or self.version or self.list or self.manifest or self.dry_run
 
 
 def parse(arguments: Sequence[str]) -> Request:
-    """The request of a command line; raises `BadInput`."""
+    """The request of a command line. Raises `BadInput`."""
     options, rest = parser().parse_known_args(arguments)
     if rest:
         if "=" in rest[0] and not rest[0].startswith("-"):
@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str]) -> Request:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of the command; each fills the field of `Request` that has its name."""
+    """The parser of the command's options. Each option fills the field of `Request` with its name."""
     parser = _Parser(
         prog="python -m workflows.submit",
         description="Run a whole experiment: on this machine, or on a cluster through the Argo Server that ARGO_SERVER names.",

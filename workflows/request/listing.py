@@ -1,4 +1,4 @@
-"""What `workflows.submit` tells before it does anything: the known names (`--list`) and what would
+"""What `workflows.submit` prints before it does anything: the known names (`--list`) and what would
 run (`--dry-run`).
 """
 
@@ -28,7 +28,7 @@ WIDTH = 120
 
 
 def everything(algorithms: Iterable[str]) -> str:
-    """Algorithms, games, and every parameter with help, default and range."""
+    """All algorithms and games, and every parameter with help, default and range."""
     algorithms = list(algorithms)
     lines = [f"algorithms  {', '.join(algorithm_names())}, package.module:NAME of your own", ""]
     lines += _games(algorithms)
@@ -41,7 +41,7 @@ def everything(algorithms: Iterable[str]) -> str:
 
 
 def _games(algorithms: Iterable[str]) -> Iterator[str]:
-    """Those that each algorithm plays."""
+    """The games that each algorithm plays."""
     families = {algorithm: find_algorithm(algorithm).families for algorithm in algorithms}
     others = [name for name in games() if name not in own_presets()]
     for algorithm, played in families.items():
@@ -56,7 +56,7 @@ def _games(algorithms: Iterable[str]) -> Iterator[str]:
 
 
 def parameter_table(algorithm: str) -> list[str]:
-    """Lines: a heading for each section, then name, default, help and what is allowed."""
+    """Lines of a table: a heading for each section, then name, default, help and allowed values."""
     return list(_sections(parameters(algorithm), algorithm))
 
 
@@ -93,8 +93,8 @@ def plan(
     directory: str,
     presets: str = "",
 ) -> str:
-    """What would run: the place, the size, the tasks, and every resolved parameter with a mark at
-    those given.
+    """What would run: the place, the size, the tasks, and every resolved parameter, with a mark at
+    those that were given.
     """
     runs = resolved.experiment.runs
     facts = {

@@ -1,5 +1,5 @@
-"""Where the results of a local experiment go, and whether it can work here: asked before anything
-is started or written.
+"""Decides where a local experiment's results go, and checks whether it can work here, before
+anything is started or written.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from steps.directory.starting_point import with_origin
 
 MOUNT = "/storage"
 NOT_EVERYWHERE = "Box2D"
-"""The one package that some of our games need and that has no wheel for every Python; without it
-games are made to see which."""
+"""The only package for games that has no wheel for every Python. Without it, each game is made to
+find out whether it needs the package.
+"""
 SMALLEST_FREE_BYTES = 64 * 1024**2
 PROBE_TIMEOUT_S = 120.0
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
@@ -45,8 +46,8 @@ except BadInput as error:
 
 @dataclass(frozen=True)
 class Place:
-    """storage: the folder that the pods see as /storage; outdir: as they see it; directory: the
-    same, as a person here does.
+    """storage: the folder that pods see as /storage. outdir: the results directory as pods see it.
+    directory: the same as people see it here.
     """
 
     storage: Path
@@ -55,7 +56,7 @@ class Place:
 
 
 def cluster_outdir(outdir: str, name: str = "outdir") -> str:
-    """A directory of results for a cluster, checked: below the mount. Raises `BadInput`."""
+    """Check a results directory for a cluster: it must lie below the mount. Raises `BadInput`."""
     check_outdir_text(outdir, name)
     path = PurePosixPath(outdir)
     if not path.is_relative_to(MOUNT) or path == PurePosixPath(MOUNT):
@@ -66,8 +67,8 @@ def cluster_outdir(outdir: str, name: str = "outdir") -> str:
 
 
 def place(outdir: str, storage: Path | None, name: str = "outdir") -> Place:
-    """Map the mount to a folder of this machine, `storage/` by default; a plain local path is taken
-    as it is; name: the parameter's. Raises `BadInput`.
+    """Map the mount to a folder of this machine, `storage/` by default. A plain local path is used
+    as it is. name: the parameter's. Raises `BadInput`.
     """
     check_outdir_text(outdir, name)
     try:
@@ -92,7 +93,7 @@ def place(outdir: str, storage: Path | None, name: str = "outdir") -> Place:
 
 
 def check_this_machine(where: Place, resolved: Resolved) -> None:
-    """Refuse what cannot work here; raises `BadInput`. Writes nothing."""
+    """Raise `BadInput` for a request that cannot work here. Writes nothing."""
     if (start_from := resolved.experiment.start_from) is not None:
         resolved = with_origin(
             resolved, where.directory, place(start_from, where.storage, "start_from").directory
@@ -130,8 +131,8 @@ def _check_writable(directory: Path) -> None:
 
 
 def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None:
-    """What `prepare` would refuse in a moment: another experiment's directory, or a living owner on
-    this machine.
+    """Raise what `prepare` would raise in a moment: the directory belongs to another experiment, or
+    has a living owner on this machine.
     """
     try:
         if directory.experiment_yaml.exists():
@@ -158,8 +159,8 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
 
 
 def _check_game(resolved: Resolved) -> None:
-    """Whether the game can be made here, and played by the algorithm and its network: in a process
-    of its own, because what is not ours may do anything, as `prepare` will.
+    """Check that the game can be made here and played by the algorithm and its network. This runs
+    in a process of its own, because a user's code may do anything; `prepare` checks again.
     """
     command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]
     cannot = f"game {resolved.game.name!r} cannot be made: "
@@ -182,8 +183,8 @@ def _check_game(resolved: Resolved) -> None:
 
 
 def _has_cuda() -> bool:
-    """Asked in a process of its own: importing torch takes seconds, and only who asks for CUDA
-    waits for them.
+    """Whether torch finds a GPU. Asked in a process of its own, because importing torch takes
+    seconds, which only a request for CUDA should cost.
     """
     command = [sys.executable, "-c", CUDA_PROBE]
     try:

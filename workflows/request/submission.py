@@ -1,4 +1,4 @@
-"""A checked request to run an experiment, wherever it will run."""
+"""A checked request to run an experiment, on a cluster or on this machine."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from workflows.request.preflight import Place
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """name: the workflow's; given: the names of the parameters that a person decided; manifest: with
-    every value filled in; place: None on a cluster; presets: what a person's file decided, in words;
-    sharing: how processes that must run at the same time share a machine that is too small for them.
+    """name: the workflow's. given: names of the parameters that the user decided. manifest: with
+    every value filled in. place: None on a cluster. presets: what the user's presets file decided,
+    in words. sharing: how processes that must run at the same time share a machine that is too
+    small for them.
     """
 
     name: str

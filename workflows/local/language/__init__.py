@@ -1,4 +1,3 @@
-"""What is written inside a manifest's texts: tags, expressions, conditions, quantities.
-
-And values as Go writes them.
+"""The languages inside a manifest's texts: tags, expressions, conditions, quantities. Also writes
+values as Go does.
 """

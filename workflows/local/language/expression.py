@@ -1,9 +1,9 @@
-"""Evaluates expr-lang expressions: types are strict, integers and floats differ, a missing member
-is nil.
+"""Evaluates expr-lang expressions. Types are strict, integers and floats differ, and a missing
+member is nil.
 
-What expr's compiler refuses is refused here before evaluation, as far as types are known: unknown
-names, and comparing text with a number on top-level names and literals. Results of the examples in
-the tests were produced by expr 1.17.
+What expr's compiler rejects is rejected here before evaluation, as far as types are known: unknown
+names, and comparisons of text with a number. The expected results in the tests were produced by
+expr 1.17.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def evaluate(source: str, variables: Mapping[str, Any]) -> Any:
-    """The value of an expression over nested `variables`; raises `ExpressionError` whose text is
-    expr's whole message.
+    """The value of an expression over nested `variables`. Raises `ExpressionError` with expr's
+    message.
     """
     try:
         tree = parse(source)
@@ -42,7 +42,9 @@ def evaluate(source: str, variables: Mapping[str, Any]) -> Any:
 
 
 def expand(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"a.b": 1}` -> `{"a": {"b": 1}}`; a name that others extend is dropped, as Argo does."""
+    """`{"a.b": 1}` -> `{"a": {"b": 1}}`. A name that is a prefix of others is dropped, as Argo
+    does.
+    """
     nested: dict[str, Any] = {}
     for name in sorted(flat):
         *parents, last = name.split(".")
@@ -56,7 +58,7 @@ def expand(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unguarded_names(source: str) -> list[str]:
-    """Dotted paths that the expression reads, without those that `??` or `?.` guard; raises
+    """Dotted paths that the expression reads without the guard of `??` or `?.`. Raises
     `ExpressionError`.
     """
     names: list[str] = []
@@ -90,7 +92,7 @@ def _path(node: Node) -> str | None:
 
 
 def _check(node: Node, variables: Mapping[str, Any]) -> str | None:
-    """The static type of a node where it is known (`string`, `int`, …); raises `ExpressionError`
+    """The static type of a node (`string`, `int`, …) where it is known. Raises `ExpressionError`
     where expr does not compile.
     """
     if node.kind == "name":
@@ -304,8 +306,8 @@ def _operate(node: Node, left: Any, right: Any) -> Any:
 
 
 def _equal(left: Any, right: Any) -> bool:
-    """Numbers compare by value, everything else only with its own type; nested values do not fail,
-    they differ.
+    """Numbers compare by value, other values only with their own type. Nested values of different
+    types are unequal and raise nothing.
     """
     if isinstance(left, bool) != isinstance(right, bool):
         return False

@@ -1,4 +1,4 @@
-"""Reads the expressions inside `{{= … }}`, `retryStrategy.expression` and `depends`: the part of
+"""Parses the expressions in `{{= … }}`, `retryStrategy.expression` and `depends`: the part of
 expr-lang that Argo's manifests use.
 
 Precedences and literals follow expr 1.17 (github.com/expr-lang/expr, `parser/operator`,
@@ -34,7 +34,7 @@ SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\
 
 
 class ExpressionError(TagError):
-    """An expression that cannot be read or evaluated; `column` counts from 1."""
+    """An expression that cannot be parsed or evaluated. `column` counts from 1."""
 
     def __init__(self, problem: str, column: int = 1) -> None:
         super().__init__(problem)
@@ -173,7 +173,7 @@ class _Parser:
         return self._conditional(left) if precedence == 0 else left
 
     def _binary_operator(self, precedence: int) -> tuple[str, bool, int] | None:
-        """The operator, whether `not` stands before it (`not in`), and its column; nothing is taken
+        """The operator, whether `not` stands before it (`not in`), and its column. Consumes nothing
         if it binds too loosely.
         """
         token = self.token
@@ -256,7 +256,7 @@ class _Parser:
         return tuple(items)
 
     def _closure(self) -> Node:
-        """An argument: `{# > 1}` is a predicate, unless it reads as a map."""
+        """An argument: `{# > 1}` is a predicate, unless it can be read as a map."""
         if not self._is("{"):
             return self.expression(0)
         start = self.position

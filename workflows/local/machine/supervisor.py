@@ -63,7 +63,7 @@ class Supervisor:
                 return
 
     def receive(self) -> bool:
-        """Handle what the engine sent; False at its end."""
+        """Handle one message of the engine. Returns False when the engine is gone."""
         try:
             received = os.read(CHANNEL, 1 << 20)
         except ConnectionError:
@@ -80,8 +80,8 @@ class Supervisor:
         return bool(received)
 
     def start(self, message: dict[str, Any]) -> None:
-        """Start one pod, or say why not: without a free process or descriptor the others go on, and
-        this one is tried again.
+        """Start one pod, or report why not. Without a free process or descriptor the other pods go
+        on, and this start is tried again.
         """
         try:
             pid, error = launch(message)
@@ -95,9 +95,7 @@ class Supervisor:
         send({"started": message["start"], "pid": pid})
 
     def reap(self) -> None:
-        """Report pods that ended; what is left of a pod's group ends with it, as a container's
-        processes do.
-        """
+        """Report pods that ended. Processes left in a pod's group are killed, as a container's are."""
         by_pid = {pid: number for number, pid in self.pids.items()}
         for pid, number in by_pid.items():
             if (status := collect(pid)) is not None:
@@ -109,8 +107,8 @@ class Supervisor:
 
 
 def launch(message: dict[str, Any]) -> tuple[int, str]:
-    """Fork and execute; the error of a failed `exec` comes back through a pipe that a successful
-    one closes. Raises `OSError`.
+    """Fork and execute. The error of a failed `exec` comes back through a pipe, which a successful
+    `exec` closes. Raises `OSError`.
     """
     failed_read, failed_write = os.pipe()
     parent = os.getpid()
@@ -131,8 +129,8 @@ def launch(message: dict[str, Any]) -> tuple[int, str]:
 
 
 def collect(pid: int) -> int | None:
-    """The wait status of a child that ended, after what was left of its group was killed; None
-    while it runs.
+    """The wait status of a child that ended, after the rest of its group was killed; None while it
+    runs.
     """
     if hasattr(os, "waitid"):  # macOS has it since Python 3.13
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -149,7 +147,7 @@ def collect(pid: int) -> int | None:
 
 
 def adopted_ended(pods: dict[int, int]) -> bool:
-    """Collect one adopted orphan that ended; False if there is none."""
+    """Collect one adopted orphan that ended. Returns False if there is none."""
     result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     if result is None or result.si_pid in pods:
         return False
@@ -158,7 +156,7 @@ def adopted_ended(pods: dict[int, int]) -> bool:
 
 
 def become(message: dict[str, Any], failed: int, parent: int) -> None:
-    """In the child: the pod's process. Never returns."""
+    """Turn the forked child into the pod's process. Never returns."""
     try:
         os.setsid()
         if LIBC is not None:
@@ -193,12 +191,12 @@ def become(message: dict[str, Any], failed: int, parent: int) -> None:
 
 
 def as_bytes(text: str) -> bytes:
-    """What the engine meant, whatever this program's own encoding is."""
+    """The bytes that the engine meant, whatever this program's own encoding is."""
     return text.encode("latin-1")
 
 
 def send(message: dict[str, Any]) -> None:
-    """To the engine, if it is still there."""
+    """Write one message to the engine, if it is still there."""
     data = json.dumps(message).encode() + b"\n"
     with suppress(OSError):
         while data:
@@ -212,7 +210,7 @@ def kill_group(pid: int, number: int) -> None:
 
 
 def kill_all(pids: list[int]) -> None:
-    """Kill the pods' groups, then whatever was adopted, until there is nothing left."""
+    """Kill the pods' groups, then every adopted process, until none is left."""
     for pid in pids:
         kill_group(pid, signal.SIGKILL)
     while True:
@@ -226,8 +224,8 @@ def kill_all(pids: list[int]) -> None:
 
 
 def children() -> list[int]:
-    """The processes whose parent this is, adopted ones included (Linux only; elsewhere the groups
-    have to do).
+    """Child processes of this process, including adopted ones (Linux only; elsewhere only the
+    groups are known).
     """
     found: list[int] = []
     if LIBC is None:

@@ -1,1 +1,1 @@
-"""What a manifest says: its fields, whether they are right, and what `depends` and loops mean."""
+"""Reads a manifest: its fields, whether they are valid, and the meaning of `depends` and loops."""

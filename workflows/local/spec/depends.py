@@ -29,7 +29,7 @@ Task = Mapping[str, Any]
 
 
 def dependencies_of(task: Task) -> list[str]:
-    """The tasks that a task names, in order, without repetition."""
+    """The tasks that a task names, in order, without repetitions."""
     if task.get("depends"):
         return list(
             dict.fromkeys(matched[1] for matched in REFERENCE.finditer(str(task["depends"])))
@@ -38,7 +38,7 @@ def dependencies_of(task: Task) -> list[str]:
 
 
 def ancestry(tasks: Mapping[str, Task]) -> dict[str, set[str]]:
-    """The ancestors of every task, in an order in which each comes after them; raises
+    """The ancestors of every task, ordered so that each task comes after its ancestors. Raises
     `InvalidSpecError` for a cycle.
     """
     found: dict[str, set[str]] = {}
@@ -70,7 +70,7 @@ def unknown_results(task: Task) -> list[tuple[str, str]]:
 
 
 def logic_of(task: Task, find: Callable[[str], Task]) -> str:
-    """The condition with bare names spelt out; `find` gives a task by name."""
+    """The condition with bare names expanded. `find` returns a task by name."""
     if not task.get("depends"):
         return " && ".join(_expanded(name, find(name)) for name in task.get("dependencies") or [])
     return REFERENCE.sub(
@@ -80,7 +80,7 @@ def logic_of(task: Task, find: Callable[[str], Task]) -> str:
 
 
 def is_satisfied(logic: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
-    """Evaluate a condition over the results of ended tasks; raises `ConditionError`."""
+    """Evaluate a condition over the results of ended tasks. Raises `ConditionError`."""
     source = logic.replace("-", "_")
     variables = {name.replace("-", "_"): dict(result) for name, result in results.items()}
     try:
@@ -93,8 +93,8 @@ def is_satisfied(logic: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
 
 
 def results_of(phase: str, children: list[str]) -> dict[str, bool]:
-    """What `depends` may ask about a task that ended in `phase`; children: the phases of a loop's
-    items.
+    """The results that `depends` can ask for, of a task that ended in `phase`. children: the phases
+    of a loop's items.
     """
     return {
         "Succeeded": phase == "Succeeded",

@@ -1,9 +1,9 @@
-"""Which fields of a manifest this engine has. Every other field is refused by name; nothing is
-ignored silently.
+"""The fields of a manifest that this engine supports. Every other field is refused by name; nothing
+is ignored silently.
 
 A table maps a field to the kind of its value, to another table, or to a list of one table.
-`Accepted` marks fields that have a meaning on a cluster only: they change nothing here, and one
-line says so.
+`Accepted` marks fields that only mean something on a cluster: they change nothing here, and a
+notice says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from workflows.local.errors import Refused
 
 @dataclass(frozen=True)
 class Accepted:
-    """A field without effect on one machine; `group` is what the notice calls it."""
+    """A field without effect on one machine. `group` is its name in the notice."""
 
     group: str
 
@@ -98,7 +98,7 @@ POD_PATCH = {
 
 
 def check_fields(document: Any, table: Any = None, path: str = "") -> list[str]:
-    """The groups of fields that have no effect here, sorted; raises `Refused` for the first field
+    """The groups of fields that have no effect here, sorted. Raises `Refused` for the first field
     that is not supported.
     """
     accepted: set[str] = set()

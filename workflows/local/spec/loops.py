@@ -1,5 +1,5 @@
-"""`withItems`, `withParam`, `withSequence`: one task becomes many, and what `{{item}}` stands for
-in each.
+"""Expands `withItems`, `withParam` and `withSequence`: one task becomes many, each with its own
+`{{item}}`.
 
 Source: Argo `expandTask`, `processItem`, `expandSequence`.
 """
@@ -38,7 +38,7 @@ def is_loop(task: Mapping[str, Any]) -> bool:
 
 
 def expand_task(task: Task, values: Values) -> list[Task]:
-    """The tasks that a task stands for (itself without a loop), all tags replaced; raises
+    """The tasks that a task expands to (itself without a loop), with all tags replaced. Raises
     `WorkflowError`.
     """
     if not is_loop(task):
@@ -73,7 +73,7 @@ def _one(body: Task, index: int, item: Any, values: Values) -> Task:
 
 
 def item_values(item: Any) -> dict[str, str]:
-    """`item` and, for maps, `item.KEY`."""
+    """The values of `item` and, for maps, `item.KEY`."""
     if isinstance(item, dict):
         return {"item": to_json(item)} | {
             f"item.{key}": _item_text(value) for key, value in item.items()
@@ -82,7 +82,7 @@ def item_values(item: Any) -> dict[str, str]:
 
 
 def node_name(task: str, index: int, item: Any) -> str:
-    """`runs(0:x)`, for maps `runs(0:k1:v1,k2:v2)` with sorted keys; parentheses are dropped from
+    """`runs(0:x)`; for maps `runs(0:k1:v1,k2:v2)` with sorted keys. Parentheses are dropped from
     values.
     """
     if isinstance(item, dict):

@@ -1,7 +1,7 @@
-"""A manifest as the engine sees it: checked field by field, with the caller's parameters in place.
+"""A manifest as the engine uses it: checked field by field, with the caller's parameters filled in.
 
-Templates stay plain JSON values, because Argo replaces tags in their text; what has a meaning of
-its own is a property here.
+Templates stay plain JSON values, because Argo replaces tags in their text. Fields with a meaning of
+their own are properties.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIELD_PATHS = ("status.podIP", "metadata.name")
 class Manifest:
     """A workflow that can be run.
 
-    parameters: name -> text, in the order of the manifest; accepted: groups of fields without
+    parameters: name -> text, in the order of the manifest. accepted: groups of fields without
     effect on one machine.
     """
 
@@ -54,7 +54,7 @@ class Manifest:
         }
 
     def globals(self) -> dict[str, str]:
-        """The tags that are the same everywhere in the workflow."""
+        """The tags that have the same value everywhere in the workflow."""
         metadata = self.metadata
         created = self.created
         given = to_json(
@@ -90,16 +90,14 @@ class Manifest:
 
 
 def read(path: Path) -> Document:
-    """The workflow in a YAML file; raises `BadInput` for anything that is not one plain
-    document.
-    """
+    """Read the workflow in a YAML file. Raises `BadInput` unless it is one plain document."""
     return load_mapping(path)
 
 
 def prepare(
     document: Document, *, parameters: Mapping[str, str] | None = None, name: str | None = None
 ) -> Manifest:
-    """Check every field, put the parameters in; raises `Refused` with one line.
+    """Check every field and fill in the parameters. Raises `Refused` with one line.
 
     As with `argo submit -p`, a parameter that the manifest does not declare is added.
     """

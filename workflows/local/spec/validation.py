@@ -1,5 +1,4 @@
-"""What Argo's controller finds wrong with a workflow before it starts anything: its checks, its
-words.
+"""The checks that Argo's controller makes before it starts anything, with its messages.
 
 A workflow that fails here is Failed with `invalid spec: …` and has no nodes. Source: Argo
 `workflow/validate/validate.go`.
@@ -42,7 +41,7 @@ OF_EVERY_TASK = ("id", "startedAt", "finishedAt", "hostNodeName", "status")
 
 
 def check(manifest: Manifest) -> None:
-    """Raises `InvalidSpecError` with the controller's message."""
+    """Raise `InvalidSpecError` with the controller's message if the workflow is invalid."""
     try:
         _Validation(manifest).check()
     except TagError as error:
@@ -73,8 +72,8 @@ class _Validation:
             self._holder(str(self.manifest.spec["onExit"]), set())
 
     def _holder(self, name: str, supplied: set[str] | None) -> Document:
-        """Check that a template exists, has its inputs, and is right itself; supplied is None
-        before arguments are known.
+        """Check that a template exists, gets its inputs, and is valid itself. supplied: None before
+        arguments are known.
         """
         if "{{" in name:
             raise InvalidSpecError(
