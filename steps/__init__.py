@@ -1,4 +1,4 @@
-"""What the pods run: every module in here is a command, `python -m steps.<name>`."""
+"""The commands that pods run: every module here is one, `python -m steps.<name>`."""
 
 import sys
 from pathlib import Path

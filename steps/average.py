@@ -66,7 +66,7 @@ TRAIN = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     return run_step("average", average, inputs=inputs, complete=_are_written, argv=argv)
 
 
@@ -128,7 +128,9 @@ def average(context: StepContext) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What one planned run left: its curve may be empty, its evaluation may have no episode."""
+    """What one planned run left behind. Its curve may be empty, and its evaluation may have no
+    episode.
+    """
 
     index: int
     usable: Usable
@@ -140,17 +142,17 @@ class RunResult:
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether its score enters the evaluation: a skipped run has none."""
+        """Whether its score enters the evaluation. A skipped run has none."""
         return self.usable.state == "complete"
 
     @property
     def score(self) -> float:
-        """What the measure makes of the episodes of the final policy."""
+        """The score of the final policy, computed by the measure from its episodes."""
         return self.measure.of_run([one.value for one in self.episodes])
 
 
 def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
-    """Read one run's tables and status files; a run that never started has nothing."""
+    """Read one run's tables and status files. A run that never started has none."""
     usable = usability(run, resolved)
     measure = resolved.measure
     drawn = {"step", measure.training_column}
@@ -170,8 +172,8 @@ def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The averaged training. grid: [G], empty when the curves share no step; areas: run -> mean
-    height over the grid's range.
+    """The averaged training. grid: [G], empty if the curves have no step in common. areas: run ->
+    mean height of its curve over the grid's range.
     """
 
     curves: Mapping[int, Curve]
@@ -197,12 +199,12 @@ def average_training(runs: Sequence[RunResult], resolved: Resolved) -> Training:
 
 
 def bootstrap_seed(resolved: Resolved) -> int:
-    """The seed of the resampling: fixed by the experiment, recorded in summary.json."""
+    """The seed of the resampling. It is fixed by the experiment and recorded in summary.json."""
     return integer_seed(resolved.experiment.seed, 0, "bootstrap")
 
 
 def training_rows(training: Training, resolved: Resolved) -> Iterable[dict[str, Cell]]:
-    """The rows of average/train.csv; what a number of runs does not allow stays empty."""
+    """The rows of average/train.csv. Cells stay empty where the number of runs allows no statistic."""
     one = training.averaged
     if one is None:
         return
@@ -225,7 +227,7 @@ def training_rows(training: Training, resolved: Resolved) -> Iterable[dict[str, 
 
 
 def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> dict[str, Cell]:
-    """The row of average/evaluation.csv of one planned run: excluded ones keep theirs, with the
+    """The row of one planned run in average/evaluation.csv. An excluded run keeps its row, with the
     reason.
     """
     values = [one.value for one in run.episodes]
@@ -306,7 +308,7 @@ def summary(runs: Sequence[RunResult], training: Training, context: StepContext)
 
 
 def _standings(runs: Sequence[RunResult], context: StepContext) -> list[Standing]:
-    """Of the evaluated runs' arenas, none without self-play or such a run."""
+    """The standings in the evaluated runs' arenas; empty without self-play or without such a run."""
     if not context.resolved.descriptor.has_workers:
         return []
     from steps.arena.average import standings
@@ -315,21 +317,21 @@ def _standings(runs: Sequence[RunResult], context: StepContext) -> list[Standing
 
 
 def _rating(run: RunResult, arena: Sequence[Standing], context: StepContext) -> dict[str, Cell]:
-    """The further column of a run's row after self-play."""
+    """The additional column of a run's row after self-play."""
     if not context.resolved.descriptor.has_workers:
         return {}
     return {ELO.column: _ratings(arena).get(run.index)}
 
 
 def _ratings(arena: Sequence[Standing]) -> Mapping[int, float]:
-    """Run -> its agent's."""
+    """Run -> the rating of its agent."""
     return next((one.ratings for one in arena if one.player == AGENT), {})
 
 
 def _of_arena(
     arena: Sequence[Standing], runs: Sequence[RunResult], context: StepContext
 ) -> dict[str, Any]:
-    """What summary.json says of self-play besides; nothing of other trainings."""
+    """The part of summary.json about self-play; empty for other trainings."""
     if not context.resolved.descriptor.has_workers:
         return {}
     seed = bootstrap_seed(context.resolved)
@@ -353,7 +355,7 @@ def _of_arena(
 
 
 def described(values: Sequence[float], seed: int) -> dict[str, Any]:
-    """One score per run -> the numbers that their count allows; null for the others."""
+    """The statistics that this number of scores allows, one score per run; null for the others."""
     names = (
         "mean",
         "median",

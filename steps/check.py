@@ -1,8 +1,8 @@
 """The contract tests as a command: `python -m steps.check my_lab.ddqn:ALGORITHM`, or
 `my_lab.nets:Impala`, `my_lab.envs:Maze`, `my_lab.games:Nim`, or a game's name.
 
-No step of the DAG: it writes nothing but a temporary directory, in which the algorithm is trained,
-killed and continued.
+It is not a step of the DAG. It writes only to a temporary directory, in which the algorithm is
+trained, killed and continued.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BROKEN = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the command: 0 if every promise is kept, 2 if one is not."""
+    """Run the command. Returns 0 if every rule of the contract holds, else 2."""
     parsed = _parser().parse_args(argv)
     return guarded(
         "check", lambda: check(parsed.what, from_assignments(parsed.p), parsed.algorithm)
@@ -48,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
-    """Print a line for each promise that the algorithm, network, environment or game makes; a network
-    and an environment are tried with an algorithm, if none is given with one of ours, a game for
-    self-play by itself.
+    """Print a line for each rule that the algorithm, network, environment or game must follow. A
+    network or an environment is tried with an algorithm, by default one of this project's; a game
+    for self-play is tried alone.
 
     Raises `BadInput` for what cannot be found, imported, or resolved.
     """
@@ -75,7 +75,7 @@ def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
 
 
 def _is_for_self_play(what: str) -> bool:
-    """Whether it has what such games have and environments have not."""
+    """Whether this is a board game for self-play and not an environment."""
     if what in OURS or what.startswith(OPENSPIEL):
         return True
     found = imported(what, "what to check") if is_import_path(what) else None
@@ -89,7 +89,7 @@ def _is_algorithm(what: str) -> bool:
 
 
 def _is_network(what: str) -> bool:
-    """Whether it is a class of `torch.nn`'s kind, without importing torch for those that are not."""
+    """Whether this is a class derived from `torch.nn.Module`. Imports torch only if needed."""
     found = imported(what, "what to check") if is_import_path(what) else None
     return isinstance(found, type) and any(
         base.__module__.startswith("torch.nn") for base in found.__mro__
@@ -97,7 +97,9 @@ def _is_network(what: str) -> bool:
 
 
 def _trains(network: str, given: dict[str, str]) -> str:
-    """The first algorithm of ours that trains it: one with a memory for a network with one."""
+    """The first of this project's algorithms that trains this network; one with a memory for a
+    recurrent network.
+    """
     from agents.environments.game_check import check_game
     from agents.networks.own import encoded_shape, make_torso
 
@@ -112,8 +114,8 @@ def _trains(network: str, given: dict[str, str]) -> str:
 
 
 def _player(game: str) -> str:
-    """The first algorithm of ours that plays this game; everything, where only the environment knows
-    what its players do.
+    """The first of this project's algorithms that plays this game. If only the environment knows
+    its action space, any algorithm may.
     """
     family = find_game(game).family
     played = {family} if family else set(FAMILIES)
@@ -171,7 +173,7 @@ def _killed(what: str, texts: dict[str, str]) -> str:
 
 
 def _record(what: str, texts: dict[str, str], root: Path, fault: str = "") -> bytes:
-    """`train.csv` of a training, before which another attempt was killed at the fault, if any."""
+    """The `train.csv` of a training. If a fault is given, an earlier attempt was killed there."""
     given = texts | {"outdir": str(root), "checkpoint_interval": "1"}
     _run("prepare", ["--algorithm", what, *(f"-p={name}={text}" for name, text in given.items())])
     train = ["--outdir", str(root), "--run", "0"]
@@ -182,7 +184,7 @@ def _record(what: str, texts: dict[str, str], root: Path, fault: str = "") -> by
 
 
 def _run(step: str, arguments: list[str], fault: str = "") -> None:
-    """One step as a pod runs it; fault: where it is killed."""
+    """Run one step as a pod does. fault: where it is killed."""
     from agents.checks.promises import Broken
 
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_WORKFLOW}

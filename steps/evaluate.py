@@ -31,7 +31,7 @@ SAY_EVERY = 10
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     return run_step(
         "evaluate",
         evaluate,
@@ -51,8 +51,8 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 
 def evaluate(context: StepContext) -> dict[str, Any]:
-    """Play fresh episodes with the final policy of one run, after self-play games in an arena, and
-    write the table of them.
+    """Play fresh episodes with the final policy of one run (after self-play, games in an arena),
+    and write their table.
     """
     if context.resolved.descriptor.has_workers:
         from steps.arena.evaluate import evaluate_arena
@@ -95,7 +95,9 @@ def evaluate(context: StepContext) -> dict[str, Any]:
 
 
 def _is_written(context: StepContext) -> bool:
-    """Unread, a damaged file of actions would never be made again."""
+    """Whether the results are intact. The file of actions is read, too: otherwise a damaged one
+    would never be made again.
+    """
     if context.resolved.descriptor.has_workers:
         from steps.arena.evaluate import arena_is_written
 

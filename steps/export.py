@@ -18,7 +18,7 @@ from steps.command.main import command_parser, guarded
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the command."""
+    """Run the command and return its exit code."""
     parser = command_parser("steps.export", export, in_run=True)
     parser.add_argument(
         "--to",
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def export(parsed: argparse.Namespace) -> int:
-    """Write the final policy of one run as ONNX, with its normalisation of observations inside.
+    """Write the final policy of one run as ONNX, including its normalisation of observations.
 
     Input: observation, as the environment gives it. Outputs: action, the most probable one; logits,
     or mean and log_std of continuous actions; value. Needs the packages onnx and onnxscript.

@@ -31,17 +31,18 @@ if TYPE_CHECKING:
 LONGEST_S = 120.0
 SMALLEST_SIDE_PIXELS = 320
 QUALITY = "22"
-"""x264's constant rate factor: the edges of pixel art stay sharp, and two minutes of Breakout take
-few MB."""
+"""x264's constant rate factor. The edges of pixel art stay sharp, and two minutes of Breakout take
+a few MB.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     return run_step("play", play, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """The episodes that were played, and whether they can be filmed."""
+    """What the films depend on: the episodes that were played, and whether they can be filmed."""
     table = context.run.evaluated(context.resolved.measure)
     evaluated = [table, context.run.evaluation_actions]
     return {
@@ -64,8 +65,8 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
 
 
 class Film(NamedTuple):
-    """One that is to be made. frames: uint8 [H, W, 3] of one size; difference: when all frames were
-    taken, in which way it is not the evaluated episode, None if it is.
+    """A film to be made. frames: uint8 [H, W, 3] of one size. difference: after all frames were
+    taken, how it differs from the evaluated episode, or None.
     """
 
     episode: int
@@ -96,9 +97,9 @@ def _of_games(context: StepContext) -> list[Film]:
 
 
 def evaluated_episodes(context: StepContext) -> list[tuple[Episode, np.ndarray]]:
-    """What is filmed: rows of evaluation.csv and their actions.
+    """The episodes to film: rows of evaluation.csv and their actions.
 
-    Raises `BadInput` unless evaluate has left both, and whole.
+    Raises `BadInput` unless evaluate has left both intact.
     """
     from agents.environments.training import episode_seed
 
@@ -131,7 +132,7 @@ def _are_written(context: StepContext) -> bool:
 
 
 def _write(context: StepContext, film: Film) -> dict[str, Any]:
-    """One mp4, complete and checked before it gets its name."""
+    """Write one mp4, which gets its final name when it is complete and checked."""
     rate = film.frames_per_second
     frames = film.frames
     path = video_path(context, film.episode)

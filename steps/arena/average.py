@@ -1,4 +1,5 @@
-"""The arenas of several runs together: of each player its rating, and what the agents won against it.
+"""Summarises the arenas of several runs: the rating of each player, and what the agents scored
+against it.
 
 The unit is the run: every number of a run is computed from its own arena first.
 """
@@ -31,8 +32,8 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Standing:
-    """One player in the arenas of some runs. ratings: of it, by run; rates: what the agents won against
-    it, in %, none of the agent itself.
+    """One player in the arenas of several runs. ratings: its rating in each run. rates: what each
+    run's agent scored against it, in %; none for the agent itself.
     """
 
     player: str
@@ -40,17 +41,17 @@ class Standing:
     rates: Mapping[int, float]
 
     def rating(self, seed: int) -> Aggregate:
-        """Over runs, at one point."""
+        """Its rating over runs, as a point with an interval."""
         return _over_runs(self.ratings, seed)
 
     def rate(self, seed: int) -> Aggregate | None:
-        """The same; None of the agent itself."""
+        """What the agents scored against it over runs; None for the agent itself."""
         return _over_runs(self.rates, seed) if self.rates else None
 
 
 def standings(runs: Iterable[RunDirectory]) -> list[Standing]:
-    """Of the players that were in all of these arenas, in the order of the first. Raises `BadInput` for
-    tables that are none.
+    """The players that took part in all of these arenas, in the order of the first. Raises
+    `BadInput` for damaged tables.
     """
     ratings: dict[str, dict[int, float]] = {}
     rates: dict[str, dict[int, float]] = {}
@@ -78,7 +79,7 @@ def standings(runs: Iterable[RunDirectory]) -> list[Standing]:
 
 
 def standing_rows(of: Sequence[Standing], seed: int) -> Iterable[dict[str, Cell]]:
-    """The rows of average/arena.csv; what a number of runs does not allow stays empty."""
+    """The rows of average/arena.csv. Cells stay empty where the number of runs allows no statistic."""
     for one in of:
         cells: list[Cell] = [one.player, len(one.ratings)]
         for averaged in (one.rating(seed), one.rate(seed)):

@@ -1,7 +1,7 @@
-"""Who plays in the arena of a run, and who meets whom.
+"""Decides who plays in a run's arena, and which pairs meet.
 
-Everybody meets the ladder, and the agent meets everybody: enough for one scale of ratings, and of
-networks that learn from themselves it is asked what they can do against others.
+Everybody meets the ladder, and the agent meets everybody. That is enough for one scale of ratings,
+and it measures networks that learnt from themselves against others.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ if TYPE_CHECKING:
 
 COLOURS = 2
 MOST_GENERATIONS = 4
-"""Earlier ones that play, from the first to the last of those that are kept: a match of each with
-everybody of the ladder takes minutes."""
+"""The largest number of earlier generations that play, evenly from the first to the last that is
+kept. A match of one of them with the whole ladder takes minutes.
+"""
 
 
 def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
-    """Name -> what makes the player, a new one for each match: the agent, the ladder, minimax where it
-    plays perfectly, earlier generations, the further opponents.
+    """Name -> function that makes the player, a new one for each match: the agent, the ladder,
+    minimax if it plays perfectly, earlier generations, the further opponents.
     """
     from agents.arena.opponents import load_player, trained
 
@@ -70,7 +71,7 @@ def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
 
 
 def who_meets_whom(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairings, those by which the run is judged first."""
+    """The pairings; first those by which the run is judged."""
     pairings = [
         (one, other)
         for one in names
@@ -84,7 +85,7 @@ def who_meets_whom(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def plays_perfectly(game: Game) -> bool:
-    """Whether minimax sees all ends from the first position."""
+    """Whether minimax can search the whole game from its first position."""
     from agents.arena.minimax import Minimax
 
     return Minimax(game).exact(game.start(1)) is not None
@@ -106,8 +107,8 @@ def opponents_of(resolved: Resolved) -> list[str]:
 
 
 def arena_inputs(context: StepContext) -> Mapping[str, Any]:
-    """What the games of a run's arena depend on: the parameters, the final checkpoint, and those of the
-    further opponents.
+    """What the games of a run's arena depend on: the parameters, the final checkpoint, and those of
+    the further opponents.
     """
     opponents = {
         name: _depends_on(name, context.resolved) for name in opponents_of(context.resolved)
@@ -126,8 +127,8 @@ def _depends_on(opponent: str, resolved: Resolved) -> Any:
 
 
 def check_arena(resolved: Resolved) -> None:
-    """Raise `BadInput` for an opponent that cannot be found, made, or play this game, and for a game
-    with too few openings: before anything is trained.
+    """Raise `BadInput`, before anything is trained, for an opponent that cannot be found, made, or
+    play this game, and for a game with too few openings.
     """
     from agents.arena.opponents import load_player
     from agents.games.named import load_game
@@ -146,8 +147,8 @@ def check_arena(resolved: Resolved) -> None:
 
 
 def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:
-    """The actions [openings, plies] with which the games of every match of a run begin; each opening
-    is played with both colours.
+    """The first actions [openings, plies] of the games of every match of a run. Each opening is
+    played with both colours.
     """
     from agents.arena.matches import opening_lines
 
@@ -160,18 +161,18 @@ def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:
 
 
 def arena_seed(resolved: Resolved, run: int) -> int:
-    """Of the openings and of all chance in the games of a run."""
+    """The seed of the openings and of all chance in a run's games."""
     return integer_seed(resolved.experiment.seed, run, "arena")
 
 
 def refusal(opponent: str, because: str) -> BadInput:
-    """`opponent 'results/x:1' cannot play: …`."""
+    """The error `opponent 'results/x:1' cannot play: …`."""
     return BadInput(f"opponent {shown(opponent)} cannot play: {because}")
 
 
 def agent_at(opponent: str, game: str) -> SearchPolicy:
-    """What the training of an `DIRECTORY[:run]` ended with; game: the id of what is to be played.
-    Raises `BadInput`.
+    """The final state of the training that `DIRECTORY[:run]` names. game: the id of the game to be
+    played. Raises `BadInput`.
     """
     run, record = agent_directory(opponent, game)
     try:
@@ -182,8 +183,8 @@ def agent_at(opponent: str, game: str) -> SearchPolicy:
 
 
 def agent_directory(opponent: str, game: str = "") -> tuple[RunDirectory, ExperimentRecord]:
-    """Of an `DIRECTORY[:run]`; raises `BadInput` for a directory without a self-play experiment, of
-    another game, or without such a run.
+    """The run's directory that `DIRECTORY[:run]` names. Raises `BadInput` for a directory without a
+    self-play experiment of this game, or without such a run.
     """
     outdir, index = directory_of(opponent)
     root: Path = check_outdir(outdir, os.environ.get("STORAGE") or None, "opponents")

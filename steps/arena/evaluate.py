@@ -1,7 +1,7 @@
-"""The evaluation of a self-play run: every match of its arena, one after the other.
+"""Evaluates a self-play run: plays every match of its arena, one after the other.
 
-A match that was played stays: killed or stopped, the step goes on with the next one. The final
-network plays, the average of the weights, with `evaluation_simulations` for each move and no noise.
+A finished match is kept, so a killed or stopped step continues with the next one. The final network
+plays, the average of the weights, with `evaluation_simulations` for each move and no noise.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from steps.directory.files import remove_temporaries
 from steps.directory.layout import RunDirectory
 
 UNFINISHED = ".arena-"
-"""How the table of the matches so far is called, of an evaluation that has not ended."""
+"""The file with the matches so far of an evaluation that has not ended."""
 
 
 def evaluate_arena(context: StepContext) -> dict[str, Any]:
-    """Play the matches that are missing and write both tables of games."""
+    """Play the missing matches and write both tables of games."""
     resolved = context.resolved
     run = context.run
     game = load_game(resolved.game.id)
@@ -79,7 +79,7 @@ def evaluate_arena(context: StepContext) -> dict[str, Any]:
 
 
 def arena_is_written(context: StepContext) -> bool:
-    """Whether both tables are there and are tables of games."""
+    """Whether both tables exist and are intact."""
     try:
         evaluated = read_games(context.run.evaluated(WIN_RATE))
         return bool(evaluated and read_games(context.run.arena_csv))
@@ -103,7 +103,7 @@ def _details(
 
 
 def _value_kept(game: Game, judged: list[Played], opening_plies: int) -> ValueKept:
-    """Of the agent's own moves, after the openings."""
+    """The share of the agent's own moves, after the openings, that keep the position's value."""
     states = [game.start(0)]
     actions = list[int]()
     for one in judged:
@@ -123,8 +123,8 @@ def _unfinished(context: StepContext) -> str:
 
 
 def _continued(run: RunDirectory, name: str) -> list[Played]:
-    """The matches that an attempt before this one has played of the same arena; those of another one
-    are removed.
+    """The matches of the same arena that an earlier attempt has played. Those of another arena are
+    removed.
     """
     path = run.root / name
     _remove_unfinished(run, but=name)

@@ -1,5 +1,5 @@
-"""The evaluated games that are filmed: played again move by move, and at each of the agent's own moves,
-after the opening, its search is asked once more what it thinks.
+"""Films evaluated games. A game is replayed move by move, and at each of the agent's own moves
+after the opening its search is run once more, to show what it thinks.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from steps.policy import final_policy
 
 FRAMES_PER_SECOND = 1.0
 END_S = 3
-"""So long the last position stands."""
+"""For how long the last position is shown."""
 
 
 class GameFilm:
-    """One evaluated game as frames [H, W, 3]; opening: so many of its plies nobody chose."""
+    """One evaluated game as frames [H, W, 3]. opening: number of its first plies that no player
+    chose.
+    """
 
     def __init__(self, player: Player, game: Game, played: Played, opening: int) -> None:
         self.player = player
@@ -38,7 +40,7 @@ class GameFilm:
         self.opening = opening
 
     def frames(self) -> Iterator[npt.NDArray[np.uint8]]:
-        """A frame for each turn. Raises `BadInput` for actions that are no game."""
+        """Yield one frame for each turn. Raises `BadInput` for actions that are not a legal game."""
         names = [AGENT, self.played.opponent]
         if self.played.colour != COLOURS[0]:
             names.reverse()
@@ -50,7 +52,7 @@ class GameFilm:
                 yield frame
 
     def difference(self) -> str | None:
-        """Why this is not the game of the row; None if it is."""
+        """Why this is not the game of the row, or None if it is."""
         state = after(self.game, np.array([self.played.actions]))
         colour = np.array([COLOURS.index(self.played.colour)])
         over, won = results(self.game, state, colour)
@@ -78,7 +80,7 @@ class GameFilm:
 
 
 def filmed_games(context: StepContext) -> list[GameFilm]:
-    """The first games of evaluation.csv; raises `BadInput` unless evaluate has left so many."""
+    """The first games of evaluation.csv. Raises `BadInput` if there are too few."""
     path = context.require(context.run.evaluated(WIN_RATE), "evaluate")
     wanted = context.resolved.experiment.video_episodes
     games = read_games(path)

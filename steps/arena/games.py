@@ -1,5 +1,5 @@
-"""The games of an arena as rows: evaluation.csv holds those by which a run is judged, of its agent
-against the ladder, arena.csv all others.
+"""The games of an arena as rows. evaluation.csv holds the games by which the run is judged, those
+of its agent against the ladder; arena.csv holds all others.
 
 A row is a whole game: its actions lead from the first position to the end.
 """
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from agents.arena.matches import Games
 
 COLOURS = ("X", "O")
-"""X begins."""
+"""X moves first."""
 POINTS = 100
-"""For a win, half of them for a draw: a mean is a win rate in %."""
+"""Points for a win; a draw gives half of them, so the mean is a win rate in %."""
 OF_A_GAME = ("opponent", "opening", "colour", "seed", WIN_RATE.column, "length", "actions")
 ARENA = ("player", *OF_A_GAME)
 EVALUATION = ("episode", *OF_A_GAME)
@@ -32,8 +32,8 @@ EVALUATION = ("episode", *OF_A_GAME)
 
 @dataclass(frozen=True)
 class Played:
-    """One game. colour: of the player, X begins; points: 100 won, 50 drawn, 0 lost, of the player;
-    actions: of both, those of the opening first.
+    """One game. colour: the player's; X moves first. points: the player's, 100 won, 50 drawn, 0
+    lost. actions: those of both sides, including the opening.
     """
 
     player: str
@@ -46,11 +46,11 @@ class Played:
 
     @property
     def is_judged(self) -> bool:
-        """Whether it is one of those by which the run is judged."""
+        """Whether the run is judged by this game."""
         return self.player == AGENT and self.opponent in LADDER
 
     def row(self) -> dict[str, Cell]:
-        """Of arena.csv."""
+        """The row of arena.csv."""
         values = (
             self.player, self.opponent, self.opening, self.colour, self.seed, self.points,
             len(self.actions), " ".join(map(str, self.actions)),
@@ -61,7 +61,7 @@ class Played:
 def played(
     player: str, opponent: str, games: Games, lines: Sequence[Sequence[int]], seed: int
 ) -> list[Played]:
-    """The rows of a match; lines: the actions of its openings."""
+    """The rows of a match. lines: the actions of its openings."""
     rows = []
     for number, actions in enumerate(games.actions):
         opening, colour = divmod(number, len(COLOURS))
@@ -83,7 +83,7 @@ def write_evaluation(path: Path, games: Sequence[Played]) -> None:
 
 
 def read_games(path: Path) -> list[Played]:
-    """Either table. Raises `FileNotFoundError`, and `BadInput` for what is none of them."""
+    """Read either table. Raises `FileNotFoundError`, and `BadInput` for a damaged table."""
     try:
         return [_read(row) for row in read_rows(path)]
     except (KeyError, ValueError, TypeError) as error:
@@ -91,7 +91,7 @@ def read_games(path: Path) -> list[Played]:
 
 
 def read_all(run: RunDirectory) -> list[Played]:
-    """Both tables of a run; errors as `read_games`."""
+    """Read both tables of a run. Raises as `read_games`."""
     return [*read_games(run.evaluated(WIN_RATE)), *read_games(run.arena_csv)]
 
 

@@ -1,4 +1,4 @@
-"""The plots of an arena, of one run and over all runs."""
+"""The plots of an arena, for one run and over all runs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 def run_figures(context: StepContext) -> dict[str, Figure]:
-    """File name -> figure, of one run: who beats whom, how strong everybody is, and how strong the
-    agent was before. Raises `BadInput` for tables that are none.
+    """File name -> figure for one run: who beats whom, the ratings of all players, and the agent's
+    earlier ratings. Raises `BadInput` for damaged tables.
     """
     resolved = context.resolved
     run = context.run
@@ -78,9 +78,9 @@ def run_figures(context: StepContext) -> dict[str, Figure]:
 def average_figures(
     resolved: Resolved, runs: Sequence[RunDirectory], heading: Heading, *, seed: int
 ) -> dict[str, Figure | None]:
-    """File name -> figure, of the arenas of these runs: each agent's rating, what they won against each
-    opponent, and the ratings of everybody, over the training too. seed: of the intervals. Raises
-    `BadInput` for tables that are none.
+    """File name -> figure for the arenas of these runs: each agent's rating, what they scored
+    against each opponent, and all ratings, also over the training. seed: of the intervals'
+    resampling. Raises `BadInput` for damaged tables.
     """
     players = {one.player: one for one in standings(runs)}
     averaged = {name: one.rating(seed) for name, one in players.items()}
@@ -114,7 +114,7 @@ def average_figures(
 
 
 def rates_of_ladder(run: RunDirectory) -> list[float]:
-    """What a run's agent won against each player of the ladder, in %; nothing without its tables."""
+    """What a run's agent scored against each player of the ladder, in %; empty without its tables."""
     try:
         won = won_against(read_games(run.evaluated(WIN_RATE)))
     except (OSError, BadInput):
@@ -133,7 +133,7 @@ def _against(players: Iterable[Standing], seed: int, subtitle: str, caption: str
 
 
 def _columns(averaged: Iterable[Aggregate]) -> tuple[Floats, Floats, Floats]:
-    """Centres and both ends of intervals, [n] each; of one run, no width."""
+    """The centres and both ends of intervals, [n] each. For one run the ends equal the centre."""
     rows = []
     for one in averaged:
         centre, low, high, *_ = shown(one)

@@ -1,4 +1,4 @@
-"""From the games of an arena to who beats whom and how strong each player is."""
+"""Computes from the games of an arena who beats whom and how strong each player is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from steps.statistics.elo import elo, ratings, totals
 from steps.statistics.scores import Floats
 
 RESAMPLES = 2_000
-"""Of the intervals on plots."""
+"""Number of bootstrap samples for the intervals on plots."""
 
 
 def tournament(games: Sequence[Played]) -> Tournament:
-    """The matches of an arena, in order. Raises `BadInput` where games of one are missing."""
+    """The matches of an arena, in order. Raises `BadInput` if games of one are missing."""
     names = list(dict.fromkeys(name for one in games for name in (one.player, one.opponent)))
     pairs = list(dict.fromkeys((one.player, one.opponent) for one in games))
     openings = 1 + max((one.opening for one in games), default=-1)
@@ -32,7 +32,7 @@ def tournament(games: Sequence[Played]) -> Tournament:
 
 
 def rating_of(games: Sequence[Played], name: str) -> float:
-    """The rating of one player; raises as `tournament`, and `BadInput` without the anchor."""
+    """The rating of one player. Raises as `tournament`, and `BadInput` without the anchor."""
     names, pairings, scores = tournament(games)
     count = float(scores.shape[1] * scores.shape[2])
     matches = totals(len(names), pairings, scores.sum(axis=(1, 2)), count)
@@ -40,13 +40,13 @@ def rating_of(games: Sequence[Played], name: str) -> float:
 
 
 def rated(of: Tournament, seed: int) -> tuple[Floats, Floats, Floats]:
-    """Ratings, and both ends of their intervals over openings, [n] each."""
+    """All ratings and both ends of their intervals over openings, [n] each."""
     names, pairings, scores = of
     return ratings(len(names), pairings, scores, anchor_of(names), seed=seed, resamples=RESAMPLES)
 
 
 def anchor_of(names: Sequence[str]) -> int:
-    """Whose rating is 0; raises `BadInput` where that player did not play."""
+    """The player whose rating is 0. Raises `BadInput` if it did not play."""
     if ANCHOR not in names:
         raise BadInput(
             f"no game of {ANCHOR}, to which all ratings are relative: evaluate makes them"
@@ -55,13 +55,13 @@ def anchor_of(names: Sequence[str]) -> int:
 
 
 def generation_of(name: str) -> int | None:
-    """The number of an earlier generation, None of all other players."""
+    """The number of an earlier generation; None for all other players."""
     number = name.removeprefix(GENERATION)
     return int(number) if number != name and number.isdecimal() else None
 
 
 def won_against(games: Sequence[Played]) -> dict[str, list[float]]:
-    """Opponent -> what the agent scored in each game against it."""
+    """Opponent -> the agent's points in each game against it."""
     found: dict[str, list[float]] = {}
     for one in games:
         if one.player == AGENT:

@@ -1,1 +1,1 @@
-"""What every step shares: arguments, signals, log, status, exit codes."""
+"""What all steps share: arguments, signals, log, status, exit codes."""

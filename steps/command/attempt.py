@@ -1,4 +1,4 @@
-"""One attempt of a step: its log, its status file, the lease, and the translation of exceptions
+"""One attempt of a step: its log, its status file, its lease, and the translation of exceptions
 into exit codes.
 """
 
@@ -44,9 +44,7 @@ class Outcome:
 
 
 class Attempt:
-    """Runs a step once; whatever happens is in its log and its status file, and in the exit
-    code.
-    """
+    """Runs a step once. Whatever happens is recorded in its log, its status file and its exit code."""
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
@@ -66,10 +64,9 @@ class Attempt:
         context.note = self.note
 
     def note(self, **details: Any) -> None:
-        """Remember details, in the status file at once: what a killed attempt leaves behind, and
-        what every end reports.
+        """Add details to the status file at once, so that a killed attempt leaves them behind, too.
 
-        Raises `WrongDirectory` where that file is no longer ours to write.
+        Raises `WrongDirectory` if this attempt may no longer write that file.
         """
         self._details |= details
         self._status = replace(self._status, details=dict(self._details))
@@ -77,8 +74,8 @@ class Attempt:
         self._write(self._status)
 
     def _write(self, written: Status) -> None:
-        """Replace the status file. An older attempt that has not noticed this one yet may sweep the
-        temporary away, once, as it begins.
+        """Replace the status file. An older attempt that has not noticed this one yet may once
+        remove the temporary file when it begins; the write is then repeated.
         """
         try:
             status.write_status(self._context.status_path, written)
@@ -87,8 +84,8 @@ class Attempt:
             status.write_status(self._context.status_path, written)
 
     def run(self, work: Callable[[], Answer]) -> Status:
-        """Do the work; never raises an `Exception`: the status says what happened. Raises
-        `BadInput` before it starts.
+        """Do the work. Never raises an `Exception` once it has begun: the status says what
+        happened. Raises `BadInput` before that.
         """
         self._open()
         outcome = self._outcome(work)
@@ -143,8 +140,8 @@ class Attempt:
         )
 
     def _displaced(self) -> ExperimentError | None:
-        """Why this attempt may write no more, whoever noticed it first: the keeper, the work, or
-        nobody before this.
+        """Why this attempt may not write any more, or None. It does not matter who noticed first,
+        the keeper thread or the work.
         """
         if isinstance(self._context.stop.cause, WrongDirectory):
             return self._context.stop.cause
@@ -157,8 +154,8 @@ class Attempt:
         return None
 
     def _close(self, outcome: Outcome) -> Status:
-        """Write the status and say the reason on stderr; not a byte where another workflow or
-        attempt writes now.
+        """Write the status and print the reason on stderr. Nothing is written if another workflow
+        or attempt owns the directory now.
         """
         context = self._context
         displaced = self._displaced()
@@ -195,8 +192,8 @@ class Attempt:
         return ended
 
     def _keep(self) -> None:
-        """Beside the work: keep the lease alive, and end a step that does not look at the stop
-        request.
+        """In a thread beside the work: keep the lease alive, and end a step that does not react to
+        a stop request.
         """
         stop = self._context.stop
         next_beat = time.monotonic()
@@ -212,8 +209,8 @@ class Attempt:
             time.sleep(POLL_S)
 
     def _beat(self) -> float:
-        """Renew the lease, and stop if it is another's to write here; returns the seconds until the
-        next time.
+        """Renew the lease, and request a stop if another attempt owns the directory. Returns the
+        seconds until the next beat.
         """
         uid = self._context.owner_uid
         path = self._context.directory.owner_json
@@ -232,11 +229,11 @@ class Attempt:
 
 
 def print_traceback(error: BaseException) -> None:
-    """On stderr, and nothing in a message steers the terminal."""
+    """Print the traceback on stderr, without control sequences of its messages."""
     for line in "".join(traceback.format_exception(error)).splitlines():
         print(printable(line), file=sys.stderr)
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error as a terminal may have it."""
+    """The message of an error on one line, safe for a terminal."""
     return on_one_line(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""A step that is started by a person's own command, such as one that first starts a display."""
+"""Starts a step by a user's own command, such as one that starts a display first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from config.errors import BadInput, shown
 
 
 def become(command: str, options: Sequence[str]) -> NoReturn:
-    """Replace this process by the command, with the options after its words; raises `BadInput`.
+    """Replace this process by the command, with the step's options appended. Raises `BadInput`.
 
-    The words are split as a shell does it, without one. A `python` among them is this one, wherever
-    else there are others: its folder is the first on the command's PATH.
+    The words are split as a shell does, but no shell runs. `python` means this interpreter, because
+    its folder is put first on the command's PATH.
     """
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     os.environ["PATH"] = path

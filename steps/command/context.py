@@ -1,4 +1,4 @@
-"""What a step is given, and what it may answer besides raising."""
+"""What a step receives, and how it can say that it was skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from steps.directory.status import Status, read_status
 
 @dataclass(frozen=True)
 class Skipped:
-    """The answer of a step that had nothing to do: ends as `skipped`, exit code 0."""
+    """Returned by a step that had nothing to do. It ends as `skipped` with exit code 0."""
 
     reason: str
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class Skipped:
 
 @dataclass
 class StepContext:
-    """One start of one step.
+    """The context of one start of one step.
 
-    run_index: None outside of the runs; owner_uid: the workflow, None by hand; previous: how the
-    last attempt ended, if there was one; inputs: what the result depends on, as the step declared
-    it; member: which of several processes of the task this is, see `members`. From the start of the
-    attempt on: attempt, its number from 1, and note, which writes details into the status file at
-    once.
+    run_index: None outside of the runs. owner_uid: the workflow's uid, None when run by hand.
+    previous: how the last attempt ended, if there was one. inputs: what the result depends on, as
+    the step declared it. member: the name of this process if the task has several, see `members`.
+    While an attempt runs: attempt is its number from 1, and note writes details into the status
+    file at once.
     """
 
     task: str
@@ -54,39 +54,39 @@ class StepContext:
 
     @cached_property
     def record(self) -> ExperimentRecord:
-        """`experiment.yaml`; raises `BadInput` if `prepare` has not made it."""
+        """`experiment.yaml`. Raises `BadInput` if `prepare` has not written it."""
         return read_experiment(self.directory)
 
     @property
     def resolved(self) -> Resolved:
-        """The parameters."""
+        """The experiment's parameters."""
         return self.record.resolved
 
     @property
     def run(self) -> RunDirectory:
-        """The run's directory; an error in a step that works on the whole experiment."""
+        """The run's directory. Must not be used by a step that works on the whole experiment."""
         if self.run_index is None:
             raise RuntimeError(f"{self.task} does not belong to one run")
         return self.directory.run(self.run_index)
 
     @property
     def name(self) -> str:
-        """What the log and the status are called after: `train`, `train-actor-3`."""
+        """The name of the step's log and status: `train`, `train-actor-3`."""
         return task_name(self.task, self.member)
 
     @property
     def log_path(self) -> Path:
-        """Where what this step prints goes."""
+        """The file with what this step prints."""
         return self._own.logs / f"{self.name}.log"
 
     @property
     def status_path(self) -> Path:
-        """Where this step says how it ended."""
+        """The file in which this step records how it ended."""
         return self._own.status / f"{self.name}.json"
 
     @cached_property
     def fence(self) -> Fence:
-        """The right of this attempt to write, claimed when it starts."""
+        """The attempt's right to write, claimed when it starts."""
         return Fence(self._own.status / f".{self.name}.attempt")
 
     def require_ours(self) -> None:
@@ -99,12 +99,12 @@ class StepContext:
 
     @property
     def title(self) -> str:
-        """`train of run 0`, `average`."""
+        """The step in words: `train of run 0`, `average`."""
         return self.name if self.run_index is None else f"{self.name} of run {self.run_index}"
 
     def stop_requested(self) -> bool:
-        """Whether SIGTERM came, or another workflow has taken the directory: end soon, by
-        `check_stop`.
+        """Whether SIGTERM arrived, or another workflow has taken the directory. The step should
+        then end soon, by `check_stop`.
         """
         return self.stop.requested
 
@@ -113,10 +113,11 @@ class StepContext:
         self.stop.check()
 
     def require(self, path: Path, made_by: str) -> Path:
-        """A file of an earlier step; raises `BadInput` naming it and the step that makes it.
+        """Return a file of an earlier step. Raises `BadInput`, which names the file and the step
+        that makes it.
 
-        When that step says that it has succeeded, this machine's view of the storage may lag behind
-        (NFS): looked at again for up to `LAG_S`.
+        If that step has succeeded, this machine's view of the storage may lag behind (NFS), so the
+        file is looked for again for up to `LAG_S`.
         """
         status = read_status(self._own.status / f"{made_by}.json")
         end = time.monotonic() + (

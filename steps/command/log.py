@@ -1,10 +1,10 @@
-"""`logs/<task>.log`: everything that the process and its C libraries and children print, on the
-disk before anywhere else.
+"""`logs/<task>.log`: everything that the process, its C libraries and its children print. It
+reaches the disk first.
 
-The descriptors 1 and 2 become the log file itself, and a thread copies what arrives there to the
+Descriptors 1 and 2 become the log file itself, and a thread copies what arrives there to the
 original standard output, which the pod shows. So a print never waits for a thread, and a SIGKILL
-loses nothing of the log. A reader there that has left, or that stands still, keeps nothing from
-ending: it misses the rest. (`config.streams` sees to it that 1 and 2 are open at all.)
+loses nothing of the log. If the reader of the original output has left or stands still, it misses
+the rest, and the step still ends. (`config.streams` makes sure that 1 and 2 are open.)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DRAIN_S = 5.0
 
 
 class Log:
-    """The log of one attempt; attempts are appended."""
+    """The log file of a step. Each attempt is appended."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,8 +41,8 @@ class Log:
         self._thread.start()
 
     def close(self) -> None:
-        """Print to the original descriptors again; waits a bounded time until they have everything,
-        and gives them up after it.
+        """Print to the original descriptors again. Waits a limited time until they have received
+        everything.
         """
         _flush()
         self._ended.set()
@@ -55,7 +55,9 @@ class Log:
         os.close(self._file)
 
     def _give_up_readers(self) -> None:
-        """A full pipe that nobody empties would stop the next print for ever."""
+        """Stop copying to a reader that does not read: a full pipe would block the next print for
+        ever.
+        """
         self._given_up = True
         nothing = os.open(os.devnull, os.O_WRONLY)
         for descriptor in (1, 2):
@@ -75,15 +77,15 @@ class Log:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line to a closed log; a full disk is no reason to hide the line from the terminal, so
-    errors are ignored.
+    """Append one line to a closed log. Errors such as a full disk are ignored, because the line is
+    also printed on the terminal.
     """
     with contextlib.suppress(OSError), path.open("a") as file:
         file.write(line + "\n")
 
 
 def _write(descriptor: int, chunk: bytes) -> bool:
-    """False when nobody reads the original standard output any more."""
+    """Write to the original standard output. Returns False if nobody reads it any more."""
     view = memoryview(chunk)
     try:
         while view:

@@ -38,11 +38,12 @@ def run_step(
 ) -> int:
     """Run one step and return its exit code.
 
-    task: its name in the table of steps, which says whether it belongs to a run. step: does the work
-    and returns details for the status file, `Skipped`, or raises. inputs: what the result depends on, small and as JSON; a repeat with equal
-    inputs after a success, and with `complete` (are the products there?), returns 0 at once and
-    changes no file; without `inputs` the step always runs. outputs: Argo's output parameters, from
-    the status of a success, new or old. arguments: adds options of this step alone.
+    task: its name in the table of steps, which says whether it belongs to a run. step: does the
+    work and returns details for the status file, or `Skipped`, or raises. inputs: what the result
+    depends on, small and as JSON. After a success with equal inputs, and if `complete` says that
+    its files are intact, a repeat returns 0 at once and changes no file; without `inputs` the step
+    always runs. outputs: Argo's output parameters, computed from the status of a success, new or
+    old. arguments: adds options of this step.
     """
     stop = StopRequest()
     stop.install()
@@ -53,8 +54,8 @@ def run_step(
 
 
 def guarded(task: str, work: Callable[[], int]) -> int:
-    """The exit code of `work`; an exception becomes its code and one line on stderr, an unknown one
-    also its traceback.
+    """Do the work and return the exit code. An exception becomes its exit code and one line on
+    stderr; an unexpected one is printed with its traceback, too.
     """
     prepare_streams()
     _let_nobody_else_write()
@@ -69,8 +70,8 @@ def guarded(task: str, work: Callable[[], int]) -> int:
 
 
 def _let_nobody_else_write() -> None:
-    """Argo's emissary starts every command with umask 0, and then all files on the shared storage
-    could be written by everybody.
+    """Set a sensible umask: Argo's emissary starts every command with umask 0, so that everybody
+    could write all files on the shared storage.
     """
     if umask := os.umask(0o022):
         os.umask(umask)
@@ -81,7 +82,7 @@ def _parser(
     step: Callable[..., Any],
     arguments: Callable[[argparse.ArgumentParser], None],
 ) -> argparse.ArgumentParser:
-    """What a step is given by the DAG, and options of its own."""
+    """The parser of the options that the DAG gives to a step, and of the step's own."""
     parser = command_parser(row.module, step, row.in_run)
     if row.scope == "exit":
         parser.add_argument(
@@ -97,7 +98,9 @@ def _parser(
 def command_parser(
     module: str, command: Callable[..., Any], in_run: bool
 ) -> argparse.ArgumentParser:
-    """What every command over a directory is given; its docstring is the help."""
+    """The parser of every command that works on a directory. The command's module docstring is its
+    help.
+    """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
         description=inspect.getdoc(command) or "",
@@ -113,8 +116,8 @@ def command_parser(
 
 
 def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepContext:
-    """The checked context of a step; raises `BadInput` or `WrongDirectory` before anything is
-    written.
+    """Check the arguments and return the step's context. Raises `BadInput` or `WrongDirectory`
+    before anything is written.
     """
     directory = ExperimentDirectory(check_outdir(parsed.outdir, os.environ.get("STORAGE") or None))
     if not directory.root.is_dir():
@@ -163,8 +166,8 @@ def _run(
 
 
 def refuse_second_process(context: StepContext) -> None:
-    """Raise `WrongDirectory` if another process of this machine is doing this very step: one writer
-    per file.
+    """Raise `WrongDirectory` if another process of this machine is running the same step: each file
+    has one writer.
     """
     previous = context.previous
     if previous is None or previous.state != "running" or previous.process == processes.identity():
@@ -182,8 +185,8 @@ def _is_finished(previous: Status, context: StepContext) -> bool:
 
 
 def write_outputs(outputs: Mapping[str, str]) -> None:
-    """Write Argo's output parameters, a small file each, into the folder that the variable `OUTPUTS`
-    names; do nothing without it, as when a step is run by hand.
+    """Write Argo's output parameters, a small file each, into the folder that the variable
+    `OUTPUTS` names. Does nothing without it, as when a step is run by hand.
     """
     folder = os.environ.get("OUTPUTS")
     if folder:

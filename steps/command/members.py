@@ -21,8 +21,8 @@ MOST_MEMBERS = 4096
 def add_roles(
     parser: argparse.ArgumentParser, roles: Sequence[str], answering: Collection[str] = ()
 ) -> None:
-    """Add `--role` and `--member` to what a step is given; without them it has the first role.
-    answering: the roles of which the first process answers for the task; by default the first role.
+    """Add `--role` and `--member` to a step's options; without them the process has the first role.
+    answering: the roles whose first process represents the task; by default the first role.
     """
     answering = tuple(answering) or tuple(roles[:1])
     parser.add_argument(
@@ -36,7 +36,9 @@ def add_roles(
 
 
 def member_of(parsed: argparse.Namespace) -> str:
-    """`actor-3`, empty for the process that answers for the task. Raises `BadInput`."""
+    """The member's name, such as `actor-3`; empty for the process that represents the task. Raises
+    `BadInput`.
+    """
     roles = getattr(parsed, "roles", ())
     role = getattr(parsed, "role", "")
     number = getattr(parsed, "member", None)

@@ -20,7 +20,9 @@ GRACE_S = 5.0
 
 
 class StopRequest:
-    """Set by SIGTERM and SIGINT, or by whoever finds that the directory has another owner now."""
+    """A request to stop, made by SIGTERM or SIGINT, or by whoever finds that the directory has
+    another owner now.
+    """
 
     def __init__(self) -> None:
         self.requested_at: float | None = None
@@ -44,36 +46,36 @@ class StopRequest:
         atexit.register(_ignore)
 
     def because(self, cause: ExperimentError) -> None:
-        """Stop for another reason than a signal."""
+        """Request a stop for another reason than a signal."""
         self.cause = cause
         self.requested_at = self.requested_at or time.monotonic()
 
     @property
     def requested(self) -> bool:
-        """Whether to stop."""
+        """Whether a stop was requested."""
         return self.requested_at is not None
 
     @property
     def overdue(self) -> bool:
-        """Whether the step has not looked for too long."""
+        """Whether the step has not checked for too long."""
         if self.requested_at is None or self._is_seen:
             return False
         return time.monotonic() - self.requested_at > GRACE_S
 
     def seen(self) -> bool:
-        """Whether to stop; the step, which asks, then ends by itself as soon as it has saved."""
+        """Whether a stop was requested. Asking counts as a check: the step then ends by itself as
+        soon as it has saved.
+        """
         self._is_seen = self._is_seen or self.requested
         return self._is_seen
 
     def check(self) -> None:
-        """Raise `Preempted` (or what displaced us) if a stop was requested."""
+        """Raise `Preempted`, or the other cause, if a stop was requested."""
         if self.requested:
             raise self.error()
 
     def error(self) -> ExperimentError:
-        """What to raise for a stop: `Preempted`, as the step describes it, unless there is another
-        cause.
-        """
+        """The error to raise for a stop: `Preempted`, unless there is another cause."""
         return self.cause or Preempted(self.describe())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

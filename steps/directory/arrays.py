@@ -28,11 +28,11 @@ TENSOR_KEY = "$tensor"
 
 
 class DamagedError(Exception):
-    """What was read is not what was written; of checkpoints, the one before may be."""
+    """A file does not contain what was written. For a checkpoint, an older one may still be intact."""
 
 
 def without_tensors(node: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """The tree with `{"$tensor": name}` in place of every array; the arrays go into `tensors`."""
+    """Replace every array in the tree by `{"$tensor": name}` and put the arrays into `tensors`."""
     import numpy as np
 
     if isinstance(node, np.ndarray):
@@ -52,7 +52,7 @@ def without_tensors(node: Any, path: str, tensors: dict[str, Any]) -> Any:
 
 
 def with_tensors(node: Any, tensors: Mapping[str, Any]) -> Any:
-    """What `without_tensors` was given."""
+    """Undo `without_tensors`."""
     if isinstance(node, dict):
         if set(node) == {TENSOR_KEY}:
             return tensors[node[TENSOR_KEY]]
@@ -61,8 +61,8 @@ def with_tensors(node: Any, tensors: Mapping[str, Any]) -> Any:
 
 
 def read_tensors(content: bytes, name: str = TENSORS) -> dict[str, Any]:
-    """Tensors with a header of bounded size: the library checks shapes and offsets against the size
-    of the file.
+    """Read tensors whose header has a bounded size. The library checks shapes and offsets against
+    the size of the file.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_safetensors
@@ -81,7 +81,7 @@ CHECKSUM = "sha256"
 
 
 def write_actions(path: Path, episodes: Sequence[np.ndarray]) -> None:
-    """Replace the file; episodes: the actions of episode 0, 1, …"""
+    """Replace the file. episodes: the actions of episode 0, 1, …"""
     from safetensors.numpy import save
 
     tensors = {_episode_name(number): actions for number, actions in enumerate(episodes)}
@@ -91,7 +91,7 @@ def write_actions(path: Path, episodes: Sequence[np.ndarray]) -> None:
 def read_actions(path: Path, episodes: int) -> list[np.ndarray]:
     """The actions of the first `episodes` episodes.
 
-    Raises `BadInput` for anything else than what was written, and the usual `OSError`s.
+    Raises `BadInput` for a damaged file, and the usual `OSError`s.
     """
     content = read_bytes(path, ACTIONS_LIMIT_BYTES)
     try:
@@ -117,7 +117,7 @@ def _noted_checksum(content: bytes) -> str:
 
 
 def _arrays_checksum(tensors: Mapping[str, np.ndarray]) -> str:
-    """Of every name, type, shape and bit."""
+    """A checksum over every name, type, shape and bit."""
     whole = hashlib.sha256()
     for name, array in sorted(tensors.items()):
         whole.update(f"{name} {array.dtype} {array.shape} ".encode() + array.tobytes())

@@ -63,9 +63,9 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A verified checkpoint. state: what the trainer saved; record: what the step saved beside it
-    (epoch, offsets, device, …); streams: what a continued training needs of its streams, which
-    `load` does not verify.
+    """A verified checkpoint. state: what the trainer saved. record: what the step saved beside it
+    (epoch, offsets, device, …). streams: the segments that a continued training needs; `load` does
+    not verify them.
     """
 
     path: Path
@@ -76,15 +76,15 @@ class Checkpoint:
 
     @property
     def epoch(self) -> int:
-        """Epochs done: a training ends by epochs."""
+        """Number of finished epochs. A training ends after a number of epochs."""
         return int(self.record["epoch"])
 
 
 def pack(
     *, step: int, state: State, identity: Mapping[str, Any], record: Mapping[str, Any]
 ) -> dict[str, bytes]:
-    """The files of a checkpoint without the manifest; a copy, so the training may go on while
-    `write` waits for the disk.
+    """The files of a checkpoint without the manifest. They are copies, so the training may go on
+    while `write` waits for the disk.
     """
     import numpy as np
     from safetensors.numpy import save as to_safetensors
@@ -110,9 +110,9 @@ def pack(
 
 
 def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
-    """Make the checkpoint appear, then delete all but it and the one before. packed: what `pack`
-    gave, with the list of the streams where there are any. Raises `ExperimentError` when the disk is
-    full.
+    """Write the checkpoint so that it appears as a whole, then delete all but it and the one
+    before. packed: from `pack`, with the list of the streams if there are any. Raises
+    `ExperimentError` if the disk is full.
     """
     final = run.checkpoint(step)
     write_directory(final, packed)
@@ -121,8 +121,8 @@ def write(run: RunDirectory, step: int, packed: Mapping[str, bytes]) -> Path:
 
 
 def write_directory(final: Path, packed: Mapping[str, bytes]) -> None:
-    """Make the directory of a checkpoint, or of another state, appear; raises `ExperimentError` when
-    the disk is full.
+    """Write the directory of a checkpoint, or of another state, so that it appears as a whole.
+    Raises `ExperimentError` if the disk is full.
     """
     temporary = temporary_beside(final)
     manifest = {
@@ -145,7 +145,7 @@ def write_directory(final: Path, packed: Mapping[str, bytes]) -> None:
 
 def prune(run: RunDirectory, newest: int) -> None:
     """Keep the checkpoint of step `newest` and the one before it, and the segments that they list.
-    Newer ones are left: they may be a later attempt's.
+    Newer checkpoints stay, because they may belong to a later attempt.
     """
     steps = run.checkpoint_steps()
     removed = [step for step in steps if step <= newest][:-KEPT]
@@ -157,8 +157,8 @@ def prune(run: RunDirectory, newest: int) -> None:
 
 
 def discard_after(run: RunDirectory, step: int) -> None:
-    """Remove the checkpoints behind which the loader went back; called by the run's one writer at
-    its start.
+    """Remove checkpoints newer than the one that the loader chose. Called by the run's only writer
+    when it starts.
     """
     for newer in [present for present in run.checkpoint_steps() if present > step]:
         remove(run.checkpoint(newer))
@@ -172,7 +172,7 @@ def save(
     identity: Mapping[str, Any],
     record: Mapping[str, Any],
 ) -> Path:
-    """`pack` and `write`."""
+    """`pack` and `write` in one call."""
     return write(run, step, pack(step=step, state=state, identity=identity, record=record))
 
 
@@ -183,12 +183,11 @@ def load_newest(
     continues: bool = False,
     say: Callable[[str], None] = print,
 ) -> Checkpoint | None:
-    """The newest checkpoint that verifies; None if the run has none yet.
+    """The newest intact checkpoint; None if the run has none yet.
 
-    identity: what the checkpoint must belong to; continues: a training will go on from it, so that
-    the rows that it counts on must be there. Raises `WrongDirectory` for another identity (with the
-    differences) or a newer format, and `NoUsableState` if there are checkpoints and none can be
-    used.
+    identity: what the checkpoint must belong to. continues: a training will go on from it, so the
+    rows that it counts on must exist. Raises `WrongDirectory` for another identity (with the
+    differences) or a newer format, and `NoUsableState` if there are checkpoints and none is usable.
     """
     skipped: list[str] = []
     for step in reversed(run.checkpoint_steps()):
@@ -214,7 +213,7 @@ def load_newest(
 
 
 def _verify_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
-    """Compare the growing files with what they held when the checkpoint was taken; raises
+    """Compare the growing files with their content when the checkpoint was taken. Raises
     `DamagedError`.
     """
     for name, kept in checkpoint.record.get("files", {}).items():
@@ -233,10 +232,10 @@ def _verify_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
 
 
 def _rename_over(temporary: Path, final: Path) -> None:
-    """A directory can be renamed over an empty one only: what stands there is removed first.
+    """Rename a directory to its final name. What stands there is removed first, because a directory
+    can only be renamed over an empty one.
 
-    It is a damaged one, behind which the loader went back, or one of another attempt at the very
-    same step.
+    It is a damaged checkpoint that the loader skipped, or one of another attempt at the same step.
     """
     try:
         temporary.rename(final)
@@ -248,11 +247,11 @@ def _rename_over(temporary: Path, final: Path) -> None:
 
 
 def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
-    """The checkpoint of the finished training; raises `BadInput` if the training has not reached
-    its last epoch.
+    """The checkpoint of a finished training. Raises `BadInput` if the training has not reached its
+    last epoch.
 
-    When the training's status says that it has, another machine's view of the directory may lag
-    behind (NFS): looked at again for up to `LAG_S`.
+    If the training's status says that it has, this machine's view of the directory may lag behind
+    (NFS), so it is looked for again for up to `LAG_S`.
     """
     status = read_status(run.status / "train.json")
     lag_s = LAG_S if status is not None and status.state == "succeeded" else 0.0
@@ -270,7 +269,7 @@ def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
 
 
 def load(path: Path) -> Checkpoint:
-    """Read and verify one checkpoint directory; raises `DamagedError`, and `WrongDirectory` for a
+    """Read and verify one checkpoint directory. Raises `DamagedError`, and `WrongDirectory` for a
     newer format.
     """
     contents = verify(path)
@@ -297,7 +296,7 @@ def load(path: Path) -> Checkpoint:
 
 
 def verify(path: Path) -> dict[str, bytes]:
-    """The contents of a checkpoint's files, sizes and checksums compared with the manifest; raises
+    """Read a checkpoint's files and compare sizes and checksums with the manifest. Raises
     `DamagedError`.
     """
     try:
@@ -323,7 +322,7 @@ def verify(path: Path) -> dict[str, bytes]:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether a checkpoint verifies (a missing one does not)."""
+    """Whether a checkpoint is complete and undamaged. False if it is missing."""
     try:
         verify(path)
     except DamagedError:
@@ -332,8 +331,8 @@ def is_intact(path: Path) -> bool:
 
 
 def clean(run: RunDirectory) -> None:
-    """Remove the half-written checkpoints of dead attempts; called by the run's one writer at its
-    start.
+    """Remove half-written checkpoints of dead attempts. Called by the run's only writer when it
+    starts.
     """
     remove_temporaries(run.checkpoints)
 
@@ -346,8 +345,8 @@ def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
 
 
 def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
-    """All files are written before the first fsync, which then waits once for the disk instead of
-    once per file.
+    """Write all files before the first fsync, which then waits once for the disk instead of once
+    per file.
     """
     descriptors = []
     try:

@@ -36,10 +36,10 @@ that the file stays readable."""
 class ExperimentRecord:
     """What `prepare` wrote.
 
-    versions: package -> version; source: commit and whether the tree was changed; image: that of
-    the preparing pod; started: ISO 8601 in UTC, of the first submission; workflow: its name;
-    renders: why episodes cannot be filmed, None if they can; history: one mapping per submission
-    that changed something, with `time` and `changed` (dotted name -> [before, after]); where older
+    versions: package -> version. source: commit, and whether the tree had changes. image: that of
+    the preparing pod. started: time of the first submission, ISO 8601 in UTC. workflow: its name.
+    renders: why episodes cannot be filmed, None if they can. history: one mapping per submission
+    that changed something, with `time` and `changed` (dotted name -> [before, after]); if older
     ones had to make room, the first says how many, `left_out`.
     """
 
@@ -56,8 +56,8 @@ class ExperimentRecord:
 
 
 def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
-    """The record; raises `BadInput` naming the step that makes a missing one, `WrongDirectory` for
-    one that cannot be read.
+    """The record of an experiment. Raises `BadInput`, which names the step that makes a missing
+    one, and `WrongDirectory` for a damaged one.
     """
     path = directory.experiment_yaml
     try:
@@ -72,7 +72,7 @@ def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
 
 
 def write_experiment(directory: ExperimentDirectory, record: ExperimentRecord) -> bool:
-    """Write the record unless the file says the same already; says if it wrote."""
+    """Write the record unless the file has the same content. Returns whether it wrote."""
     return write_if_changed(directory.experiment_yaml, dump(as_document(record)))
 
 
@@ -80,7 +80,7 @@ def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentReco
     """The record of a repeated submission: `before` if nothing changed, else `now` with one more
     entry in its history.
 
-    Raises `WrongDirectory` with every difference if the identity is another one.
+    Raises `WrongDirectory` with every difference if the identity differs.
     """
     if before.identity_hash != now.identity_hash:
         differences = difference(
@@ -107,8 +107,8 @@ def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentReco
 
 
 def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """The newest entries within `HISTORY_LIMIT_BYTES`, the first with the number of those that are
-    left out.
+    """The newest entries within `HISTORY_LIMIT_BYTES`. The first one counts those that are left
+    out.
     """
     size_bytes = 0
     first = len(history)
@@ -125,8 +125,8 @@ def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
 
 
 def _changeable(record: ExperimentRecord) -> dict[str, Any]:
-    """What another submission may bring; `outdir` may be spelled differently for the same
-    directory.
+    """The parameters that another submission may change. `outdir` may be spelled differently for
+    the same directory.
     """
     parameters = record.resolved.as_dict()
     parameters["experiment"] = {
@@ -188,8 +188,8 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
 
 
 def _as_today(parameters: Any) -> Any:
-    """Older versions knew no `start_from`, and took `gpus` up to 64, of which a training used one;
-    neither belongs to the identity of what they wrote.
+    """Convert a document of an older version, which had no `start_from` and allowed `gpus` up to
+    64, of which a training used one. Neither belongs to the identity that it wrote.
     """
     try:
         gpus = parameters["experiment"]["gpus"]
@@ -231,8 +231,8 @@ ALLOWED: Mapping[str, tuple[str | None, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Compute:
-    """What counts of the file; the figures beside it are for people. vectorisation: see
-    `agents.environments.vectors`, None in a file of an older version.
+    """The part of the file that the program uses; its other figures are for people. vectorisation:
+    see `agents.environments.vectors`; None in a file of an older version.
     """
 
     device: str
@@ -246,7 +246,9 @@ class Compute:
 
 
 def read_compute(path: Path) -> Compute | None:
-    """What was decided; None before a training has started. Raises `WrongDirectory` if damaged."""
+    """The recorded decision; None before a training has started. Raises `WrongDirectory` if the
+    file is damaged.
+    """
     try:
         return _parse_compute(json.loads(read_bytes(path, COMPUTE_LIMIT_BYTES)))
     except FileNotFoundError:
@@ -257,7 +259,7 @@ def read_compute(path: Path) -> Compute | None:
 
 
 def settle(path: Path, decided: Mapping[str, Any]) -> Compute:
-    """Record a decision, unless another training was first; returns the one that counts."""
+    """Record a decision unless another training was first. Returns the recorded one."""
     create_once(path, f"{json.dumps(decided, indent=1)}\n".encode())
     return read_compute(path) or _parse_compute(decided)
 
@@ -290,7 +292,7 @@ def _line_of_text(document: Mapping[str, Any], name: str) -> str:
 def difference(
     there: Mapping[str, Any], here: Mapping[str, Any], *, left: str = "there", right: str = "here"
 ) -> str:
-    """`seed: 0 there, 1 here; …` over nested mappings; empty if nothing differs."""
+    """`seed: 0 there, 1 here; …` for nested mappings; empty if nothing differs."""
     return "; ".join(
         f"{name}: {_shown_or_absent(a)} {left}, {_shown_or_absent(b)} {right}"
         for name, a, b in changes(there, here)
@@ -298,7 +300,7 @@ def difference(
 
 
 def changes(there: Any, here: Any, path: str = "") -> list[tuple[str, Any, Any]]:
-    """(dotted name, there, here) of every leaf that differs; `...` stands for a missing one."""
+    """(dotted name, there, here) of every leaf that differs. `...` marks a missing one."""
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         names = [*there, *(name for name in here if name not in there)]
         return [

@@ -23,16 +23,16 @@ from config.errors import BadInput, ExperimentError
 TEXT_LIMIT_BYTES = 16 * 2**20
 GROWTH_BYTES = 2**20
 LAG_S = 5.0
-"""How long a reader on another machine may see an old directory (attribute caches of NFS)."""
+"""How long a reader on another machine may see an old directory, because NFS caches attributes."""
 _hits = 0
 
 
 def write_atomically(path: Path, content: bytes | str, mode: int = 0o666) -> None:
-    """Replace `path` as a whole: a reader, and whoever comes after a kill, sees the old or the new
-    content. mode: of the new file, from its first byte on, as far as the umask allows.
+    """Replace `path` as a whole: a reader, also after a kill, sees the old or the new content.
+    mode: of the new file, from its first byte on, as far as the umask allows.
 
-    Raises `ExperimentError` with the needed and the free bytes when the disk is full; the old
-    content stays.
+    Raises `ExperimentError` with the needed and the free bytes if the disk is full; the old content
+    stays.
     """
     content = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,8 +51,8 @@ def write_atomically(path: Path, content: bytes | str, mode: int = 0o666) -> Non
 
 
 def write_if_changed(path: Path, content: bytes | str) -> bool:
-    """As `write_atomically`, but a file that already has this content keeps its time of
-    modification; says if it wrote.
+    """As `write_atomically`, but a file with the same content keeps its modification time. Returns
+    whether it wrote.
     """
     content = content.encode() if isinstance(content, str) else content
     with contextlib.suppress(FileNotFoundError):
@@ -63,14 +63,14 @@ def write_if_changed(path: Path, content: bytes | str) -> bool:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name that no other process has: pods of two nodes have equal host names in places, and pid
-    1 or 7 everywhere.
+    """A temporary name that no other process uses. Host name and pid are not enough: pods of two
+    nodes may have equal host names, and pid 1 or 7 exists in every pod.
     """
     return path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
 
 
 def write_and_sync(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Create a file that nobody reads yet, down to the disk; never through a symbolic link."""
+    """Create a file that nobody reads yet and sync it to the disk. Never follows a symbolic link."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         write_all(descriptor, content)
@@ -80,8 +80,8 @@ def write_and_sync(path: Path, content: bytes, mode: int = 0o666) -> None:
 
 
 def create_once(path: Path, content: bytes) -> bool:
-    """Create a file if there is none, whole; says whether it did. Of many at once, on many
-    machines, one does.
+    """Create a whole file unless it exists. Returns whether it did; of many processes on many
+    machines, one succeeds.
 
     `os.link` fails if the name exists, on NFS too, and the content is never half written.
     """
@@ -99,8 +99,8 @@ def create_once(path: Path, content: bytes) -> bool:
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """`os.write` until everything is written: near the end of a disk the first call writes only a
-    part.
+    """Call `os.write` until everything is written: near the end of a disk the first call writes
+    only a part.
     """
     view = memoryview(content)
     while view:
@@ -130,8 +130,8 @@ def full_disk_explained(path: Path, needed_bytes: int) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> BadInput | None:
-    """What to tell a person who may not write `path`: the nearest existing directory, its owner and
-    mode, and our uid.
+    """An explanation for a person who may not write `path`: the nearest existing directory, its
+    owner and mode, and the uid of this process.
     """
     if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return None
@@ -149,8 +149,8 @@ def free_bytes(path: Path) -> int:
 
 
 def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
-    """The content of a file, its size checked before it is read; a stale NFS handle is opened again
-    once.
+    """The content of a file. Its size is checked before it is read, and a stale NFS handle is
+    opened again once.
 
     Raises `BadInput` above the limit and the usual `OSError`s.
     """
@@ -163,8 +163,8 @@ def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
 
 
 def _read_once(path: Path, limit_bytes: int) -> bytes:
-    """Python allocates what `read` is asked for, so it is asked for the size and never for the
-    limit, which may be gigabytes.
+    """Read the file's actual size. Python allocates what `read` is asked for, and the limit may be
+    gigabytes.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -182,7 +182,7 @@ def _refuse_large(path: Path, size_bytes: int, limit_bytes: int) -> None:
 
 
 def last_lines(path: Path, largest_bytes: int) -> list[str]:
-    """The lines within the last bytes of a text; none of a file that cannot be read."""
+    """The lines within the last bytes of a text file; none if it cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - largest_bytes))
@@ -192,10 +192,10 @@ def last_lines(path: Path, largest_bytes: int) -> list[str]:
 
 
 def remove_temporaries(directory: Path, *, of: str = "") -> None:
-    """Remove what dead attempts of the one writer of these files left: `.*.tmp`, files and
-    directories.
+    """Remove temporaries (`.*.tmp`, files and directories) of dead attempts of these files' only
+    writer.
 
-    of: how the names of the files begin that were to be written; empty: all of the directory.
+    of: the prefix of the names of the files to be written; empty for all in the directory.
     """
     with contextlib.suppress(FileNotFoundError):
         for path in list(directory.iterdir()):
@@ -204,7 +204,7 @@ def remove_temporaries(directory: Path, *, of: str = "") -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole directory; leftovers of NFS (`.nfs…`) may keep the directory, which
+    """Remove a file or a whole directory. NFS may leave `.nfs…` files that keep the directory; that
     is ignored.
     """
     if path.is_dir() and not path.is_symlink():
@@ -214,7 +214,7 @@ def remove(path: Path) -> None:
 
 
 def fault(point: str, path: Path) -> None:
-    """Die here, or be asked three times to end, if `EXPERIMENT_FAULT` says so (tests only)."""
+    """Kill this process, or ask it three times to end, if `EXPERIMENT_FAULT` says so (tests only)."""
     if will_fault(point, path):
         if os.environ["EXPERIMENT_FAULT"].endswith(":SIGTERM"):
             for _ in range(3):
@@ -225,7 +225,7 @@ def fault(point: str, path: Path) -> None:
 
 
 def die() -> None:
-    """As the kernel or a vanished node would end us."""
+    """End this process as the kernel or a vanished node would."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -16,7 +16,7 @@ MEMBER = re.compile(r"(?P<task>[a-z-]+)-(?P<role>[a-z]+)-(?P<number>\d+)")
 
 
 def task_name(task: str, member: str = "") -> str:
-    """What the log and the status of a task are called, or those of one of its members."""
+    """The name of the log and the status of a task, or of one of its members."""
     return f"{task}-{member}" if member else task
 
 
@@ -29,7 +29,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
-        """Holds `<step>/` directories, see `steps.directory.checkpoints`."""
+        """Contains the directories `<step>/`, see `steps.directory.checkpoints`."""
         return self.root / "checkpoints"
 
     @property
@@ -48,39 +48,39 @@ class RunDirectory:
 
     @property
     def arena_csv(self) -> Path:
-        """Of self-play: one row per game of the evaluation by which the run is not judged, see
-        `steps.arena.games`.
+        """Self-play: one row per game of the evaluation that does not count for the run's score,
+        see `steps.arena.games`.
         """
         return self.root / "arena.csv"
 
     @property
     def evaluation_actions(self) -> Path:
-        """The actions of the episodes that are filmed, see `steps.directory.arrays`."""
+        """The actions of the filmed episodes, see `steps.directory.arrays`."""
         return self.root / "evaluation-actions.safetensors"
 
     @property
     def resources_csv(self) -> Path:
-        """Speed, CPU, memory and GPU over time."""
+        """Speed and use of processors, memory and GPU over time."""
         return self.root / "resources.csv"
 
     def member_resources_csv(self, member: str) -> Path:
-        """The same of a member of the train stage: `resources-actor-3.csv`."""
+        """The same for a member of the train stage: `resources-actor-3.csv`."""
         return self.root / f"resources-{member}.csv"
 
     @property
     def learner_json(self) -> Path:
-        """Where the learner of this run is reached, while there is one, and the token to show it;
-        only for its owner's eyes. See `steps.training.meeting`.
+        """The address of this run's learner while there is one, and its access token. Readable for
+        the owner only. See `steps.training.meeting`.
         """
         return self.root / "learner.json"
 
     def address_json(self, learner: int) -> Path:
-        """The same of any of the run's learners, from 0."""
+        """The address of one of the run's learners, numbered from 0."""
         return self.root / f"learner-{learner}.json" if learner else self.learner_json
 
     @property
     def learners_json(self) -> Path:
-        """Where several learners of this run meet, while the first of them is there; see
+        """Where several learners of this run meet, while the first of them runs; see
         `steps.training.gathering`.
         """
         return self.root / "learners.json"
@@ -116,23 +116,23 @@ class RunDirectory:
         return [(match["task"], match[0]) for match in found]
 
     def stream(self, name: str) -> Path:
-        """The segments of a stream that a training adds to, such as its replay; see
+        """The segments of a growing stream of the training, such as its replay; see
         `steps.directory.segments`.
         """
         return self.root / name
 
     @property
     def networks(self) -> Path:
-        """Of self-play: holds `<generation>/` directories, see `steps.directory.self_play`."""
+        """Self-play: contains the directories `<generation>/`, see `steps.directory.self_play`."""
         return self.root / "networks"
 
     @property
     def positions(self) -> Path:
-        """Of self-play: what workers have played, see `steps.directory.self_play`."""
+        """Self-play: the games that workers have played, see `steps.directory.self_play`."""
         return self.root / "positions"
 
     def generations(self) -> list[int]:
-        """Of the networks that are there, oldest first."""
+        """The generations whose networks exist, oldest first."""
         return _numbered(self.networks)
 
     def network(self, generation: int) -> Path:
@@ -151,7 +151,7 @@ class RunDirectory:
 
 
 def _numbered(folder: Path) -> list[int]:
-    """The directories in it that are named by numbers of a fixed width, ascending."""
+    """The subdirectories named by numbers of a fixed width, ascending."""
     try:
         names = [path.name for path in folder.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -177,7 +177,7 @@ class ExperimentDirectory:
 
     @property
     def compute_json(self) -> Path:
-        """What all trainings compute on and in, and why, see `steps.directory.experiment`."""
+        """Device and precision of all trainings, and the reasons, see `steps.directory.experiment`."""
         return self.root / "compute.json"
 
     @property
@@ -187,7 +187,7 @@ class ExperimentDirectory:
 
     @property
     def runs(self) -> Path:
-        """Holds one directory per run."""
+        """Contains one directory per run."""
         return self.root / "runs"
 
     @property

@@ -40,17 +40,17 @@ LONGEST_LEASE_S = 3600.0
 HEARTBEATS_PER_LEASE = 6
 OWNER_LIMIT_BYTES = 65536
 ATTEMPT = re.compile(r"\([0-9]+\)")
-"""In the name of a node: `wf.first(1).prepare`."""
+"""The number of an attempt in a node's name: `wf.first(1).prepare`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
     """A workflow that may write.
 
-    uid: unique per workflow; workflow: its name; call: which of its experiments, by the node that
-    prepares it, empty where nobody said; process: the local engine's
-    (`processes.identity`), else None; lease_s: silence after which it may be displaced; released:
-    it ended, and said so.
+    uid: unique per workflow. workflow: its name. call: which of the workflow's experiments, by the
+    node that prepares it; empty if unknown. process: the local engine's (`processes.identity`),
+    else None. lease_s: silence after which it may be displaced. released: whether it has ended and
+    said so.
     """
 
     uid: str
@@ -69,8 +69,8 @@ class Owner:
 def from_environment(
     environment: Mapping[str, str] = os.environ, *, call: str = ""
 ) -> Owner | None:
-    """The workflow that this pod belongs to; None by hand. call: the name of the node, which may
-    be below one that was repeated.
+    """The workflow that this pod belongs to; None when run by hand. call: the name of the node,
+    which may be below one that was repeated.
     """
     uid = environment.get("EXPERIMENT_OWNER")
     if not uid:
@@ -85,8 +85,8 @@ def from_environment(
 
 
 def read_owner(path: Path) -> Owner | None:
-    """The owner in `owner.json`; None without one. Raises `WrongDirectory` if the file is none of
-    ours.
+    """The owner in `owner.json`; None without one. Raises `WrongDirectory` for a file that this
+    program did not write.
     """
     try:
         fields = json.loads(read_bytes(path, OWNER_LIMIT_BYTES))
@@ -101,8 +101,8 @@ def read_owner(path: Path) -> Owner | None:
 
 
 def _checked(owner: Owner) -> Owner:
-    """Raises `ValueError` for a field that is not of its kind; a lease without end would be watched
-    without end.
+    """Check the fields' types. Raises `ValueError`: a lease without end, for example, would be
+    watched without end.
     """
     kinds = {
         "uid": str,
@@ -124,10 +124,10 @@ def _checked(owner: Owner) -> Owner:
 
 
 def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: None) -> None:
-    """Make `owner` the owner; raises `WrongDirectory` naming the present one if that lives, or is
-    another call in the same workflow.
+    """Make `owner` the owner. Raises `WrongDirectory`, which names the present owner, if that is
+    alive or is another call in the same workflow.
 
-    May wait for the lease of the present one, calling `on_wait` again and again meanwhile.
+    May wait for the present owner's lease and calls `on_wait` repeatedly meanwhile.
     """
     if not create_once(path, _dump(owner).encode()):
         present = read_owner(path)
@@ -143,7 +143,9 @@ def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: Non
 
 
 def _refuse_other_call(path: Path, present: Owner | None, owner: Owner) -> None:
-    """A workflow may call the experiment many times, each time with a directory of its own."""
+    """Raise `WrongDirectory` for a second call of one workflow: each call of the experiment needs a
+    directory of its own.
+    """
     if present is not None and present.call and owner.call and present.call != owner.call:
         raise WrongDirectory(
             f"{path.parent} belongs to another call of the experiment in this workflow, {present.call}; "
@@ -152,10 +154,11 @@ def _refuse_other_call(path: Path, present: Owner | None, owner: Owner) -> None:
 
 
 def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], None]) -> None:
-    """Replace an owner that has ended; raises `WrongDirectory` for all but one of those who would
-    at the same time.
+    """Replace an owner that has ended. If several try at the same time, one succeeds and the others
+    raise `WrongDirectory`.
 
-    The one is who creates the successor file, whose name belongs to the owner that ended.
+    The winner is the one that creates the successor file, whose name belongs to the owner that
+    ended.
     """
     successor = (
         path.parent
@@ -182,8 +185,8 @@ def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], Non
 
 
 def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: None) -> None:
-    """Raise `WrongDirectory` unless workflow `uid` owns the directory or, by hand (None), no living
-    workflow does.
+    """Raise `WrongDirectory` unless workflow `uid` owns the directory. When run by hand (None), no
+    living workflow may own it.
     """
     present = read_owner(path)
     if uid is None:
@@ -201,21 +204,21 @@ def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: 
 
 
 def touch(path: Path, uid: str) -> None:
-    """Keep the lease of a running workflow alive; raises `WrongDirectory` if it was displaced."""
+    """Keep the lease of a running workflow alive. Raises `WrongDirectory` if it was displaced."""
     check(path, uid)
     os.utime(path)
 
 
 def release(path: Path, uid: str) -> None:
-    """Say that the workflow has ended; a displaced one changes nothing."""
+    """Record that the workflow has ended. A displaced workflow changes nothing."""
     present = read_owner(path)
     if present is not None and present.uid == uid and not present.released:
         write_atomically(path, _dump(dataclasses.replace(present, released=True)))
 
 
 def is_alive(path: Path, owner: Owner, on_wait: Callable[[], None] = lambda: None) -> bool:
-    """Whether the owner still works: by its process on this machine, else by watching its lease, up
-    to `lease_s`.
+    """Whether the owner still works: known by its process if it is on this machine, else by
+    watching its lease for up to `lease_s`.
     """
     if owner.released:
         return False
@@ -245,7 +248,9 @@ def _lease_moves(path: Path, owner: Owner, on_wait: Callable[[], None]) -> bool:
 
 
 def _lease(path: Path) -> tuple[int, bytes] | None:
-    """Opened and not only looked up: NFS asks the server then, instead of its cache."""
+    """The file's modification time. The file is opened, because NFS then asks the server instead of
+    its cache.
+    """
     try:
         with path.open("rb") as file:
             return os.fstat(file.fileno()).st_mtime_ns, file.read(OWNER_LIMIT_BYTES)
@@ -264,7 +269,7 @@ NAME_LIMIT_BYTES = 256
 
 
 class Fence:
-    """The right of one attempt to write. path: where the name of the newest attempt stands."""
+    """The right of one attempt to write. path: the file with the name of the newest attempt."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -273,7 +278,8 @@ class Fence:
     def claim(self) -> None:
         """Become the newest attempt: from now on all older ones are shut out. To be called once.
 
-        One of those may just be beginning, and sweep the temporary away.
+        An older attempt that is just beginning may remove the temporary file; the write is then
+        repeated.
         """
         try:
             write_atomically(self._path, self._name)

@@ -21,10 +21,10 @@ def identity(pid: int | None = None) -> str:
 
 
 def is_alive(process: str) -> bool | None:
-    """Whether the process still runs; None if it cannot be seen from here, or if the text is no
-    identity.
+    """Whether the process still runs; None if that cannot be known from here, or if the text is not
+    an identity.
 
-    It can be seen from the same host, boot and PID namespace only: of any other, nothing is known.
+    It can be known only on the same host, in the same boot and the same PID namespace.
     """
     parts = process.rsplit(":", 3)
     if len(parts) != 4 or not parts[1].isdecimal():
@@ -38,7 +38,9 @@ def is_alive(process: str) -> bool | None:
 
 @lru_cache(maxsize=1)
 def world() -> str:
-    """Our boot of the kernel and our PID namespace: `1f2e3d4c-4026531836`; `-` without `/proc`."""
+    """The kernel's boot and this process's PID namespace: `1f2e3d4c-4026531836`; `-` without
+    `/proc`.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - `pid:[4026531836]`, no path
@@ -48,7 +50,7 @@ def world() -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """When a process of this machine started; None if there is none (a zombie has ended, too)."""
+    """When a process of this machine started; None if there is none. A zombie counts as ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -59,7 +61,7 @@ def start_time(pid: int) -> str | None:
 
 
 def _start_time_elsewhere(pid: int) -> str | None:
-    """Without `/proc` (macOS): psutil's creation time."""
+    """The start time without `/proc` (macOS): psutil's creation time."""
     if Path("/proc/self/stat").exists():
         return None
     import psutil
@@ -71,7 +73,7 @@ def _start_time_elsewhere(pid: int) -> str | None:
 
 
 def _same_start(found: str, start: str, pid: int) -> bool:
-    """Equal ticks; or, written by psutil, a creation time within a second."""
+    """Whether two start times are equal in ticks or, if psutil wrote them, within a second."""
     if found == start:
         return True
     if "." not in start:

@@ -1,5 +1,5 @@
-"""How far a training is, from the files that it leaves or from what it prints: for the live view
-and the report.
+"""How far a training is, from its files or from the lines that it prints, for the live view and the
+report.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from steps.directory.tables import last_row
 
 @dataclass(frozen=True)
 class Score:
-    """A value of what a run is judged by, with the name and the unit of the measure."""
+    """A score of a run, with the name and the unit of its measure."""
 
     measure: str
     value: float
@@ -23,19 +23,19 @@ class Score:
 
     @staticmethod
     def of(measure: Measure, value: float | None) -> Score | None:
-        """None where there is no value."""
+        """The score, or None without a value."""
         return None if value is None else Score(measure.name, value, measure.unit)
 
     def written(self, form: str) -> str:
-        """`return 43.2`, `win rate 55.0 %`; form: of the number, as for `format`."""
+        """`return 43.2`, `win rate 55.0 %`. form: the number's format, as for `format`."""
         unit = f" {self.unit}" if self.unit else ""
         return f"{self.measure} {self.value:{form}}{unit}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """step of total_steps; epoch of epochs; score: of the last row that has one; the last two are
-    None before they are known.
+    """The progress of a training: step of total_steps, epoch of epochs. score: that of the last row
+    that has one. The last two fields are None before they are known.
     """
 
     step: int
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def fraction(self) -> float:
-        """Between 0 and 1."""
+        """The finished share, between 0 and 1."""
         return min(1.0, self.epoch / self.epochs)
 
 
@@ -74,7 +74,7 @@ def printed(progress: Progress) -> str:
 
 
 def read_printed(line: str) -> Progress | None:
-    """What `printed` wrote; None for any other line."""
+    """Parse a line that `printed` wrote; None for any other line."""
     match = PRINTED.fullmatch(line.strip())
     if match is None:
         return None

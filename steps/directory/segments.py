@@ -39,7 +39,7 @@ SEGMENT_NAME = re.compile(r"\d{12,}-[0-9a-f]{16}\.safetensors")
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
-    """One file: `rows` rows of a stream from number `first` on."""
+    """One file with `rows` rows of a stream, beginning with row number `first`."""
 
     name: str
     first: int
@@ -50,8 +50,8 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """What a checkpoint needs of one stream: its rows from number `first` up to `end`, without it.
-    The first segment may begin before `first`.
+    """The rows of one stream that a checkpoint needs: from number `first` to `end`, exclusive. The
+    first segment may begin before `first`.
     """
 
     first: int
@@ -60,7 +60,7 @@ class Stream:
 
 
 def check_name(name: str) -> None:
-    """Raise `ValueError` for what cannot be the name of a stream, which is that of its folder."""
+    """Raise `ValueError` for a text that cannot be a stream's name, which is also its folder's."""
     if not NAME.fullmatch(name) or name in NOT_STREAMS:
         raise ValueError(f"a stream cannot be called {name!r}")
 
@@ -71,7 +71,7 @@ def packed(streams: Mapping[str, Stream]) -> bytes:
 
 
 def parse(content: bytes) -> dict[str, Stream]:
-    """What `packed` was given; raises `DamagedError` for anything else."""
+    """Undo `packed`. Raises `DamagedError` for anything else."""
     try:
         return {name: _parsed(name, fields) for name, fields in json.loads(content).items()}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
@@ -95,8 +95,8 @@ def _parsed(name: str, fields: Mapping[str, Any]) -> Stream:
 
 
 def verify(run: RunDirectory, streams: Mapping[str, Stream]) -> None:
-    """Compare every segment with what the checkpoint says of it; raises `DamagedError` naming the
-    first that differs.
+    """Compare every segment with the checkpoint's record of it. Raises `DamagedError`, which names
+    the first that differs.
     """
     for name, stream in streams.items():
         for segment in stream.segments:
@@ -123,7 +123,7 @@ def _sum(path: Path) -> tuple[int, str]:
 def read(
     run: RunDirectory, name: str, stream: Stream, between: Callable[[], None] = lambda: None
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The rows that a checkpoint needs, in order, some at a time: column -> array [rows, ...].
+    """Yield the rows that a checkpoint needs, in order and in parts: column -> array [rows, ...].
 
     between: called before each part; may raise. Raises `DamagedError` and the usual `OSError`s.
     """
@@ -135,7 +135,7 @@ def read(
 
 
 def read_segment(run: RunDirectory, name: str, segment: Segment) -> dict[str, np.ndarray]:
-    """All of its rows."""
+    """Read all rows of a segment."""
     try:
         content = read_bytes(run.stream(name) / segment.name, SEGMENT_LIMIT_BYTES)
     except BadInput as error:
@@ -149,8 +149,8 @@ def read_segment(run: RunDirectory, name: str, segment: Segment) -> dict[str, np
 def remove_listed(
     run: RunDirectory, checkpoints: Iterable[Path], *, still_listed_by: Iterable[Path]
 ) -> None:
-    """Remove the segments that these checkpoints list and the others do not. Nothing, where a list
-    cannot be read: `remove_unlisted` finds them later.
+    """Remove the segments that these checkpoints list and the others do not. Does nothing if a list
+    cannot be read; `remove_unlisted` finds the segments later.
     """
     gone = _listed(checkpoints)
     kept = _listed(still_listed_by) if gone else None
@@ -160,8 +160,8 @@ def remove_listed(
 
 
 def remove_unlisted(run: RunDirectory, name: str) -> None:
-    """Remove what dead attempts have left of a stream: temporaries, and segments whose checkpoint
-    never appeared; called by the one writer of the stream at its start.
+    """Remove what dead attempts left of a stream: temporaries, and segments whose checkpoint never
+    appeared. Called by the stream's only writer when it starts.
     """
     folder = run.stream(name)
     remove_temporaries(folder)
@@ -173,7 +173,7 @@ def remove_unlisted(run: RunDirectory, name: str) -> None:
 
 
 def _listed(checkpoints: Iterable[Path]) -> set[tuple[str, str]] | None:
-    """(stream, segment) of all these checkpoints; None where that is not known."""
+    """(stream, segment) of all these checkpoints; None if one cannot be read."""
     found: set[tuple[str, str]] = set()
     for path in checkpoints:
         try:

@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 SHARD_NAME = re.compile(r"(?P<start>(?P<worker>\d{1,4})-\d{1,6}-[0-9a-f]{8})-(?P<number>\d{8})-(?P<sum>[0-9a-f]{16})\.safetensors")  # fmt: skip
 SHARD_LIMIT_BYTES = 2**30
 IDENTITY = "identity"
-"""The column that says which experiment the games belong to."""
+"""The column with the identity of the experiment that the games belong to."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShardName:
-    """worker: its number; start: which of its processes; number: from 0, of that."""
+    """The name of a shard. worker: its number. start: which of its processes. number: counts this
+    process's shards from 0.
+    """
 
     worker: int
     start: str
@@ -51,7 +53,7 @@ class ShardName:
 
 
 def shards(run: RunDirectory) -> list[ShardName]:
-    """Those that are there, of each start in order, and of all starts by turns."""
+    """The existing shards: those of one start in order, and those of all starts by turns."""
     try:
         names = [path.name for path in run.positions.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -70,7 +72,7 @@ def shards(run: RunDirectory) -> list[ShardName]:
 def write_shard(
     run: RunDirectory, start: str, number: int, columns: Mapping[str, np.ndarray], identity: str
 ) -> None:
-    """Let a shard appear; raises `ExperimentError` when the disk is full."""
+    """Write a shard so that it appears as a whole. Raises `ExperimentError` if the disk is full."""
     import numpy as np
     from safetensors.numpy import save
 
@@ -82,7 +84,7 @@ def write_shard(
 
 
 def read_shard(run: RunDirectory, shard: ShardName, identity: str) -> dict[str, Any]:
-    """Its columns; raises `DamagedError` for what is not what was written, or belongs to another
+    """The columns of a shard. Raises `DamagedError` if it is damaged or belongs to another
     experiment.
     """
     try:
@@ -99,13 +101,13 @@ def read_shard(run: RunDirectory, shard: ShardName, identity: str) -> dict[str, 
 
 
 def write_taken(run: RunDirectory, taken: Mapping[str, int]) -> None:
-    """How many shards of each start need not be waited for any more."""
+    """Write how many shards of each start the trainer has taken."""
     run.positions.mkdir(parents=True, exist_ok=True)
     write_atomically(run.positions / "taken.json", json.dumps(dict(taken)).encode())
 
 
 def taken_of(run: RunDirectory, start: str) -> int:
-    """How many shards of a start the trainer has taken; 0 where nobody knows."""
+    """How many shards of a start the trainer has taken; 0 if that is not known."""
     try:
         return int(json.loads(read_bytes(run.positions / "taken.json")).get(start, 0))
     except (OSError, BadInput, ValueError, TypeError, AttributeError):
@@ -120,27 +122,29 @@ def forget_shards(run: RunDirectory, taken: Mapping[str, int]) -> None:
 
 
 def remove_temporary_taken(run: RunDirectory) -> None:
-    """Remove what a dead trainer has half written; called at its start."""
+    """Remove what a dead trainer left half written. Called when the trainer starts."""
     remove_temporaries(run.positions, of="taken")
 
 
 def remove_temporary_shards(run: RunDirectory, worker: int) -> None:
-    """Remove what dead processes of a worker have half written; called at its start."""
+    """Remove what dead processes of a worker left half written. Called when the worker starts."""
     remove_temporaries(run.positions, of=f"{worker}-")
 
 
 NEWEST_NETWORKS = 2
-"""So many of the newest stay besides those that are kept: somebody may be reading one."""
+"""Number of newest networks that stay besides those that are kept, because somebody may be reading
+one.
+"""
 
 
 def kept_generations(run: RunDirectory) -> list[int]:
-    """The generations whose networks are there, ascending; 0 is the one before any learning."""
+    """The generations whose networks exist, ascending. 0 is the network before any learning."""
     return run.generations()
 
 
 def read_generation(run: RunDirectory, generation: int) -> State:
-    """The state that `agents.selfplay.policy.load` takes; raises `BadInput` for one that is not there
-    or damaged.
+    """The state that `agents.selfplay.policy.load` takes. Raises `BadInput` for a missing or
+    damaged network.
     """
     try:
         return checkpoints.load(run.network(generation)).state
@@ -149,7 +153,7 @@ def read_generation(run: RunDirectory, generation: int) -> State:
 
 
 def manifest_of(run: RunDirectory, generation: int) -> bytes | None:
-    """What differs between two networks that were called so, one after the other; None where there is
+    """A text that distinguishes two networks written under the same generation; None if there is
     none.
     """
     try:
@@ -161,7 +165,7 @@ def manifest_of(run: RunDirectory, generation: int) -> bytes | None:
 def write_generation(
     run: RunDirectory, generation: int, state: State, identity: Mapping[str, Any]
 ) -> None:
-    """Make it appear; raises `ExperimentError` when the disk is full."""
+    """Write a network so that it appears as a whole. Raises `ExperimentError` if the disk is full."""
     packed = checkpoints.pack(
         step=generation, state=state, identity=identity, record={"epoch": generation}
     )
@@ -169,15 +173,15 @@ def write_generation(
 
 
 def forget_networks(run: RunDirectory, newest: int, is_kept: Callable[[int], bool]) -> None:
-    """Remove what is not kept, but the newest few."""
+    """Remove the networks that are not kept, except the newest few."""
     for generation in run.generations():
         if generation <= newest - NEWEST_NETWORKS and not is_kept(generation):
             remove(run.network(generation))
 
 
 def discard_networks_after(run: RunDirectory, generation: int) -> None:
-    """Remove what a dead attempt wrote after the checkpoint that this one goes on from; called by the
-    one writer at its start.
+    """Remove networks that a dead attempt wrote after the checkpoint from which this one continues.
+    Called by their only writer when it starts.
     """
     remove_temporaries(run.networks)
     for newer in [present for present in run.generations() if present > generation]:

@@ -22,10 +22,10 @@ from steps.directory.layout import ExperimentDirectory, RunDirectory
 
 
 def with_origin(resolved: Resolved, outdir: Path, start_from: Path | None) -> Resolved:
-    """The experiment, with what it starts from known; the same if that is nothing.
+    """The experiment with the identity of what it starts from; unchanged if it starts from nothing.
 
-    outdir, start_from: where both lie here. Raises `BadInput` for a directory without an experiment,
-    for one of another algorithm, and for one in which a run that is needed has no checkpoint.
+    outdir, start_from: where both are on this machine. Raises `BadInput` for a directory without an
+    experiment, with one of another algorithm, or with a needed run that has no checkpoint.
     """
     if start_from is None:
         return resolved
@@ -43,16 +43,16 @@ def with_origin(resolved: Resolved, outdir: Path, start_from: Path | None) -> Re
 
 
 def origin_directory(resolved: Resolved, storage_root: str | None) -> Path | None:
-    """Where the experiment lies that this one starts from; None if it starts from nothing. Raises
-    `BadInput`.
+    """The directory of the experiment that this one starts from; None if it starts from nothing.
+    Raises `BadInput`.
     """
     start_from = resolved.experiment.start_from
     return None if start_from is None else check_outdir(start_from, storage_root, "start_from")
 
 
 def first_checkpoint(resolved: Resolved, run: int, storage_root: str | None) -> Checkpoint:
-    """What a run begins with: the newest checkpoint of the other experiment's run. Raises `BadInput`
-    if another experiment lies there now, or nothing that can be read.
+    """The checkpoint that a run starts from: the newest of the other experiment's run. Raises
+    `BadInput` if the directory now holds another experiment or nothing readable.
     """
     start_from = origin_directory(resolved, storage_root)
     if start_from is None:
@@ -72,7 +72,7 @@ def first_checkpoint(resolved: Resolved, run: int, storage_root: str | None) -> 
 
 
 def refusal(resolved: Resolved, because: str) -> BadInput:
-    """`parameter 'start_from' cannot be 'results/x': …`."""
+    """The error `parameter 'start_from' cannot be 'results/x': …`."""
     return BadInput(
         f"parameter 'start_from' cannot be {shown(resolved.experiment.start_from or '')}: {because}"
     )
@@ -99,7 +99,7 @@ RECORDED_LIMIT_BYTES = 256 * 2**20
 
 
 def recorded_games(resolved: Resolved) -> str | None:
-    """Its text; None where there is no such file to begin with. Raises `BadInput`."""
+    """The text of the file of recorded games; None without one. Raises `BadInput`."""
     given = getattr(resolved.hyperparameters, "imitate", None)
     if given is None:
         return None

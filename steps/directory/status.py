@@ -23,12 +23,12 @@ LARGEST_NUMBER = 1e100
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """One task's last attempt.
+    """The last attempt of one task.
 
     started, ended: ISO 8601 in UTC, for people only: no decision compares them with another
-    machine's clock. duration_s: this attempt, from a monotonic clock. process: the writer's
+    machine's clock. duration_s: of this attempt, from a monotonic clock. process: the writer's
     (`processes.identity`). inputs: what the result depends on, so that a repeat knows whether it is
-    finished; details: what the task wants to say.
+    finished. details: further facts from the task.
     """
 
     task: str
@@ -56,8 +56,8 @@ class Status:
 
 
 def read_status(path: Path) -> Status | None:
-    """The status in a file; None if there is none or it is not one (a task that left no readable
-    status has not ended).
+    """The status in a file; None if there is none or it is damaged: a task without a readable
+    status has not ended.
     """
     try:
         return _parsed(read_bytes(path, STATUS_LIMIT_BYTES))
@@ -66,7 +66,7 @@ def read_status(path: Path) -> Status | None:
 
 
 def damage(path: Path) -> str | None:
-    """Why a file that is there holds no status; None if it does, or is not there."""
+    """Why an existing file is not a status; None if it is one, or does not exist."""
     try:
         _parsed(read_bytes(path, STATUS_LIMIT_BYTES))
     except FileNotFoundError:
@@ -77,9 +77,7 @@ def damage(path: Path) -> str | None:
 
 
 def _parsed(content: bytes) -> Status:
-    """Raises `ValueError` for a field that is not of its kind: whoever reads a status may rely on
-    it.
-    """
+    """Check every field's type, so that readers can rely on it. Raises `ValueError`."""
     fields = json.loads(content)
     if not isinstance(fields, dict):
         raise ValueError(f"it is no mapping but a {type(fields).__name__}")
@@ -122,7 +120,7 @@ def write_status(path: Path, status: Status) -> None:
 
 
 def now() -> str:
-    """The time as people read it: `2026-11-21T12:00:00+00:00`."""
+    """The current time for people: `2026-11-21T12:00:00+00:00`."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 

@@ -1,5 +1,5 @@
-"""Whether a file system can hold an experiment: asked once, before any work, by really doing it.
-And that it stays below its root.
+"""Checks whether a file system can hold an experiment, once, before any work, by trying it. Also
+checks that paths stay below the storage root.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from steps.directory.files import (
 from steps.directory.layout import ExperimentDirectory
 
 LEAST_FREE_BYTES = 32 * 2**20
-"""An experiment's plots, videos and reports need about that much; trainings say by themselves what
-they miss."""
+"""About what an experiment's plots, videos and reports need. A training that runs out of space says
+so itself.
+"""
 
 
 def make_and_probe(directory: Path) -> None:
-    """Create the output directory and try what the other modules rely on; raises `BadInput` naming
-    what is missing.
+    """Create the output directory and try the operations that other modules rely on. Raises
+    `BadInput`, which names what is missing.
 
-    A directory that was created for the probe is removed again when the probe fails.
+    A directory that was created for the probe is removed again if the probe fails.
     """
     created = _make(directory)
     try:
@@ -90,11 +91,12 @@ def _try_files(directory: Path, one: Path, other: Path) -> None:
 
 
 def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -> None:
-    """Raise `WrongDirectory` where a step would write through a symbolic link, which leads outside
-    of the directory.
+    """Raise `WrongDirectory` if a step would write through a symbolic link, which leads outside of
+    the directory.
 
     Links to the output directory itself were followed and checked by `check_outdir`. Whole files
-    need no look: a rename replaces a link. run_index: of a step inside a run, None outside.
+    need no check, because a rename replaces a link. run_index: of a step inside a run; None
+    outside.
     """
     folders = [directory.runs, directory.logs, directory.status]
     folders += [directory.root / name for name in pipeline.folders("experiment")]
@@ -112,7 +114,7 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
 
 def refuse_link(path: Path, *, is_folder: bool) -> None:
     """Raise `WrongDirectory` for a symbolic link, and for a file in a folder's place or the
-    reverse; what is missing is in order.
+    reverse. A missing path is fine.
     """
     mode = _mode(path)
     if mode is not None and stat.S_ISLNK(mode):
@@ -126,7 +128,9 @@ def refuse_link(path: Path, *, is_folder: bool) -> None:
 
 
 def _mode(path: Path) -> int | None:
-    """None for what is missing or may not be looked at: who writes there says so."""
+    """The mode of a path; None if it is missing or may not be looked at, which the later write
+    reports.
+    """
     try:
         return path.lstat().st_mode
     except OSError:
@@ -134,7 +138,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _make(directory: Path) -> list[Path]:
-    """Create the directory and its parents; the created ones, innermost first."""
+    """Create the directory and its parents. Returns those that were created, innermost first."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -37,17 +37,17 @@ MANY_ROWS_BYTES = 4 * 2**20
 
 
 class Table:
-    """The one writer of a CSV file. Every row reaches the file as one write, so readers see whole
-    lines or a torn last one.
+    """The only writer of a CSV file. Every row reaches the file as one write, so readers see whole
+    lines or an incomplete last one.
 
-    The file is a new one for each writer, and begins with what is kept of the one that was there:
-    an older attempt that still lives goes on with a file that has no name any more (`owner.Fence`),
-    and notices that before its next row.
+    Each writer makes a new file, which begins with the kept part of the previous one. An older
+    attempt that is still alive writes to a file that has no name any more (`owner.Fence`), and
+    notices that before its next row.
 
-    offset: bytes to keep, as a checkpoint stored them; 0 starts anew. The header is written with
-    the first row. permitted: raises `WrongDirectory` when a newer writer has started; with it a
-    file that an older one, woken up late, has put in the place of ours is replaced by ours again.
-    Raises `NoUsableState` if the file is shorter than the offset.
+    offset: number of bytes to keep, as a checkpoint stored it; 0 starts anew. The header is written
+    with the first row. permitted: raises `WrongDirectory` if a newer writer has started; with it, a
+    file that an older writer, woken up late, put in this one's place is replaced again. Raises
+    `NoUsableState` if the file is shorter than the offset.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Table:
 
     @property
     def kept(self) -> dict[str, int | str]:
-        """What a checkpoint may count on: the file's bytes up to now, and their SHA-256 (see
-        `checkpoints.load_newest`).
+        """What a checkpoint may rely on: the file's size so far, and the SHA-256 of its content
+        (see `checkpoints.load_newest`).
         """
         return {"bytes": self.offset, "sha256": self._sum.hexdigest()}
 
     def append(self, row: Mapping[str, Cell]) -> None:
-        """Add one row; `None` is an empty cell, floats are written by `repr` so that they read back
-        exactly.
+        """Add one row. `None` becomes an empty cell; floats are written by `repr`, so that they
+        read back exactly.
 
         Raises `WrongDirectory` if another process has written here since, or has put another file
         in this one's place.
@@ -85,8 +85,8 @@ class Table:
         self._write(format_line(row.values()))
 
     def sync(self) -> None:
-        """Down to the disk, under its name: a checkpoint may then store `kept`. Raises as
-        `append`.
+        """Sync the rows to the disk under the file's name, so that a checkpoint may store `kept`.
+        Raises as `append`.
         """
         self._require_ours()
         os.fsync(self._descriptor)
@@ -96,7 +96,7 @@ class Table:
         os.close(self._descriptor)
 
     def _new_file(self, content: Iterable[bytes]) -> int:
-        """Put a new file with this content in the place of what is there."""
+        """Replace the file by a new one with this content."""
         self._require_permission()
         remove_temporaries(self.path.parent, of=f"{self.path.name}.")
         temporary = temporary_beside(self.path)
@@ -165,8 +165,8 @@ class Table:
             self._take_back()
 
     def _take_back(self) -> None:
-        """Another file stands in our place: a newer attempt's, or that of an older one that stood
-        still in `_new_file`.
+        """Handle another file in this one's place: either a newer attempt's, or that of an older
+        one that stood still in `_new_file`.
         """
         if self._permitted is None:
             raise WrongDirectory(f"another attempt has put a new file in the place of {self.path}")
@@ -176,8 +176,8 @@ class Table:
 
 
 def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
-    """What `Table.kept` was when the file had `length` bytes; of a shorter file, all of it. Raises
-    the usual `OSError`s.
+    """The checksum in `Table.kept` when the file had `length` bytes; for a shorter file, that of
+    its whole content. Raises the usual `OSError`s.
     """
     whole = hashlib.sha256()
     left = length
@@ -189,9 +189,7 @@ def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
 
 
 def _open_without_links(path: Path) -> io.BufferedReader:
-    """Open for reading what really stands there; raises `WrongDirectory` for a symbolic link or a
-    missing file.
-    """
+    """Open a file for reading. Raises `WrongDirectory` for a symbolic link or a missing file."""
     try:
         return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb")
     except OSError as error:
@@ -228,19 +226,19 @@ def format_table(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> 
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """The whole lines of a CSV that may still grow. Raises `FileNotFoundError`, and `ValueError`
-    for what is no table.
+    """The whole lines of a CSV file that may still grow. Raises `FileNotFoundError`, and
+    `ValueError` for a damaged table.
     """
     return _rows(_whole_lines(path))
 
 
 def every_column(name: str) -> bool:
-    """What is wanted of a table that is wanted as a whole."""
+    """Selects all columns of a table."""
     return True
 
 
 def read_columns(path: Path, *, wanted: Wanted = every_column) -> dict[str, np.ndarray]:
-    """The columns of a numeric CSV that are wanted as float64 arrays [rows]; an empty cell is NaN.
+    """The wanted columns of a numeric CSV file as float64 arrays [rows]. An empty cell is NaN.
     Raises as `read_rows`.
     """
     content = _whole_lines(path)
@@ -273,8 +271,8 @@ def _columns_of_few_rows(content: bytes, wanted: Wanted) -> dict[str, np.ndarray
 
 
 def _columns_of_many_rows(content: bytes, wanted: Wanted) -> dict[str, np.ndarray]:
-    """The same by a parser in C: a tenth of the time, after an import that takes longer than a
-    small table.
+    """The same by pandas' parser in C, which takes a tenth of the time, after an import that takes
+    longer than reading a small table.
     """
     import numpy as np
     import pandas as pd

@@ -1,5 +1,5 @@
-"""What a run left behind, and whether it may enter an average: for average, the plots and the
-report, with one answer for all.
+"""What a run left behind, and whether it may enter an average. Average, plots and report all use
+this answer.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
-"""What reading a damaged table raises. Other `OSError`s pass, and the step is tried again."""
+"""The errors of reading a damaged table. Other `OSError`s are raised, and the step is retried."""
 
 
 @dataclass(frozen=True)
 class Usable:
-    """complete: trained and evaluated; skipped: trained, below `evaluate_above`; unfinished and
+    """complete: trained and evaluated. skipped: trained, but below `evaluate_above`. Unfinished and
     failed runs enter no average.
 
     reason: one line; None for a complete run.
@@ -47,9 +47,7 @@ class Usable:
 
 @dataclass(frozen=True)
 class Episode:
-    """One row of the evaluation; the value is that of the measure, the length in environment
-    steps.
-    """
+    """One row of the evaluation: the measure's value, and the length in environment steps."""
 
     episode: int
     seed: int
@@ -58,7 +56,7 @@ class Episode:
 
 
 def usability(run: RunDirectory, resolved: Resolved) -> Usable:
-    """What a run's status files and its evaluation say."""
+    """Whether a run is usable, from its status files and its evaluation."""
     measure = resolved.measure
     train = read_status(run.status / f"{TRAIN}.json")
     if train is None or train.state != "succeeded":
@@ -87,7 +85,7 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
 
 
 def training_score(train: Status | None, measure: Measure) -> float | None:
-    """What `evaluate_above` was compared with: the mean of the last training episodes."""
+    """The mean of the last training episodes, which was compared with `evaluate_above`."""
     return None if train is None else train.number(measure.training_detail)
 
 
@@ -97,8 +95,8 @@ def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, U
 
 
 def evaluation_episodes(run: RunDirectory, measure: Measure) -> list[Episode]:
-    """The whole rows of the evaluation; empty without a table or if it is none. A value may be
-    absurd, see `faulty_value`.
+    """The rows of the evaluation; none without a table or for a damaged one. A value may be absurd,
+    see `faulty_value`.
     """
     try:
         return read_episodes(run.evaluated(measure), measure)
@@ -107,7 +105,7 @@ def evaluation_episodes(run: RunDirectory, measure: Measure) -> list[Episode]:
 
 
 def read_episodes(path: Path, measure: Measure) -> list[Episode]:
-    """The same; raises what `NO_FILE` and `NO_TABLE` hold."""
+    """The rows of the evaluation. Raises the errors in `NO_FILE` and `NO_TABLE`."""
     value = measure.column
     return [
         Episode(int(row["episode"]), int(row["seed"]), float(row[value]), int(row["length"]))
@@ -116,7 +114,7 @@ def read_episodes(path: Path, measure: Measure) -> list[Episode]:
 
 
 def faulty_value(episodes: Iterable[Episode], measure: Measure) -> str | None:
-    """What is wrong with a value that no statistics can use: `the return of episode 3 is inf`; None
+    """The first value that statistics cannot use, in words: `the return of episode 3 is inf`. None
     if all are good.
     """
     for one in episodes:
@@ -131,11 +129,11 @@ def faulty_value(episodes: Iterable[Episode], measure: Measure) -> str | None:
 def training_columns(
     run: RunDirectory, *, finished: bool, wanted: Wanted = every_column
 ) -> dict[str, np.ndarray]:
-    """The columns of train.csv that are wanted (with `step`), [rows] each; none without a file or
-    if it is none.
+    """The wanted columns of train.csv (and `step`), [rows] each; none without a file or for a
+    damaged one.
 
-    Of an unfinished training only what a checkpoint covers: the rows after it will be done again,
-    perhaps by somebody else.
+    For an unfinished training only the rows that a checkpoint covers: later rows will be produced
+    again, perhaps by another process.
     """
     newest = [0, *run.checkpoint_steps()][-1]
     columns = _columns(run.train_csv, wanted)
@@ -146,7 +144,7 @@ def training_columns(
 
 
 def resource_columns(run: RunDirectory) -> dict[str, np.ndarray]:
-    """The columns of resources.csv, [rows] each; none without a file or if it is none."""
+    """The columns of resources.csv, [rows] each; none without a file or for a damaged one."""
     columns = _columns(run.resources_csv, every_column)
     return columns if "wall_s" in columns else {}
 
@@ -159,7 +157,9 @@ def _columns(path: Path, wanted: Wanted) -> dict[str, np.ndarray]:
 
 
 def fingerprint(root: Path, paths: Iterable[Path]) -> dict[str, str | None]:
-    """Path below root -> SHA-256 of the file, None without one: what a result depends on."""
+    """Path below root -> SHA-256 of the file, None if it is missing. It says what a result depends
+    on.
+    """
     sums: dict[str, str | None] = {}
     for path in paths:
         try:
@@ -173,7 +173,7 @@ def fingerprint(root: Path, paths: Iterable[Path]) -> dict[str, str | None]:
 
 
 def _not_ended(task: str, status: Status | None, run: RunDirectory) -> Usable:
-    """Why a task has not succeeded: failed for good, or unfinished."""
+    """Why a task has not succeeded: it failed for good, or is unfinished."""
     reached = [0, *run.checkpoint_steps()][-1]
     where = f", newest checkpoint at step {reached}" if task == TRAIN and reached else ""
     if status is None:

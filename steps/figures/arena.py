@@ -18,7 +18,7 @@ LONGEST_NAME = 28
 INCHES_A_CHARACTER = 0.075
 SHARES = LinearSegmentedColormap.from_list("shares", [VERMILION, "#ffffff", BLUE])
 READABLE = 0.3
-"""So far from one half the ground of a share is too dark for dark letters."""
+"""If a share differs from one half by more than this, its cell is too dark for dark letters."""
 
 
 def rating_plot(
@@ -31,8 +31,8 @@ def rating_plot(
     subtitle: str,
     caption: str,
 ) -> Figure:
-    """The strongest above; ratings and both ends of their intervals, [n] each. The anchor's interval has
-    no width. caption: what the intervals are.
+    """A plot of ratings with their intervals, [n] each, the strongest at the top. The anchor's
+    interval has no width. caption: what the intervals are.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     order = np.argsort(ratings, kind="stable")
@@ -55,7 +55,7 @@ def rating_plot(
 
 
 def openings_caption(openings: int) -> str:
-    """What the intervals of one run's ratings are."""
+    """A sentence that says what the intervals of one run's ratings are."""
     return (
         f"Bradley–Terry ratings; a point is a player, a line its 95 % bootstrap interval over {openings} openings, "
         "each played with both colours by each two players who met. It says how sure the games are about these "
@@ -72,8 +72,8 @@ def cross_table_plot(
     subtitle: str,
     games: int,
 ) -> Figure:
-    """Shares [n, m] that each of n players scored against each of m others; NaN where two did not
-    meet. games: of each two.
+    """The shares [n, m] that each of n players scored against each of m others; NaN if two did not
+    meet. games: number of games of each pair.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
@@ -115,8 +115,8 @@ def strength_plot(
     subtitle: str,
     caption: str,
 ) -> Figure:
-    """Ratings of one training's networks [n] over the generation, with both ends of their intervals, and
-    the ladder's as lines across.
+    """The ratings [n] of one training's networks over the generation, with their intervals, and the
+    ladder's ratings as horizontal lines.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     for place, (name, rating) in enumerate(ladder.items()):
@@ -146,8 +146,8 @@ def against_plot(
     subtitle: str,
     caption: str,
 ) -> Figure:
-    """What the agents of several trainings won against each opponent, in %, the first name above: every
-    run's rate pale [n, runs], what they amount to strong, with both ends of its interval [n].
+    """What the agents of several trainings scored against each opponent, in %, the first name at
+    the top: every run's rate pale [n, runs], the rate over runs strong, with its interval [n].
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     rows = np.arange(len(names))[::-1]
@@ -167,7 +167,7 @@ def against_plot(
 
 
 def _name_rows(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
-    """Names beside the y axis, and as much room as the longest one needs."""
+    """Put names beside the y axis, and leave as much room as the longest one needs."""
     shown = [_short(name, LONGEST_NAME) for name in names]
     axes.set_yticks(np.arange(len(shown)), shown)
     axes.tick_params(axis="y", length=0, labelcolor=INK, labelsize=9)
@@ -177,5 +177,5 @@ def _name_rows(figure: Figure, axes: Axes, names: Sequence[str]) -> None:
 
 
 def _short(name: str, longest: int) -> str:
-    """The end of a long import path says most."""
+    """Shorten a long import path to its end, which says most."""
     return name if len(name) <= longest else f"…{name[1 - longest :]}"

@@ -1,5 +1,5 @@
-"""The plots over all runs; which of them a number of runs allows is decided in
-`steps/statistics/rule.py`.
+"""The plots over all runs. `steps/statistics/rule.py` decides which of them a number of runs
+allows.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from steps.statistics.scores import Floats, iqm, mean
 
 LEGEND_UP_TO = 6
 Lines = Mapping[str, tuple[Floats, Floats]]
-"""Quantity -> where and how much, at most as many points as are seen."""
+"""Quantity -> x and y of a line, reduced to as many points as can be seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heading:
-    """What stands above a plot; sample: how many of which runs, as every caption says it."""
+    """The texts above a plot. sample: how many runs of which kind, as every caption says it."""
 
     title: str
     subtitle: str
@@ -70,8 +70,8 @@ def training_curve(
     frames_per_step: int,
     solved: float | None,
 ) -> Figure:
-    """The averaged measure with its band; single runs thin beneath it; excluded runs dashed, in no
-    average.
+    """The averaged measure with its band. Single runs are thin beneath it; excluded runs are dashed
+    and enter no average.
     """
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
     _excluded_runs(axes, excluded)
@@ -138,8 +138,8 @@ def _points(one: Curve) -> tuple[Floats, Floats]:
 def _smoothed_centre(
     averaged: Aggregate, used: Mapping[int, Curve], grid: NDArray[np.int64], window: int
 ) -> Floats:
-    """Smooth every run by itself and looking back only, then take the centre that the rule gives:
-    never a smoothed band.
+    """Smooth every run by itself, looking back only, then take the centre that the rule gives. The
+    band is never smoothed.
     """
     smoothed: Floats = np.array(
         [
@@ -155,7 +155,7 @@ def _keep_in_view(
     axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None
 ) -> str:
     """Let the curves decide the scale: the t band of two runs is 18 standard errors wide and would
-    press every curve flat.
+    flatten every curve.
     """
     bottom = min(float(line.min()) for line in lines)
     top = max(float(line.max()) for line in lines)
@@ -212,11 +212,11 @@ def evaluation(
     solved: float | None,
     of: str = "an episode",
 ) -> Figure:
-    """Each run's episodes pale, its mean strong, and to the right what they amount to, with its
+    """Each run's episodes pale, its mean strong, and on the right the result over runs with its
     interval.
 
-    missing: why a run has no evaluation; its place stays empty and says so. dots: what they are; of:
-    what the y axis measures the measure of.
+    missing: why a run has no evaluation; its place stays empty and says so. dots: what the dots
+    are. of: what the measure on the y axis is a measure of.
     """
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
     places = sorted([*episodes, *missing])
@@ -287,8 +287,8 @@ def evaluation(
 
 
 def _spread(count: int) -> Floats:
-    """Sideways places of dots that would cover each other: spread evenly by the golden ratio, the
-    same every time.
+    """Horizontal places of dots that would cover each other: spread evenly by the golden ratio, so
+    always the same.
     """
     return np.asarray((np.arange(count) * 0.6180339887498949) % 1.0 - 0.5, np.float64) * 0.5
 
@@ -299,12 +299,14 @@ def is_drawn(name: str, measure: Measure) -> bool:
 
 
 def thin_losses(columns: Columns, measure: Measure) -> Lines:
-    """What is drawn of one run's losses, so that not all runs must be held at once."""
+    """The points of one run's losses that are drawn, so that not all runs must be held in memory at
+    once.
+    """
     return _thin(columns, metric_names(columns, measure), "step")
 
 
 def thin_resources(columns: Columns) -> Lines:
-    """What is drawn of one run's use of the machine."""
+    """The points of one run's use of the machine that are drawn."""
     return _thin(
         columns,
         [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()],
@@ -320,9 +322,7 @@ def _thin(columns: Columns, names: Sequence[str], against: str) -> Lines:
 
 
 def losses(heading: Heading, runs: Mapping[int, Lines], *, frames_per_step: int) -> Figure | None:
-    """What the learners measured about themselves: a panel each, every run thin; None when they
-    measured nothing.
-    """
+    """The learners' own metrics, a panel each with every run thin; None if they measured nothing."""
 
     def finish(axes: Axes, label: str) -> None:
         steps_axis(axes, frames_per_step, narrow=True)
@@ -334,9 +334,7 @@ def losses(heading: Heading, runs: Mapping[int, Lines], *, frames_per_step: int)
 
 
 def resources(heading: Heading, runs: Mapping[int, Lines]) -> Figure | None:
-    """Speed and use of the machine over wall time, every run thin; None when nothing was
-    measured.
-    """
+    """Speed and use of the machine over wall time, every run thin; None if nothing was measured."""
     quantities = {
         name: described
         for name, described in RESOURCES.items()

@@ -1,4 +1,4 @@
-"""A game as a film: the board, and on it what the player whose turn it is thinks."""
+"""Films of board games: the board, and on it what the player to move thinks."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from agents.games.rules import Game
 from steps.figures.style import ABSENT, BLUE, GREY, INK, RULE, VERMILION, look
 
 WIDTH_IN, HEIGHT_IN, DOTS_PER_INCH = 5.4, 5.8, 100
-"""540 by 580 pixels: even numbers, as video encoders want them."""
+"""540 by 580 pixels: even numbers, as video encoders need them."""
 COLOURS = ("X", "O")
 STONES = (BLUE, VERMILION)
 NAME_CHARACTERS = 26
 LEAST_SHOWN = 0.005
-"""Of a policy: less would be written as 0 %."""
+"""The smallest share of a policy that is shown; less would be written as 0 %."""
 TEXT_LINES = 26
 
 
 def film(
     game: Game, turns: Iterable[Turn], names: Sequence[str]
 ) -> Iterator[npt.NDArray[np.uint8]]:
-    """A frame [H, W, 3] for each turn, all of one size; names [2]: of the players by colour."""
+    """Yield a frame [H, W, 3] for each turn, all of one size. names [2]: the players' names by
+    colour.
+    """
     for ply, turn in enumerate(turns):
         yield frame(game, turn, names, ply)
 
 
 def frame(game: Game, turn: Turn, names: Sequence[str], ply: int) -> npt.NDArray[np.uint8]:
-    """One turn after so many plies, uint8 [H, W, 3]."""
+    """The frame of the turn after this many plies, uint8 [H, W, 3]."""
     with look():
         figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=DOTS_PER_INCH)
         canvas: Any = FigureCanvasAgg(figure)
@@ -74,7 +76,7 @@ def _write_heading(
 
 
 def _draw_board(axes: Axes, board: Board, turn: Turn) -> None:
-    """Cells from above; the policy in empty cells or above the columns."""
+    """Draw the cells from above, with the policy in empty cells or above the columns."""
     height, width = board.cells.shape
     axes.set_axis_off()
     axes.set_aspect("equal")
@@ -105,7 +107,7 @@ def _draw_board(axes: Axes, board: Board, turn: Turn) -> None:
 
 
 def _draw_stone(axes: Axes, x: float, y: float, colour: int) -> None:
-    """The second player's are rings: told apart without colours, too."""
+    """Draw a stone. The second player's are rings, so that they can be told apart without colours."""
     is_ring = colour == 1
     axes.add_patch(
         Circle(
@@ -127,7 +129,7 @@ def _write_share(axes: Axes, x: float, y: float, turn: Turn, action: int) -> Non
 
 
 def _draw_value(axes: Axes, value: float | None, mover: int) -> None:
-    """From -1, O wins, to 1, X wins; empty where the player says nothing."""
+    """Draw the value from -1 (O wins) to 1 (X wins); empty if the player gives none."""
     axes.set_xlim(0, 1)
     axes.set_ylim(-1, 1)
     axes.set_xticks([])
@@ -145,5 +147,5 @@ def _draw_value(axes: Axes, value: float | None, mover: int) -> None:
 
 
 def _for_first(value: float, mover: int) -> float:
-    """The mover's value as one for player 0."""
+    """Convert the mover's value to that of player 0."""
     return value if mover == 0 else -value

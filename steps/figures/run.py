@@ -55,7 +55,7 @@ METRICS = {
     "unique_percent": "different positions, %",
     "window": "window, positions",
 }
-"""Columns of train.csv whose panels are called otherwise than the column."""
+"""Titles of the panels whose column in train.csv has another name."""
 RESOURCES = {
     "steps_per_second": ("speed, steps per second", 1.0),
     "cpu_percent": ("CPU, % of one core", 1.0),
@@ -77,10 +77,10 @@ RESOURCES = {
 
 
 def window_of(rows: int) -> int:
-    """Rows in the trailing mean of a curve of so many rows: one in forty, so that it lags an
-    eightieth of the curve behind.
+    """Number of rows in the trailing mean of a curve: one in forty, so that it lags an eightieth of
+    the curve behind.
 
-    Twice as many already put the averaged line visibly below its band where the returns rise.
+    Twice as many would put the averaged line visibly below its band where the returns rise.
     """
     return max(1, rows // 40)
 
@@ -94,8 +94,8 @@ def training_curve(
     frames_per_step: int,
     solved: float | None,
 ) -> Figure | None:
-    """The measure against environment steps: every row pale, a trailing mean strong; None before
-    the first episode has ended.
+    """The measure over environment steps: every row pale, a trailing mean strong. None before the
+    first episode has ended.
     """
     measured = columns.get(measure.training_column, np.empty(0))
     if not np.isfinite(measured).any():
@@ -139,8 +139,8 @@ def smoothing_caption(window: int, where: str = "") -> str:
 
 
 def mark_solved(axes: Axes, solved: float | None) -> None:
-    """A dashed line at the return that counts as solved, where the game has one and the curve comes
-    near it.
+    """Draw a dashed line at the return that counts as solved, if the game has one and the curve
+    comes near it.
     """
     low, high = axes.get_ylim()
     near = 0.25 * (high - low)
@@ -159,7 +159,7 @@ def mark_solved(axes: Axes, solved: float | None) -> None:
 def losses(
     columns: Columns, measure: Measure, *, title: str, subtitle: str, frames_per_step: int
 ) -> Figure | None:
-    """What the learner measured about itself, a panel each; None when it measured nothing."""
+    """The learner's own metrics, a panel each; None if it measured nothing."""
     names = metric_names(columns, measure)
     if not names:
         return None
@@ -182,7 +182,7 @@ def losses(
 
 
 def metric_names(columns: Columns, measure: Measure) -> list[str]:
-    """The columns of train.csv that the algorithm added and that hold a number."""
+    """The columns of train.csv that the algorithm added and that contain a number."""
     return [
         name
         for name, values in columns.items()
@@ -191,19 +191,19 @@ def metric_names(columns: Columns, measure: Measure) -> list[str]:
 
 
 def metric_title(name: str) -> str:
-    """Over the panel of a column: with its symbol and unit where the field has them."""
+    """The title of a column's panel, with symbol and unit where the field has them."""
     return METRICS.get(name, name.replace("_", " "))
 
 
 def is_metric(name: str, measure: Measure) -> bool:
-    """Whether the algorithm added a column: it is neither counted nor what a run is judged by."""
+    """Whether the algorithm added this column: it is neither a counter nor the measure of the run."""
     spread = (f"{measure.column}_min", f"{measure.column}_max")
     return name not in (*NOT_METRICS, measure.training_column, *spread)
 
 
 def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
-    """Speed and use of the machine over wall time, a panel each for what was measured; None when
-    nothing was.
+    """Speed and use of the machine over wall time, a panel for each measured quantity; None if
+    nothing was measured.
     """
     names = [name for name in RESOURCES if name in columns and np.isfinite(columns[name]).any()]
     if not names:
@@ -220,7 +220,9 @@ def resources(columns: Columns, *, title: str, subtitle: str) -> Figure | None:
 
 
 def resource_axis(axes: Axes, label: str) -> None:
-    """Wall time below, from zero up: a speed that is cut off at the bottom looks unsteady."""
+    """Label the x axis with wall time and let the y axis begin at zero: a speed that is cut off at
+    the bottom looks unsteady.
+    """
     axes.set_xlabel("wall time, s")
     axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)
     axes.xaxis.set_major_locator(MaxNLocator(5))
@@ -236,7 +238,7 @@ def evaluation(
     policy: str,
     solved: float | None,
 ) -> Figure:
-    """How the evaluation's episodes are spread: a histogram over a mark for each episode."""
+    """The distribution of the evaluation's episodes: a histogram above a mark for each episode."""
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     values = np.asarray(episodes, np.float64)
     centre = measure.of_run(episodes)
@@ -285,7 +287,7 @@ def evaluation(
 
 
 def _bins(values: Floats) -> Floats:
-    """Edges of at most 20 equal bins around all values; equal values get one bin of width one."""
+    """The edges of at most 20 equal bins around all values. Equal values get one bin of width one."""
     low = float(values.min())
     high = float(values.max())
     if low == high:

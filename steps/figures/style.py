@@ -42,7 +42,7 @@ ABSENT = "#8a94a3"
 WIDTH_IN = 6.4
 DOTS_PER_INCH = 150
 PNG_COMPRESSION = 3
-"""Half of the time of level 6 for a tenth more bytes."""
+"""Takes half of the time of level 6 for a tenth more bytes."""
 MOST_POINTS = 1600
 """More points than pixels only make files large."""
 CAPTION_CHARACTERS = 114
@@ -50,9 +50,10 @@ LABEL_BELOW_IN = 0.32
 LEGEND_COLUMNS = 2
 LEGEND_LINE_IN = 0.19
 CONSTANT = 1e-6
-"""Share of a value that a mean over many rows of it may be off."""
+"""The relative error that a mean over many equal values may have."""
 LEFT = {1: 0.135, 2: 0.085, 3: 0.085}
-"""Columns -> left margin, as a share of the width; in one column there is a name of the y axis."""
+"""Number of columns -> left margin as a share of the width. In one column the y axis has a label.
+"""
 
 SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -95,15 +96,15 @@ SETTINGS: dict[Any, Any] = {
 
 @contextmanager
 def look() -> Iterator[None]:
-    """Every figure is made and written inside of this: the settings of the machine it happens on do
-    not show.
+    """Every figure is made and written inside of this context, so that the machine's own matplotlib
+    settings have no effect.
     """
     with mpl.rc_context(SETTINGS):
         yield
 
 
 def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` axes; `title` bold above them and `subtitle` grey below the title."""
+    """A figure with `count` axes, with `title` in bold and `subtitle` in grey below it."""
     columns = columns_of(count)
     height = 4.0 if count == 1 else 1.45 + 1.5 * -(-count // columns)
     figure = Figure(figsize=(WIDTH_IN, height))
@@ -120,7 +121,7 @@ def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]
 
 
 def columns_of(count: int) -> int:
-    """In how many columns so many panels stand."""
+    """Number of columns for this many panels."""
     if count == 1:
         return 1
     if count <= 4:
@@ -129,8 +130,8 @@ def columns_of(count: int) -> int:
 
 
 def _place_labels(figure: Figure, axes: Axes) -> None:
-    """Fixed places for the names of the axes: looking for free ones measures every tick label, a
-    sixth of the time of a figure.
+    """Put axis labels at fixed places: letting matplotlib find free ones measures every tick label,
+    a sixth of a figure's time.
     """
     below = ScaledTranslation(0, -LABEL_BELOW_IN, figure.dpi_scale_trans)
     axes.xaxis.set_label_coords(0.5, 0, transform=axes.transAxes + below)
@@ -140,13 +141,13 @@ def _place_labels(figure: Figure, axes: Axes) -> None:
 
 
 def _value_label(value: float, _: int | None) -> str:
-    """−1250 and −20k: the left margin is as wide as seven characters."""
+    """Format a tick as −1250 or −20k: the left margin has room for seven characters."""
     is_plain = 1000 <= abs(value) < 10_000
     return f"{value:g}".replace("-", "−") if is_plain else short(value)
 
 
 def arrange(figure: Figure, *caption: str) -> None:
-    """Leave room for the titles above and for the caption, whose paragraphs stand grey under the
+    """Leave room for the titles above and for the caption, whose paragraphs stand grey below the
     axes.
     """
     lines = [line for paragraph in caption for line in textwrap.wrap(paragraph, CAPTION_CHARACTERS)]
@@ -169,8 +170,8 @@ def arrange(figure: Figure, *caption: str) -> None:
 
 
 def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> None:
-    """Label the x axis with environment steps, and say what a step is where it is more than a
-    frame; a narrow panel's caption does.
+    """Label the x axis with environment steps and say what a step is if it is more than a frame; a
+    narrow panel's caption says it instead.
     """
     axes.set_xlabel(
         "environment steps"
@@ -181,12 +182,12 @@ def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> Non
 
 
 def steps_caption(frames_per_step: int) -> str:
-    """One sentence for the caption of narrow panels, or nothing."""
+    """A sentence for the caption of narrow panels, or nothing."""
     return f" A step is {frames_per_step} frames." if frames_per_step > 1 else ""
 
 
 def legend(axes: Axes) -> None:
-    """Between the titles and the axes: no place inside of them is free of curves for certain."""
+    """Put the legend between titles and axes: inside the axes no place is certainly free of curves."""
     axes.legend(
         loc="lower left",
         bbox_to_anchor=(0, 1.03),
@@ -199,14 +200,14 @@ def legend(axes: Axes) -> None:
 
 
 def _legend_lines(axes: Axes) -> int:
-    """That stand above these."""
+    """Number of lines that the legend takes."""
     shown = axes.get_legend()
     return 0 if shown is None else -(-len(shown.get_texts()) // LEGEND_COLUMNS)
 
 
 def small_multiple(axes: Axes, title: str) -> None:
-    """One panel of several that share their x axis, which is written under the last of each column
-    only.
+    """Prepare one of several panels that share their x axis, which is labelled below the last panel
+    of each column only.
     """
     everything = axes.get_figure(root=True).axes  # type: ignore[union-attr]
     last = axes in everything[-columns_of(len(everything)) :]
@@ -217,7 +218,7 @@ def small_multiple(axes: Axes, title: str) -> None:
 
 
 def _few_numbers(axes: Axes) -> None:
-    """About three on the y axis; where nothing changes three would read alike, and there is one."""
+    """About three ticks on the y axis, or one if nothing changes, because three would read alike."""
     low = axes.dataLim.y0
     high = axes.dataLim.y1
     if 0 <= high - low <= CONSTANT * abs(high):
@@ -228,7 +229,7 @@ def _few_numbers(axes: Axes) -> None:
 
 
 def share_x(figure: Figure) -> None:
-    """The same range in all panels: a learner may measure something only after a while."""
+    """Give all panels the same x range: a learner may start to measure something late."""
     low, high = (
         extreme(getattr(axes.dataLim, end) for axes in figure.axes)
         for extreme, end in ((min, "x0"), (max, "x1"))
@@ -240,7 +241,7 @@ def share_x(figure: Figure) -> None:
 
 
 def experiment_line(resolved: Resolved) -> str:
-    """What was trained and for how long, under the title of every plot."""
+    """What was trained and for how long; the subtitle of every plot."""
     what = f"{resolved.descriptor.name.upper()} on {resolved.game.title}"
     return f"{what}, {number(resolved.epochs)} epochs of {number(resolved.steps_per_epoch)} steps"
 
@@ -265,8 +266,8 @@ def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
 
 
 def write(figure: Figure, stem: Path) -> None:
-    """`stem`.png for screens and `stem`.svg for papers; the same numbers give the same bytes: no
-    date, no random ids.
+    """Write `stem`.png for screens and `stem`.svg for papers. The same numbers give the same bytes:
+    there is no date and no random id.
     """
     raster = io.BytesIO()
     vector = io.BytesIO()

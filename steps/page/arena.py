@@ -1,4 +1,4 @@
-"""What the page says of an arena: the ratings beside the win rate, and a row for each player."""
+"""What the page says about an arena: the ratings beside the win rate, and a row for each player."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from steps.page.facts import Facts
 
 @dataclass(frozen=True)
 class Row:
-    """A player as the table shows it; win_rate: the agents' against it, empty of themselves."""
+    """A player as the table shows it. win_rate: the agents' rate against it; empty for the agents
+    themselves.
+    """
 
     player: str
     rating: str
@@ -27,7 +29,7 @@ class Row:
 
 
 def standing(facts: Facts) -> list[Row]:
-    """The strongest first; nothing without self-play, or a table that can be read."""
+    """The players, strongest first; empty without self-play or a readable table."""
     if not facts.resolved.descriptor.has_workers:
         return []
     try:
@@ -41,8 +43,8 @@ def standing(facts: Facts) -> list[Row]:
 
 
 def said_of_strength(summary: Mapping[str, Any]) -> list[str]:
-    """`Elo rating 113, 95 % t interval of the mean −139 to 365`, and how many moves keep the value;
-    what summary.json does not say is left out.
+    """`Elo rating 113, 95 % t interval of the mean −139 to 365`, and the share of moves that keep
+    the value. What summary.json does not contain is left out.
     """
     said = []
     for name, text, unit in (
@@ -61,7 +63,7 @@ def said_of_strength(summary: Mapping[str, Any]) -> list[str]:
 
 
 def sample(resolved: Resolved) -> str:
-    """Of which games a win rate is made."""
+    """Which games a win rate is computed from, in words."""
     games = resolved.experiment.evaluation_episodes
     simulations = resolved.hyperparameters.evaluation_simulations
     ladder = f"{', '.join(LADDER[:-1])} and {LADDER[-1]}"
@@ -71,7 +73,7 @@ def sample(resolved: Resolved) -> str:
 
 
 def _cell(row: Mapping[str, str], measure: Measure) -> str:
-    """`113 (−139 to 365)`, by what the number of runs allows."""
+    """`113 (−139 to 365)`, as far as the number of runs allows."""
     of = {name: row[f"{measure.column}_{name}"] for name in ("mean", "low", "high")}
     if not of["mean"]:
         return ""

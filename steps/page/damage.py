@@ -1,5 +1,5 @@
-"""Which files of an experiment are there and cannot be read: the page says so, and is made without
-them.
+"""Finds files of an experiment that exist and cannot be read. The page names them and is made
+without them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def damaged_files(directory: ExperimentDirectory, runs: int, measure: Measure) -
 
 
 def _ends_in_numbers(path: Path) -> None:
-    """Of a long table the end is enough: the steps that draw and average read the whole."""
+    """Whether the end of a table is readable. That is enough here: the steps that draw and average
+    read the whole table.
+    """
     with path.open("rb") as file:
         first = file.readline(TAIL_BYTES)
     if len(first) == TAIL_BYTES:

@@ -1,6 +1,4 @@
-"""What an experiment's directory says, read once and as plain values. Needs neither numpy nor a
-plot library.
-"""
+"""Reads an experiment's directory once, as plain values. Needs neither numpy nor a plot library."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n\x20-\x7e\x80-\U0010ffff]")
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One step of the pipeline and how it ended; status is None before its first start. log:
-    relative link, empty without one; members: the other processes of a step that has several.
+    """One step of the pipeline and how it ended. status: None before its first start. log: relative
+    link, empty without one. members: the other processes of a step that has several.
     """
 
     name: str
@@ -53,17 +51,17 @@ class Task:
 
     @property
     def title(self) -> str:
-        """`play of run 1`."""
+        """The step in words: `play of run 1`."""
         return self.name if self.run is None else f"{self.name} of run {self.run}"
 
     @property
     def state(self) -> str:
-        """Its state, or that there is none."""
+        """The state, or that it has not started."""
         return self.status.state if self.status else "not started"
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the task has nothing left to do."""
         return self.state in {"succeeded", "skipped"}
 
     @property
@@ -74,8 +72,8 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One planned run. fraction: of its training, by epochs; training_score: mean of its last 100
-    training episodes.
+    """One planned run. fraction: finished share of its training, by epochs. training_score: mean of
+    its last 100 training episodes.
     """
 
     index: int
@@ -93,22 +91,22 @@ class Run:
 
     @property
     def score(self) -> float | None:
-        """What the measure makes of the evaluation's episodes."""
+        """The run's score, computed by the measure from the evaluation's episodes."""
         return self.measure.of_run(self.values) if self.episodes else None
 
     @property
     def values(self) -> list[float]:
-        """The measure of each episode."""
+        """The measure's value for each episode."""
         return [one.value for one in self.episodes]
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation over the episodes."""
+        """The standard deviation over the episodes."""
         return statistics.stdev(self.values) if len(self.episodes) > 1 else None
 
     def film_note(self, name: str) -> str:
-        """What play said about a film: its length, whether it was cut, whether it is the evaluated
-        episode.
+        """What `play` recorded about a film: its length, whether it was cut, whether it is the
+        evaluated episode.
         """
         status = self.tasks["play"].status
         noted = status.details.get("videos", []) if status else []
@@ -122,7 +120,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One parameter. preset: the value without `-p`, empty where it is the same."""
+    """One parameter. preset: the value without `-p`; empty if it is the same."""
 
     name: str
     value: str
@@ -147,7 +145,7 @@ class Facts:
 
     @property
     def resolved(self) -> Resolved:
-        """The parameters."""
+        """The experiment's parameters."""
         return self.record.resolved
 
     @property
@@ -157,7 +155,7 @@ class Facts:
 
     @property
     def all_tasks(self) -> list[Task]:
-        """Of the experiment and of every run, in the order of the pipeline."""
+        """The tasks of the experiment and of every run, in the order of the pipeline."""
         listed = [step.name for step in pipeline.STEPS]
         shared = list(self.tasks.values())
         first = listed.index(pipeline.names("run")[0])
@@ -169,7 +167,7 @@ class Facts:
 def read_facts(
     directory: ExperimentDirectory, record: ExperimentRecord, workflow_status: str
 ) -> Facts:
-    """Read the directory; a missing or damaged file is a fact, not an error."""
+    """Read the directory. A missing or damaged file is recorded as a fact and is not an error."""
     resolved = record.resolved
     return Facts(
         directory=directory,
@@ -188,7 +186,7 @@ def read_facts(
 
 
 def settings(resolved: Resolved) -> dict[str, list[Setting]]:
-    """Section -> its parameters, each with the value that the game's preset has."""
+    """Section -> its parameters, each with the value of the game's preset."""
     try:
         preset: Resolved | None = resolve(resolved.algorithm, {"game": resolved.experiment.game})
     except BadInput:
@@ -214,7 +212,7 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
 
 
 def derived(resolved: Resolved) -> dict[str, str]:
-    """What follows from the parameters."""
+    """Quantities that follow from the parameters."""
     frames = resolved.game.frames_per_step
     return {
         "steps of one training": number(resolved.total_steps)
@@ -228,8 +226,8 @@ def derived(resolved: Resolved) -> dict[str, str]:
 
 
 def computed(directory: ExperimentDirectory, vectorisation: str = "auto") -> dict[str, str]:
-    """What the trainings computed on and in, how their environments stepped together, and why;
-    nothing before the first of them has started. vectorisation: what was asked for last.
+    """Device, precision and vectorisation of the trainings, and the reasons; empty before the first
+    training has started. vectorisation: the one requested last.
     """
     try:
         compute = read_compute(directory.compute_json)
@@ -270,7 +268,7 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
 
 
 def _progress(run: RunDirectory, resolved: Resolved) -> Progress:
-    """How far its tables say that it is; at step 0 if they cannot be read."""
+    """The run's progress from its tables; step 0 if they cannot be read."""
     try:
         return read_progress(run, resolved)
     except (OSError, ValueError, TypeError):
@@ -285,7 +283,7 @@ def _progress(run: RunDirectory, resolved: Resolved) -> Progress:
 
 
 def _machine(train: Status) -> str:
-    """`cpu fp32, 2 800 steps/s`."""
+    """The machine in short: `cpu fp32, 2 800 steps/s`."""
     speed = train.number("steps_per_second")
     shown = "" if speed is None else f"{number(round(speed))} steps/s"
     kind = " ".join(
@@ -297,7 +295,7 @@ def _machine(train: Status) -> str:
 
 
 def _films(folder: Path) -> tuple[str, ...]:
-    """File names of the films, episode 10 after episode 2; temporaries and empty files are none."""
+    """File names of the films, episode 10 after episode 2, without temporaries and empty files."""
     try:
         names = [
             path.name
@@ -310,7 +308,7 @@ def _films(folder: Path) -> tuple[str, ...]:
 
 
 def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
-    """What is there of what the steps leave, and what all of them say."""
+    """The existing files among those that the steps leave, with their descriptions."""
     listed = (*(name.rstrip("/") for name in left), "logs", "status")
     return tuple(name for name in listed if (root / name).exists())
 

@@ -1,4 +1,4 @@
-"""Plots inside of the page, films beside it."""
+"""Embeds plots in the page and links to films beside it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INLINE_BUDGET_BYTES = 24 * 2**20
-"""Of plots in one page; what goes beyond is linked by its relative path, which opens from a file
-just as well."""
+"""The largest total size of plots in one page. Further plots are linked by their relative path,
+which also works when the page is opened as a file.
+"""
 
 DARK = {
     "fill: #1c2733": "fill:#e6ebf1",
@@ -21,15 +22,14 @@ DARK = {
     "fill: #0072b2": "fill:#56b4e9",
     "stroke: #0072b2": "stroke:#56b4e9",
 }
-"""The colours of `steps/figures/style.py` as written by matplotlib -> those on a dark page. Both
-blues are Okabe and Ito's."""
+"""The colours of `steps/figures/style.py`, as matplotlib writes them -> the colours on a dark page.
+Both blues are Okabe and Ito's.
+"""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot: what the page shows, and relative links to its files (empty where there is
-    none).
-    """
+    """One plot: its embedded image, and relative links to its files (empty if missing)."""
 
     name: str
     source: str
@@ -38,14 +38,14 @@ class Plot:
 
 
 class Plots:
-    """Hands out plots until the budget is spent; afterwards links."""
+    """Embeds plots until the budget is spent, and links to the later ones."""
 
     def __init__(self, root: Path, budget_bytes: int = INLINE_BUDGET_BYTES) -> None:
         self._root = root
         self._left = budget_bytes
 
     def get(self, folder: str, name: str) -> Plot | None:
-        """The plot `folder`/plots/`name`, None if it was not made."""
+        """The plot `folder`/plots/`name`; None if it was not made."""
         stem = f"{folder}/plots/{name}"
         links = {
             kind: f"{stem}.{kind}"
@@ -75,8 +75,8 @@ class Plots:
 
 
 def on_dark_pages(svg: str) -> str:
-    """The drawing with its colours exchanged where the reader's system is dark; the file on the
-    disk stays as it is.
+    """The drawing with its colours exchanged if the reader's system is dark. The file on the disk
+    stays as it is.
     """
     rules = "".join(f'[style*="{before}"]{{{after}!important}}' for before, after in DARK.items())
     return svg.replace("</style>", f"@media (prefers-color-scheme: dark){{{rules}}}</style>", 1)

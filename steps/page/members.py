@@ -1,5 +1,5 @@
-"""What became of the actors of each run, and of its further learners, or of the workers of self-play, in
-one sentence.
+"""Summarises in one sentence what became of a run's actors and further learners, or of its
+self-play workers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from steps.page.verdict import spoken_numbers
 
 
 def said_of_members(facts: Facts) -> dict[int, str]:
-    """Run -> `3 of 4 actors joined; 1 was started again, 2 times in all; 1 did not end well (2); the
-    learner waited for experience 12 % of the time, an actor for the learner 3 %`; empty where runs
-    have none.
+    """Run -> `3 of 4 actors joined; 1 was started again, 2 times in all; 1 did not end well (2);
+    the learner waited for experience 12 % of the time, an actor for the learner 3 %`; empty for
+    runs without members.
     """
     settings = facts.resolved.members
     if settings is None:
@@ -43,7 +43,7 @@ def _said(run: Run, settings: ActorSettings | WorkerSettings) -> str:
 
 
 def _how_they_went(members: Sequence[Task], who: str) -> list[str]:
-    """Of what does not go without saying."""
+    """The parts of the sentence about anything unusual."""
     again = [one.status.attempt - 1 for one in members if one.status and one.status.attempt > 1]
     lost = [int(one.name.rpartition("-")[2]) for one in members if not one.is_done]
     parts = list[str]()
@@ -57,14 +57,14 @@ def _how_they_went(members: Sequence[Task], who: str) -> list[str]:
 
 
 def _details(run: Run) -> Mapping[str, Any]:
-    """What the training says of itself."""
+    """What the training recorded about itself."""
     train = run.tasks["train"].status if "train" in run.tasks else None
     return {} if train is None else train.details
 
 
 def _who_waited(details: Mapping[str, Any], actors: int) -> list[str]:
-    """Known when the training has ended; shares of its whole time, of one of the first learner's
-    actors the mean.
+    """Which side waited, as shares of the training's whole time; known when it has ended. For
+    actors it is the mean over those of the first learner.
     """
     try:
         seconds = float(details["wall_s"])
@@ -79,8 +79,8 @@ def _who_waited(details: Mapping[str, Any], actors: int) -> list[str]:
 
 
 def _self_play(details: Mapping[str, Any]) -> list[str]:
-    """Which side waited, of its own time, with the replay ratio at which neither would; and what was
-    not as it should be.
+    """Which side waited, as a share of its own time, with the replay ratio at which neither would
+    wait; and anything that went wrong.
     """
     parts = list[str]()
     try:

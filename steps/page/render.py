@@ -1,5 +1,5 @@
-"""Facts to HTML. Everything that comes from outside is escaped, and the page's own policy forbids
-the network.
+"""Renders facts to HTML. Everything that comes from outside is escaped, and the page's own policy
+forbids the network.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ ARENA_PLOTS = {
     "ratings": "Elo ratings of all players",
     "strength": "Elo ratings over the training",
 }
-"""After self-play, besides the others: what a reader who does not see them is told."""
+"""The additional plots after self-play, with their alternative texts."""
 AVERAGE_PLOTS = ("training", "evaluation", *ARENA_PLOTS, "losses", "resources")
 RUN_PLOTS = ("training", "evaluation", "ratings", "strength", "losses", "resources")
 OPEN_RUNS = 4
-"""So many runs are shown unfolded; of more, a reader picks."""
+"""Up to this many runs are shown unfolded."""
 
 
 def render(facts: Facts, missing: list[str]) -> str:
-    """The whole page. missing: the shortcomings; the same facts give the same bytes."""
+    """The whole page. missing: the shortcomings. The same facts give the same bytes."""
     style = (FOLDER / "report.css").read_text()
     script = (FOLDER / "report.js").read_text()
     plots = Plots(facts.directory.root)
@@ -75,7 +75,7 @@ def render(facts: Facts, missing: list[str]) -> str:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    """One for all pages of a process: the template is parsed once."""
+    """The template environment, one per process, so that the template is parsed once."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
@@ -92,7 +92,7 @@ def _plots(plots: Plots, run: Run) -> dict[str, Plot]:
 
 
 def _longest(facts: Facts) -> Mapping[str, float]:
-    """Task -> its longest duration over the runs, in seconds: the scale of the bars."""
+    """Task -> its longest duration over the runs, in seconds. It scales the bars."""
     durations: dict[str, Any] = {
         name: [run.tasks[name].status.duration_s for run in facts.runs if run.tasks[name].status]  # type: ignore[union-attr]
         for name in pipeline.names("run")
@@ -104,15 +104,15 @@ def _longest(facts: Facts) -> Mapping[str, float]:
 
 
 def _trusted(own: str) -> Any:
-    """Text of this package, which is not escaped."""
+    """Mark text of this package as safe, so that it is not escaped."""
     from markupsafe import Markup
 
     return Markup(own)  # noqa: S704
 
 
 def _policy(script: str) -> str:
-    """A content security policy: this very script, inline style, plots and films of this directory,
-    and nothing else.
+    """A content security policy that allows this page's script, inline style, and the plots and
+    films of this directory, and nothing else.
     """
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     own = "'self' file:"

@@ -1,4 +1,4 @@
-"""average/summary.json, as far as the page relies on it."""
+"""Reads average/summary.json and checks the fields that the page needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INTERVALS = ("t_interval", "iqm_interval")
 
 
 def parsed(content: bytes) -> Mapping[str, Any]:
-    """The document; raises `ValueError` naming what is not of its kind."""
+    """The document. Raises `ValueError`, which names a field of the wrong type."""
     document = json.loads(content)
     if not isinstance(document, dict):
         raise ValueError(f"it is no mapping but a {type(document).__name__}")

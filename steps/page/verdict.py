@@ -1,4 +1,4 @@
-"""Whether an experiment is complete, and what its headline may claim."""
+"""Decides whether an experiment is complete, and what its headline may claim."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MOST_RANGES = 12
 
 @dataclass(frozen=True)
 class Headline:
-    """value: the number, empty where none may be claimed; name: what it is; interval and note: how
-    sure, and of what sample.
+    """value: the number; empty if none may be claimed. name: what it is. interval and note: its
+    uncertainty and its sample.
     """
 
     value: str
@@ -28,9 +28,10 @@ class Headline:
 
 
 def shortcomings(facts: Facts) -> list[str]:
-    """What makes the experiment incomplete; empty when nothing is missing.
+    """What makes the experiment incomplete; empty if nothing is missing.
 
-    Fewer usable runs than `min_runs`; of the usable ones, every film and plot; the averages.
+    It checks that there are at least `min_runs` usable runs, that each of them has every film and
+    plot, and that the averages exist.
     """
     usable = [run for run in facts.runs if run.usable]
     needed = facts.resolved.min_runs
@@ -50,7 +51,7 @@ def shortcomings(facts: Facts) -> list[str]:
 
 
 def _missing_of_runs(usable: list[Run]) -> list[str]:
-    """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that miss the same for the
+    """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that lack the same for the
     same reason.
     """
     required = [step for step in pipeline.steps("run") if step.required]
@@ -67,20 +68,20 @@ def _missing_of_runs(usable: list[Run]) -> list[str]:
 
 
 def _at_most(lines: list[str]) -> list[str]:
-    """Reasons may all be different: the page has each beside its task."""
+    """The first few lines. All reasons may differ, and the page shows each beside its task."""
     more = len(lines) - MOST_REASONS
     return lines if more <= 0 else [*lines[:MOST_REASONS], f"and {more} more reasons"]
 
 
 def spoken(indices: list[int]) -> str:
-    """`run 3`; `97 runs (0-3, 7, 9-100)`, the ranges cut after some."""
+    """`run 3`; `97 runs (0-3, 7, 9-100)`, with at most a few ranges."""
     if len(indices) == 1:
         return f"run {indices[0]}"
     return f"{len(indices)} runs ({spoken_numbers(indices)})"
 
 
 def spoken_numbers(indices: list[int]) -> str:
-    """`0-3, 7, 9-100`, cut after some ranges."""
+    """`0-3, 7, 9-100`, with at most a few ranges."""
     ranges: list[list[int]] = []
     for index in indices:
         if ranges and ranges[-1][1] == index - 1:
@@ -96,14 +97,14 @@ def _why(task: Task) -> str:
 
 
 def _is_current(facts: Facts) -> bool:
-    """Whether the averages were made from just the runs that are usable now."""
+    """Whether the averages were made from exactly the runs that are usable now."""
     return facts.summary is not None and facts.summary.get("used") == [
         run.index for run in facts.runs if run.usable
     ]
 
 
 def headline(facts: Facts) -> Headline:
-    """The one number, with the interval that the number of runs allows."""
+    """The result in one number, with the interval that the number of runs allows."""
     usable = [run for run in facts.runs if run.usable]
     scores: dict[str, Any] = (facts.summary or {}).get("evaluation", {})
     experiment = facts.resolved.experiment
