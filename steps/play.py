@@ -172,10 +172,11 @@ def _until_stop(context: StepContext, frames: Iterator[np.ndarray]) -> Iterator[
 
 
 def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: float) -> int:
-    """Encode frames, uint8 [H, W, 3] of one size, as mp4 whatever the name; returns their number.
+    """Encode frames, uint8 [H, W, 3] of one size, as mp4, whatever the file's name. Returns their
+    number.
 
-    Raises `ExperimentError` unless the file then holds as many frames, decoded: no empty film is
-    ever called done.
+    Raises `ExperimentError` unless the written file decodes to as many frames, so that an empty
+    film is never taken for a finished one.
     """
     from moviepy.video.io.ffmpeg_writer import FFMPEG_VideoWriter
 
@@ -204,11 +205,11 @@ def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: flo
 
 
 def _encoding(width: int, height: int) -> list[str]:
-    """Enlarge by a whole factor with hard edges, pad to even sizes as yuv420p needs, write the
-    index first.
+    """The encoder's options: enlarge by a whole factor with hard edges, pad to even sizes as
+    yuv420p needs, write the index first.
 
-    The format is a filter because moviepy names none for pictures of odd size, and x264 then keeps
-    4:4:4, which browsers refuse.
+    The pixel format is set by a filter, because moviepy names none for pictures of odd size, and
+    x264 would then keep 4:4:4, which browsers refuse.
     """
     factor = max(1, -(-SMALLEST_SIDE_PIXELS // min(width, height)))
     filters = (
@@ -218,7 +219,7 @@ def _encoding(width: int, height: int) -> list[str]:
 
 
 def count_frames(path: Path) -> int:
-    """Decode a film from beginning to end; raises `ExperimentError` if it cannot be."""
+    """Decode a whole film and count its frames. Raises `ExperimentError` if it cannot be decoded."""
     import imageio_ffmpeg
 
     try:
@@ -229,7 +230,9 @@ def count_frames(path: Path) -> int:
 
 
 def _check_codec() -> None:
-    """Before anything is played; raises `BadInput` with what to install."""
+    """Raise `BadInput`, which says what to install, if films cannot be encoded here. Called before
+    anything is played.
+    """
     import imageio_ffmpeg
 
     try:

@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     return run_step("plot-average", plot_average, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """The averages, and the runs beneath them."""
+    """What the plots depend on: the averages, and the runs below them."""
     averages = [
         context.directory.average / name for name in ("train.csv", "evaluation.csv", "summary.json")
     ]
@@ -82,7 +82,7 @@ def plot_average(context: StepContext) -> dict[str, Any] | Skipped:
 
 
 def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | None]:
-    """File name -> figure, None where there is nothing to draw."""
+    """File name -> figure; None if there is nothing to draw."""
     from steps.figures import average as draw
     from steps.statistics.curves import training_curve_of
 
@@ -116,7 +116,7 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
 
 
 def _arena(context: StepContext) -> dict[str, Figure | None]:
-    """What an arena is drawn as besides; nothing after other trainings than self-play."""
+    """The additional figures of an arena; none after other trainings than self-play."""
     complete = [
         run for run in _runs(context) if usability(run, context.resolved).state == "complete"
     ]
@@ -132,8 +132,8 @@ def _arena(context: StepContext) -> dict[str, Figure | None]:
 def _training(
     context: StepContext, usable: Sequence[int], curves: Mapping[int, Curve]
 ) -> Figure | None:
-    """The band is that of average/train.csv; the curves of single runs come from their own
-    files.
+    """The averaged curve. Its band comes from average/train.csv; the curves of single runs come
+    from their own files.
     """
     import numpy as np
 
@@ -156,9 +156,7 @@ def _training(
 
 
 def _aggregate(count: int, columns: Numbers) -> Aggregate:
-    """The averages as they were computed; an empty column was not allowed at this number of
-    runs.
-    """
+    """The computed averages. A column is empty if this number of runs does not allow it."""
     import numpy as np
 
     from steps.statistics.rule import Aggregate
@@ -174,7 +172,9 @@ def _aggregate(count: int, columns: Numbers) -> Aggregate:
 
 
 def _evaluation(context: StepContext) -> Figure | None:
-    """The interval is that of average/summary.json; the episodes come from the runs' own files."""
+    """The evaluation. Its interval comes from average/summary.json; the episodes come from the
+    runs' own files.
+    """
     import numpy as np
 
     from steps.figures.average import evaluation
@@ -215,7 +215,7 @@ def _evaluation(context: StepContext) -> Figure | None:
 
 
 def _values(context: StepContext) -> tuple[dict[int, list[float]], str]:
-    """What is drawn of each run, with its mean, and what that is in words."""
+    """The values of each run that are drawn, their means, and what they are, in words."""
     measure = context.resolved.measure
     if context.resolved.descriptor.has_workers:
         from steps.arena.plots import rates_of_ladder
@@ -230,7 +230,9 @@ def _values(context: StepContext) -> tuple[dict[int, list[float]], str]:
 
 
 def _heading(context: StepContext, title: str, used: int, kind: str = "runs") -> Heading:
-    """kind: of which runs the sample consists, where those were selected by their results."""
+    """The texts above a plot. kind: which runs the sample consists of, if they were selected by
+    their results.
+    """
     from steps.figures.average import Heading
     from steps.figures.style import experiment_line
 

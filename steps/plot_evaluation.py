@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     return run_step(
         "plot-evaluation",
         plot_evaluation,
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """The numbers that are drawn."""
+    """What the plots depend on."""
     tables = [context.run.evaluated(context.resolved.measure)]
     if context.resolved.descriptor.has_workers:
         tables.append(context.run.arena_csv)
@@ -43,7 +43,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 
 def plot_evaluation(context: StepContext) -> dict[str, Any]:
-    """Draw how one run's evaluation episodes are spread, or the standing of its arena."""
+    """Draw the distribution of one run's evaluation episodes, or the standing of its arena."""
     from steps.figures.style import look, write
 
     with look():

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     return run_step("plot-training", plot_training, inputs=inputs, complete=_are_written, argv=argv)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """The numbers that are drawn."""
+    """What the plots depend on."""
     files = fingerprint(context.directory.root, [context.run.train_csv, context.run.resources_csv])
     return {"identity": context.record.identity_hash, "files": files}
 
 
 def plot_training(context: StepContext) -> dict[str, Any] | Skipped:
-    """Draw how one training went: the measure, losses, and use of the machine."""
+    """Draw one training: the measure, the losses, and the use of the machine."""
     context.require(context.run.train_csv, "train")
     from steps.figures.style import look, write
 
@@ -42,7 +42,7 @@ def plot_training(context: StepContext) -> dict[str, Any] | Skipped:
 
 
 def _figures(context: StepContext) -> dict[str, Figure | None]:
-    """File name -> figure, None where there is nothing to draw."""
+    """File name -> figure; None if there is nothing to draw."""
     from steps.figures import run as draw
     from steps.figures.style import experiment_line
 

@@ -58,7 +58,7 @@ PACKAGES = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     stop = StopRequest()
     stop.install()
     arguments = _parser().parse_args(argv)
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
-    """Everything that can be wrong is found before the first byte is written."""
+    """Prepare the experiment. Every error is found before the first byte is written."""
     given = from_assignments(arguments.p)
     if arguments.workflow_parameters is not None:
         refuse_replaced(arguments.workflow_parameters)
@@ -103,7 +103,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
 
 
 def _check_recorded_games(resolved: Resolved) -> None:
-    """Play all games that the network is to imitate; raises `BadInput`."""
+    """Replay all games that the network is to imitate. Raises `BadInput`."""
     text = recorded_games(resolved)
     if text is None:
         return
@@ -122,8 +122,8 @@ def _check_recorded_games(resolved: Resolved) -> None:
 def claimed(
     directory: ExperimentDirectory, me: owner.Owner | None, stop: StopRequest
 ) -> Iterator[None]:
-    """Own the directory from now on, unless what follows is refused; by hand only look that nobody
-    else does.
+    """Own the directory from now on, and give it back if what follows is refused. When run by hand,
+    only check that no workflow owns it.
 
     Raises `WrongDirectory`.
     """
@@ -159,7 +159,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> ExperimentRecord:
-    """What to write: `submitted`, as the continuation of what the directory holds. Raises
+    """The record to write: `submitted` as the continuation of what the directory contains. Raises
     `WrongDirectory`.
     """
     if not directory.experiment_yaml.exists():
@@ -168,8 +168,8 @@ def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> E
 
 
 def describe(resolved: Resolved) -> ExperimentRecord:
-    """The record of an experiment that starts now; asks the game whether it can be played and
-    filmed. Raises `BadInput`.
+    """The record of an experiment that starts now. Checks that the game can be played and filmed.
+    Raises `BadInput`.
     """
     from agents.checks.playable import check_playable
     from agents.evaluation.rendering import renders
@@ -207,8 +207,8 @@ def versions() -> dict[str, str]:
 
 
 def source() -> dict[str, Any]:
-    """The commit of this code: from the image, else from git; changed: whether files differ from
-    it. Both None if unknown.
+    """The commit of this code, from the image or from git. changed: whether files differ from it.
+    Both are None if unknown.
     """
     baked = os.environ.get("EXPERIMENT_SOURCE")
     if baked:

@@ -25,16 +25,17 @@ from steps.directory.files import write_if_changed
 from steps.directory.status import read_status
 
 WAIT_S = 150.0
-"""Longer than the grace of a pod that is being stopped (`config/cluster.yaml`), after which nothing
-is saved any more."""
+"""Longer than the grace period of a pod (`config/cluster.yaml`), after which nothing is saved any
+more.
+"""
 POLL_S = 0.25
 SMALL_FILE_BYTES = 2**20
 UNKNOWN_STATUS = "unknown: made by hand"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step; the directory is released unless Argo starts the step again, which
-    must find it owned.
+    """Run the step and return its exit code. The directory is released, unless Argo starts the step
+    again, which then must find it owned.
     """
     started: list[StepContext] = []
 
@@ -57,8 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _release(path: Path, uid: str) -> None:
-    """The page is made: a file that cannot be read by now only leaves the directory to the
-    lease.
+    """Release the directory. The page is made already, so if the owner's file cannot be read, the
+    lease will expire instead.
     """
     try:
         owner.release(path, uid)
@@ -67,7 +68,7 @@ def _release(path: Path, uid: str) -> None:
 
 
 def report(context: StepContext) -> dict[str, Any]:
-    """Write report.html over whatever the experiment has left, and say whether it is complete."""
+    """Write report.html about whatever the experiment has left. Returns whether it is complete."""
     wait_for_running(context)
     context.inputs = json.loads(json.dumps(page_inputs(context)))
     from steps.page.facts import read_facts
@@ -86,8 +87,8 @@ def report(context: StepContext) -> dict[str, Any]:
 
 
 def page_inputs(context: StepContext) -> Mapping[str, Any]:
-    """What the page shows: the content of small files, the size and time of large ones; nothing of
-    report itself.
+    """What the page depends on: the content of small files, the size and time of large ones,
+    without the report's own.
     """
     whole = hashlib.sha256()
     for path in _shown(context):
@@ -122,7 +123,7 @@ def _shown(context: StepContext) -> Iterator[Path]:
 
 
 def _members(context: StepContext) -> Iterator[tuple[str, Path]]:
-    """(`train-actor-3 of run 0`, its status) of the steps with several processes."""
+    """(`train-actor-3 of run 0`, its status) for the steps with several processes."""
     for index in range(context.resolved.experiment.runs):
         run = context.directory.run(index)
         for _, name in run.members():
@@ -137,11 +138,11 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
-    """Wait until no step says that it is running; of one on this machine it is known whether its
-    process lives.
+    """Wait until no step is running. For a step on this machine it is known whether its process
+    lives.
 
-    In a workflow that came to its end by itself no pod is left: what still says so was killed, on
-    another machine.
+    If a workflow ended by itself, no pod is left: a step that is still marked as running was killed
+    on another machine.
     """
     end = time.monotonic() + (0 if context.arguments.workflow_status == "Succeeded" else wait_s)
     said = ""
@@ -174,7 +175,7 @@ def _running(context: StepContext) -> list[str]:
 
 
 def _may_live(process: str) -> bool:
-    """Not known to have ended; a text that names no process says nothing."""
+    """Whether a process is not known to have ended. A text that names no process says nothing."""
     try:
         return processes.is_alive(process) is not False
     except (OSError, ValueError, OverflowError):

@@ -33,7 +33,7 @@ TRAINER, WORKER = WorkerSettings.roles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the step."""
+    """Run the step and return its exit code."""
     if command := os.environ.pop(COMMAND_VARIABLE, ""):
         return guarded("train", lambda: become(command, sys.argv[1:] if argv is None else argv))
     return run_step(
@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(context: StepContext) -> dict[str, Any]:
-    """Train one run from its newest checkpoint, or from the start; as an actor or a worker, help with
-    it.
+    """Train one run from its newest checkpoint, or from the start. As an actor or a worker, help
+    with it.
     """
     from steps.training.attempt import attempt
 
@@ -79,7 +79,7 @@ def train(context: StepContext) -> dict[str, Any]:
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """What the result depends on; raises `BadInput` for a role that nobody has in this training."""
+    """What the result depends on. Raises `BadInput` for a role that this training does not have."""
     descriptor = context.resolved.descriptor
     if context.member:
         _check_role(context.arguments.role, descriptor)
@@ -108,16 +108,14 @@ def _check_role(role: str, descriptor: Algorithm) -> None:
 
 
 def is_complete(context: StepContext) -> bool:
-    """Whether nothing is left to do for who succeeded before: what a finished training left is still
-    there and undamaged.
-    """
+    """Whether the files of a finished training are intact, so that it can be skipped."""
     from steps.training.meeting import is_trained, outcome
 
     return bool(outcome(context)) if context.member else is_trained(context.run, context.previous)
 
 
 def evaluate_output(status: Status) -> dict[str, str]:
-    """Argo's output: whether the run is worth evaluating, which only those know who learn."""
+    """Argo's output: whether the run is worth evaluating. Only the roles that learn know it."""
     if "evaluate" not in status.details:
         return {}
     return {"evaluate": "true" if status.details["evaluate"] else "false"}

@@ -27,13 +27,13 @@ INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of the command: 0 when the game was played or left, 130 after Ctrl-C."""
+    """Run the command. Returns 0 if the game was played or left, 130 after Ctrl-C."""
     parsed = _parser().parse_args(argv)
     return guarded("versus", lambda: versus(parsed))
 
 
 def versus(parsed: argparse.Namespace) -> int:
-    """Play the game that is asked for. Raises `BadInput` for an unknown game or opponent."""
+    """Play the requested game. Raises `BadInput` for an unknown game or opponent."""
     try:
         game, opponent = _opponent(parsed.opponent, parsed.game)
         seed = secrets.randbits(32) if parsed.seed is None else parsed.seed
@@ -51,7 +51,7 @@ def versus(parsed: argparse.Namespace) -> int:
 
 
 def _opponent(name: str, game_name: str) -> tuple[Game, Player]:
-    """The player, and the game that it plays: that of its experiment if it is an agent."""
+    """The opponent, and its game: an agent plays its experiment's game."""
     if is_directory(name):
         policy = agent_at(name, game_name)
         return policy.game, trained(name, policy)
@@ -64,7 +64,7 @@ def _opponent(name: str, game_name: str) -> tuple[Game, Player]:
 
 
 def serve(session: Session) -> None:
-    """One page until Ctrl-C."""
+    """Serve one page until Ctrl-C."""
     with GameServer(session) as server:
         print(f"Play at {server.address} in a browser of this machine; Ctrl-C ends.", flush=True)
         server.serve_forever()

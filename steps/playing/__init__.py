@@ -1,1 +1,1 @@
-"""A person's game against a player: in the terminal, or on a page of this machine."""
+"""A person's game against a player, in the terminal or on a page of this machine."""

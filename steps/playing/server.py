@@ -1,8 +1,8 @@
-"""A game on a page that only this machine can reach, and only who was told its address.
+"""Serves a game on a page that only this machine can reach, and only people who know its address.
 
-Other sites' scripts in the same browser cannot play: the address holds a token that they do not
-know, `Host` must be this machine's address (else a name of theirs could be made to point here), and
-what changes the game must come from the page itself (`Origin`).
+Scripts of other sites in the same browser cannot play: the address contains a token that they do
+not know, `Host` must be this machine's address (otherwise one of their names could be made to point
+here), and requests that change the game must come from the page itself (`Origin`).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ HEADERS = {
 }
 LARGEST_REQUEST_BYTES = 1000
 TIMEOUT_S = 30.0
-"""For a request to arrive: browsers open connections that they never use."""
+"""How long a request may take to arrive: browsers open connections that they never use."""
 
 
 class GameServer(ThreadingHTTPServer):
-    """One game at a time; `address` is what the person opens."""
+    """Serves one game at a time. `address` is what the person opens."""
 
     daemon_threads = True
 
@@ -53,7 +53,7 @@ class GameServer(ThreadingHTTPServer):
         self.address = f"http://{self.host}/{self.token}/"
 
     def answer(self, asked: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a request of the page leads to, as JSON. Raises `BadInput`."""
+        """The answer to a request of the page, as JSON. Raises `BadInput`."""
         commands: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
             "state": lambda given: {},
             "play": self._play,
@@ -99,15 +99,15 @@ class GameServer(ThreadingHTTPServer):
         }
 
     def _check_seen(self, given: Mapping[str, Any]) -> None:
-        """A page that is older than the game, in a second window, says something about another
-        position than its person sees.
+        """Raise `BadInput` if the page shows an older position, as a second window may: the request
+        was meant for that position.
         """
         if _whole(given, "plies") != len(self.session.actions):
             raise BadInput("the game has gone on meanwhile: load the page again")
 
 
 def described(session: Session) -> dict[str, Any]:
-    """All that the page shows."""
+    """Everything that the page shows."""
     state = session.state[0]
     board = board_of(session.game, state)
     return {
@@ -140,7 +140,7 @@ class _Requests(BaseHTTPRequestHandler):
     timeout = TIMEOUT_S
 
     def do_GET(self) -> None:
-        """The page and its two files."""
+        """Send the page or one of its two files."""
         name = self._name()
         if name is None or name not in FILES:
             self._send(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain")
@@ -149,7 +149,7 @@ class _Requests(BaseHTTPRequestHandler):
         self._send(HTTPStatus.OK, (Path(__file__).parent / file).read_bytes(), kind)
 
     def do_POST(self) -> None:
-        """What the page's script asks."""
+        """Answer the page's script."""
         name = self._name()
         size = self.headers.get("Content-Length", "")
         is_own = self.headers.get("Origin") == f"http://{self.server.host}"
@@ -169,10 +169,10 @@ class _Requests(BaseHTTPRequestHandler):
         self._send(status, json.dumps(answer).encode(), "application/json")
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing: the token is in every request."""
+        """Log nothing, because every request contains the token."""
 
     def _name(self) -> str | None:
-        """What is asked for, without the token; None for whoever does not know it."""
+        """The requested name without the token; None if the token is wrong."""
         _, _, rest = self.path.partition("/")
         token, _, name = rest.partition("/")
         knows = hmac.compare_digest(token.encode(), self.server.token.encode())

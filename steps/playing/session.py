@@ -1,4 +1,4 @@
-"""One person's game against a player, wherever it is shown."""
+"""One person's game against a player, however it is shown."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ COLOURS = "XO"
 
 
 class Session:
-    """person: 0 begins. The opponent has answered whenever a method returns: it is the person's turn,
-    or the game is over.
+    """person: the person's colour; 0 moves first. Whenever a method returns, the opponent has
+    answered: it is the person's turn, or the game is over.
 
-    All chance is from the seed and the number of plies: whoever takes a move back and plays it again
-    gets the same answer.
+    All chance comes from the seed and the number of plies, so whoever takes a move back and plays
+    it again gets the same answer.
     """
 
     def __init__(self, game: Game, opponent: Player, person: int, seed: int) -> None:
@@ -34,7 +34,7 @@ class Session:
 
     @property
     def is_over(self) -> bool:
-        """Nobody plays any more."""
+        """Whether the game has ended."""
         return bool(self.game.outcome(self.state)[0][0])
 
     @property
@@ -44,16 +44,18 @@ class Session:
 
     @property
     def movers(self) -> list[int]:
-        """Who did each of the actions."""
+        """The player of each action."""
         return [int(self.game.mover(state)[0]) for state in self.states[:-1]]
 
     def legal(self) -> list[int]:
-        """What the person may do; nothing at the end."""
+        """The person's legal actions; none at the end."""
         actions: list[int] = np.flatnonzero(self.game.legal(self.state)[0]).tolist()
         return actions
 
     def play(self, action: int) -> None:
-        """The person's action, and the answer. Raises `BadInput` for one that is not legal."""
+        """Play the person's action and the opponent's answer. Raises `BadInput` for an illegal
+        action.
+        """
         if self.is_over:
             raise BadInput("the game is over")
         legal = self.legal()
@@ -69,7 +71,7 @@ class Session:
             raise
 
     def undo(self) -> None:
-        """Take the person's latest action back, with all that came after. Raises `BadInput` if there
+        """Take back the person's latest action and everything after it. Raises `BadInput` if there
         is none.
         """
         own = [ply for ply, mover in enumerate(self.movers) if mover == self.person]
@@ -78,7 +80,7 @@ class Session:
         self._cut(own[-1])
 
     def opinion(self) -> Choices:
-        """What the opponent would do in the person's place, and what it thinks of the position [1].
+        """What the opponent would do in the person's place, and its value of the position [1].
 
         Raises `BadInput` at the end.
         """

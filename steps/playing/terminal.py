@@ -8,11 +8,11 @@ from steps.playing.session import COLOURS, Session
 
 COMMANDS = "a number plays; u takes back, h asks the opponent for a hint, q quits, ? shows this"
 SHOWN_SHARES = 5
-"""Of the actions that the opponent likes best."""
+"""Number of the opponent's favourite actions that are shown."""
 
 
 def play(session: Session) -> None:
-    """Until the game is over, or the person quits with q or the end of input (Ctrl-D)."""
+    """Play until the game is over, or the person quits with q or the end of input (Ctrl-D)."""
     person = COLOURS[session.person]
     print(
         f"You are {person}, {session.opponent.name} is {COLOURS[1 - session.person]}: {COMMANDS}."
@@ -36,14 +36,14 @@ def play(session: Session) -> None:
 
 
 def ended(session: Session) -> str:
-    """Who has won, in a sentence."""
+    """The result in a sentence."""
     who = {1: "You win", -1: f"{session.opponent.name} wins", 0: "A draw"}[session.result]
     return f"{who} after {len(session.actions)} plies."
 
 
 def board_text(session: Session) -> str:
-    """The position with the numbers of the legal actions, and what was played since one's own last
-    turn.
+    """The position with the numbers of the legal actions, and what was played since the person's
+    last turn.
     """
     state = session.state[0]
     legal = session.legal()
@@ -69,7 +69,7 @@ def board_text(session: Session) -> str:
 
 
 def opinion_text(session: Session) -> str:
-    """What the opponent would do, and what it thinks, in a line."""
+    """What the opponent would do, and its value, in a line."""
     choices = session.opinion()
     text = f"{session.opponent.name} would play {int(choices.actions[0])}"
     if choices.value is not None:
@@ -83,7 +83,7 @@ def opinion_text(session: Session) -> str:
 
 
 def _answered(session: Session, asked: str) -> str:
-    """What a line of the person leads to. Raises `BadInput` for one that leads nowhere."""
+    """Carry out a line of the person's input. Raises `BadInput` for a line without meaning."""
     if asked in ("?", "help", ""):
         return COMMANDS
     if asked in ("h", "hint"):

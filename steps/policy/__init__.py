@@ -1,5 +1,5 @@
-"""The policy that a training ended with, for evaluate and for `steps.results`; torch is imported
-only when it is loaded.
+"""Loads the final policy of a training, for evaluate and for `steps.results`. Imports torch only
+then.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def final_policy(context: StepContext) -> tuple[AnyPolicy, int]:
-    """`load_policy_of` of the step's own run."""
+    """`load_policy_of` for the step's own run."""
     return load_policy_of(context.run, context.resolved)
 
 
 def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[AnyPolicy, int]:
-    """The policy at the end of a training, on the CPU, and its environment step; raises `BadInput`
-    before that end.
+    """The policy at the end of a training, on the CPU, and its environment step. Raises `BadInput`
+    before the training has ended.
     """
     checkpoint = checkpoints.load_final(run, resolved)
     from agents.load import load_policy
@@ -33,9 +33,7 @@ def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[AnyPolicy, in
 
 
 def final_policy_inputs(context: StepContext) -> Mapping[str, Any]:
-    """What everything made with that policy depends on: the parameters and the newest
-    checkpoint.
-    """
+    """What results of this policy depend on: the parameters and the newest checkpoint."""
     newest = [0, *context.run.checkpoint_steps()][-1]
     manifest = context.run.checkpoint(newest) / checkpoints.MANIFEST
     return {

@@ -1,4 +1,4 @@
-"""A trained policy for a person at the keyboard: one observation or many, checked."""
+"""A trained policy for interactive use: takes one observation or many, and checks them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LARGEST_SEED = 2**32
 
 
 class TrainedAgent:
-    """The final policy of a run, on the CPU, its observation statistics frozen.
+    """The final policy of a run, on the CPU, with its observation statistics frozen.
 
-    policy: as `evaluate` plays it; step: environment steps that it was trained for.
+    policy: as `evaluate` plays it. step: number of environment steps that it was trained for.
     """
 
     def __init__(self, policy: AnyPolicy, step: int) -> None:
@@ -27,12 +27,12 @@ class TrainedAgent:
 
     @property
     def remembers(self) -> bool:
-        """Whether `act` depends on what was seen before, and so takes and gives a state."""
+        """Whether `act` depends on earlier observations, and so takes and returns a state."""
         return hasattr(self.policy, "first_state")
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Of one observation as the environment gives it; images are uint8."""
+        """The shape of one observation as the environment gives it. Images are uint8."""
         return self.policy.spaces.environment_shape
 
     def act(
@@ -79,7 +79,7 @@ class TrainedAgent:
     def _before(
         self, state: PolicyState | None, reset: Any, count: int
     ) -> tuple[PolicyState, np.ndarray]:
-        """What is remembered of `count` episodes, and which of them begin, bool [count]."""
+        """The remembered state of `count` episodes, and which of them begin, bool [count]."""
         policy: Any = self.policy
         first: PolicyState = policy.first_state(count)
         if state is None:
@@ -94,7 +94,7 @@ class TrainedAgent:
         return state, begins
 
     def _batch(self, observation: Any) -> tuple[np.ndarray, bool]:
-        """The observations [N, *shape], and whether it was a single one."""
+        """The observations [N, *shape], and whether a single one was given."""
         shape = self.observation_shape
         try:
             values = np.asarray(observation)

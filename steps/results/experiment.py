@@ -1,4 +1,4 @@
-"""An experiment's directory as a person analyses it, by the rules of `steps.directory`."""
+"""An experiment's directory for analysis in Python."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Results:
         self.record = read_experiment(self._directory)
 
     def __repr__(self) -> str:
-        """The call that makes it."""
+        """The call that makes this object."""
         return f"Results({str(self._directory.root)!r})"
 
     @cached_property
     def runs(self) -> tuple[Run, ...]:
-        """All planned runs by index, started or not."""
+        """All planned runs by index, whether started or not."""
         planned = self.record.resolved.experiment.runs
         return tuple(Run(self._directory.run(index), self.record) for index in range(planned))
 
@@ -99,19 +99,19 @@ class Results:
 
 
 class Run:
-    """One planned run, at `Results.runs[index]`; directory: where its files lie."""
+    """One planned run, `Results.runs[index]`. directory: where its files are."""
 
     def __init__(self, directory: RunDirectory, record: ExperimentRecord) -> None:
         self.directory = directory
         self._record = record
 
     def __repr__(self) -> str:
-        """Where it lies."""
+        """The run's directory."""
         return f"<Run {self.index} in {str(self.directory.root)!r}>"
 
     @property
     def index(self) -> int:
-        """From 0."""
+        """The run's number, from 0."""
         return self.directory.index
 
     @cached_property
@@ -121,15 +121,13 @@ class Run:
 
     @property
     def training(self) -> pd.DataFrame:
-        """The rows of `Results.training` that are this run's, read anew; raises `BadInput` without
-        any.
-        """
+        """The run's rows of `Results.training`, read anew. Raises `BadInput` if there are none."""
         frame = training_frame(self.directory, self.usable)
         return _required(frame, self.directory.train_csv, "train")
 
     @property
     def evaluation(self) -> pd.DataFrame:
-        """The same of `Results.evaluation`; raises `BadInput` without the table."""
+        """The run's rows of `Results.evaluation`. Raises `BadInput` without the table."""
         measure = self._record.resolved.measure
         frame = evaluation_frame(self.directory, self.usable, measure)
         return _required(frame, self.directory.evaluated(measure), "evaluate")

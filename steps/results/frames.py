@@ -30,12 +30,12 @@ COUNTED = ("epoch", "step", "frame", "episodes")
 NOT_MEASURED = ("run", "state", "usable", "reason", *COUNTED)
 """Of the columns of a summary."""
 OF_A_GAME = ("opponent", "colour", "actions")
-"""Further columns of an evaluation after self-play, which are text."""
+"""Additional text columns of an evaluation after self-play."""
 Columns = dict[str, np.ndarray]
 
 
 def training_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
-    """The whole lines of a train.csv; None without the file. Raises `WrongDirectory` if it is no
+    """The whole lines of a train.csv; None without the file. Raises `WrongDirectory` for a damaged
     table.
     """
     return _frame(run, usable, run.train_csv, _training_columns)
@@ -48,7 +48,7 @@ def evaluation_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.
 
 
 def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:
-    """The row of one planned run; a run that never started has reached step 0."""
+    """The row of one planned run. A run that never started has reached step 0."""
     status = read_status(run.status / "train.json")
     measure = resolved.measure
     last = _last(run.train_csv)
@@ -74,7 +74,9 @@ def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[s
 
 
 def summary_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
-    """The rows of `summary_row`, typed: a column without any value would be one of objects."""
+    """The rows of `summary_row` with types: otherwise a column without values would have dtype
+    object.
+    """
     frame = pd.DataFrame(list(rows))
     frame["state"] = pd.Categorical(frame["state"], ["complete", "skipped", "unfinished", "failed"])
     frame["reason"] = frame["reason"].astype("str")
@@ -109,7 +111,9 @@ def _training_columns(path: Path) -> Columns:
 
 
 def _evaluation_columns(path: Path, measure: Measure) -> Columns:
-    """Not by `read_columns`: a seed may have more digits than a float keeps."""
+    """The columns of the evaluation. `read_columns` is not used, because a seed may have more
+    digits than a float keeps.
+    """
     episodes = read_episodes(path, measure)
     rows = read_rows(path)
     games = [name for name in OF_A_GAME if rows and name in rows[0]]
@@ -123,7 +127,7 @@ def _evaluation_columns(path: Path, measure: Measure) -> Columns:
 
 
 def _counted(name: str, values: np.ndarray) -> np.ndarray:
-    """Float64 -> int64; raises `ValueError` where a cell is empty or no whole number."""
+    """Convert float64 to int64. Raises `ValueError` if a cell is empty or not a whole number."""
     with np.errstate(invalid="ignore"):
         whole = values.astype(np.int64)
     if not np.array_equal(whole, values):
@@ -132,7 +136,7 @@ def _counted(name: str, values: np.ndarray) -> np.ndarray:
 
 
 def _last(path: Path) -> dict[str, int]:
-    """Epoch and step of the last whole row, 0 without one."""
+    """Epoch and step of the last whole row, or 0 without one."""
     try:
         row = last_row(path)
         return {name: 0 if row is None else int(row[name]) for name in ("epoch", "step")}

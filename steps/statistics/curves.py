@@ -1,4 +1,4 @@
-"""Curves of single runs and what may be done with them before runs are averaged."""
+"""Curves of single runs, and their treatment before runs are averaged."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Curve:
 
 
 def curve(steps: Sequence[float] | Floats, values: Sequence[float] | Floats) -> Curve:
-    """Keep the rows that hold a value: a row in which no episode ended has none, and is no zero;
-    nor is an infinite one.
+    """Keep the rows with a finite value: a row in which no episode ended has none, which does not
+    mean zero.
     """
     heights = np.asarray(values, np.float64)
     kept = np.abs(heights) <= LARGEST_RETURN  # false for NaN, too
@@ -37,7 +37,7 @@ def curve(steps: Sequence[float] | Floats, values: Sequence[float] | Floats) -> 
 
 
 def training_curve_of(columns: Mapping[str, Floats], measure: Measure) -> Curve:
-    """The curve in the columns of a train.csv; empty where there is none."""
+    """The curve in the columns of a train.csv; empty if there is none."""
     if not {"step", measure.training_column} <= columns.keys():
         return curve([], [])
     return curve(columns["step"], columns[measure.training_column])
@@ -87,8 +87,8 @@ def area_under_curve(one: Curve, first: int, last: int) -> float:
 
 
 def trailing_mean(values: Floats, window: int) -> Floats:
-    """Mean of the last `window` values that there are [T] -> [T]: no edge effects; it lags (window
-    − 1) / 2 values behind.
+    """Mean of the last `window` existing values [T] -> [T]. There are no edge effects; it lags
+    (window − 1) / 2 values behind.
     """
     sums = np.concatenate(([0.0], np.cumsum(values, dtype=np.float64)))
     ends = np.arange(1, len(values) + 1)

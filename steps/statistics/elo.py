@@ -15,13 +15,14 @@ from steps.statistics.intervals import LEVEL, resample_counts
 from steps.statistics.scores import Floats
 
 ELO = 400 / math.log(10)
-"""Points of a rating in one unit of log strength: 75 % are 190.85 points."""
+"""Rating points for one unit of log strength. A score of 75 % corresponds to 190.85 points."""
 PRIOR_GAMES = 1.0
-"""A drawn game that each two players who met are taken to have played besides: who wins everything
-gets a large rating, not an infinite one.
+"""Number of drawn games that are added to each pair that met, so that a player who wins everything
+gets a large rating and not an infinite one.
 """
 LARGEST_STEP = 1.0
-"""Of log strengths: Newton's full steps overshoot where one side won nearly everything."""
+"""Largest step of log strengths: Newton's full steps overshoot if one side won nearly everything.
+"""
 PRECISION = 1e-10
 MOST_STEPS = 500
 
@@ -29,10 +30,11 @@ Pairings = Sequence[tuple[int, int]]
 
 
 def elo(scores: Floats, games: Floats, anchor: int, *, prior: float = PRIOR_GAMES) -> Floats:
-    """The most likely ratings [..., n]. scores [..., n, n]: what each player (row) scored against each
-    other one, a draw one half; games [..., n, n]: how many they played.
+    """The most likely ratings [..., n].
 
-    Raises `ValueError` if there is no chain of games between two of them.
+    scores [..., n, n]: what each player (row) scored against each other one, a draw counting one
+    half. games [..., n, n]: how many they played. Raises `ValueError` if no chain of games connects
+    two of them.
     """
     count = games.shape[-1]
     met = games.reshape(-1, count, count).sum(axis=0) > 0
@@ -56,8 +58,8 @@ def elo(scores: Floats, games: Floats, anchor: int, *, prior: float = PRIOR_GAME
 
 
 def totals(count: int, pairings: Pairings, scores: Floats, games: float) -> tuple[Floats, Floats]:
-    """Of what the first of each pairing scored in so many games, scores [..., pairings] -> what each
-    scored against each [..., n, n], and the games [..., n, n].
+    """Convert what the first player of each pairing scored, [..., pairings], to what each player
+    scored against each [..., n, n], and the number of games [..., n, n].
     """
     scored = np.zeros((*scores.shape[:-1], count, count))
     played = np.zeros_like(scored)
@@ -90,7 +92,7 @@ def ratings(
 
 
 def cross_table(count: int, pairings: Pairings, scores: Floats) -> Floats:
-    """The share [n, n] that each player (row) scored against each other one; NaN where two did not
+    """The share [n, n] that each player (row) scored against each other one; NaN if two did not
     meet. scores: [pairings, openings, 2].
     """
     games = float(scores.shape[1] * scores.shape[2])

@@ -14,7 +14,7 @@ from steps.statistics.scores import Floats, iqm_weights, mean, standard_deviatio
 LEVEL = 0.95
 CURVE_RESAMPLES = 2_000
 TABLE_RESAMPLES = 20_000
-"""Fewer make the 2.5 % point itself noisy; with 10 it is the minimum."""
+"""With fewer resamples the 2.5 % point itself is noisy; with 10 it would be the minimum."""
 
 
 def t_interval(values: Sequence[float] | Floats) -> tuple[float, float]:
@@ -63,8 +63,8 @@ def bootstrap_iqm_interval(values: Floats, counts: NDArray[np.int64]) -> tuple[F
 
 
 def _resampled_iqm(values: Floats, counts: NDArray[np.int64]) -> Floats:
-    """The interquartile mean of every resample [B] without building it: repeated values share one
-    interval of ranks.
+    """The interquartile mean of every resample [B] without building the resamples: repeated values
+    share one interval of ranks.
     """
     order = np.argsort(values, kind="stable")
     drawn = counts[:, order]

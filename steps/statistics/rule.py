@@ -25,7 +25,9 @@ WIDE_ENOUGH_FROM = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
-    """Over N runs at each of G points; every array is [G], and None where N is too small for it."""
+    """Statistics over N runs at each of G points. Every array is [G], or None if N is too small for
+    it.
+    """
 
     n: int
     mean: Floats
@@ -41,10 +43,10 @@ class Aggregate:
 
 
 def aggregate(values: Floats, *, seed: int, resamples: int) -> Aggregate:
-    """values: [N, G], N ≥ 1, finite: one row per run. seed: of the bootstrap's generator.
+    """Aggregate values [N, G], N ≥ 1, finite, one row per run. seed: of the bootstrap's generator.
 
-    Of two calls with one seed the shorter uses the first resamples of the longer: curves and tables
-    tell one story.
+    Of two calls with one seed, the one with fewer resamples uses the first resamples of the other,
+    so curves and tables agree.
     """
     count = len(values)
     columns = list(values.T)

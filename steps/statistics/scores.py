@@ -14,14 +14,15 @@ Floats = NDArray[np.float64]
 
 
 def mean(values: Sequence[float] | Floats) -> float:
-    """values: [N], N ≥ 1."""
+    """The exact mean of values [N], N ≥ 1."""
     return math.fsum(values) / len(values)
 
 
 def standard_deviation(values: Sequence[float] | Floats) -> float:
-    """Of a sample (`ddof=1`: with 3 runs `ddof=0` is a third too small); values: [N], N ≥ 2.
+    """The standard deviation of a sample, values [N], N ≥ 2 (`ddof=1`: with 3 runs `ddof=0` is a
+    third too small).
 
-    Two passes, because E[x²] − E[x]² cancels: of unit noise around 10⁹ nothing is left of it.
+    Two passes, because E[x²] − E[x]² cancels: of unit noise around 10⁹ nothing would be left.
     """
     centre = mean(values)
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
@@ -48,8 +49,8 @@ def iqm(values: Sequence[float] | Floats) -> float:
 
 
 def optimality_gap(scores: Sequence[float] | Floats, *, target: float = 1.0) -> float:
-    """How far normalised scores [K] stay below `target` on average; what exceeds it does not help.
-    Lower is better.
+    """How far normalised scores [K] stay below `target` on average. Values above it do not
+    compensate. Lower is better.
     """
     return target - mean([min(score, target) for score in scores])
 
@@ -69,8 +70,8 @@ def performance_profile(
 def probability_of_improvement(
     ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats
 ) -> float:
-    """Chance that a run of ours beats one of theirs, ties one half: Mann–Whitney U / (N·N′). ours:
-    [N], theirs: [N′].
+    """Probability that a run of ours beats one of theirs, ties counting one half: Mann–Whitney U /
+    (N·N′). ours: [N], theirs: [N′].
     """
     signs = np.sign(np.asarray(ours, np.float64)[:, None] - np.asarray(theirs, np.float64)[None, :])
     return 0.5 + float(signs.sum()) / (2 * signs.size)
@@ -79,7 +80,7 @@ def probability_of_improvement(
 def wilson_interval(
     successes: float, trials: int, *, z: float = 1.959963984540054
 ) -> tuple[float, float]:
-    """95 % interval of a proportion that is also right near 0 and 1 (Wilson 1927); a draw is half a
+    """95 % interval of a proportion that is also right near 0 and 1 (Wilson 1927). A draw is half a
     success.
     """
     share = successes / trials

@@ -1,3 +1,3 @@
-"""What a training leaves behind while it learns: rows, event files, resource samples, checkpoints.
-Shared by all topologies.
+"""The files that a training writes while it learns: rows, event files, resource samples,
+checkpoints. All topologies share them.
 """

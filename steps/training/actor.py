@@ -1,5 +1,5 @@
-"""One actor of an actor-learner training: steps environments for the learner that it finds in the
-run's directory, until the run is trained. Nothing of it is kept: one that is started again joins
+"""One actor of an actor-learner training: it steps environments for the learner that it finds in
+the run's directory, until the run is trained. Nothing of it is saved; a restarted actor joins
 again.
 """
 
@@ -17,17 +17,19 @@ from steps.directory.experiment import read_compute
 
 POLL_S = 0.1
 NICENESS = 5
-"""Of an actor that finds its learner at a local socket when it starts: the learner does alone what all
-of them wait for. With a fair share of two processors it waited for its turn, and they for it;
-Breakout with two actors made 0.78 of the steps that the parts allow, and 0.94 where they give way.
+"""The niceness of an actor that finds its learner at a local socket when it starts, because all
+actors wait for what the learner does alone. With a fair share of two processors the learner waited
+for its turn, and the actors for it: Breakout with two actors reached 0.78 of the possible steps per
+second, and 0.94 with this niceness.
 """
 
 
 def act(context: StepContext) -> dict[str, Any]:
-    """Act until the training has ended, well or for good; returns why there was nothing left to do.
+    """Act until the training has ended, successfully or not. Returns why there is nothing left to
+    do.
 
-    Raises `Preempted` after a SIGTERM, or where there was no learner for `reconnect_timeout`, and
-    what the learner's refusal means: `BadInput` or `Diverged`.
+    Raises `Preempted` after a SIGTERM, or if there was no learner for `reconnect_timeout`. A
+    refusal by the learner raises `BadInput` or `Diverged`.
     """
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
     context.stop.describe = lambda: "preempted, joins again when it is started again"
@@ -55,7 +57,7 @@ def act(context: StepContext) -> dict[str, Any]:
 
 
 def _act(context: StepContext, search: Any) -> int:
-    """Returns the environment steps."""
+    """Act, and return the number of environment steps."""
     import torch
 
     from agents.distributed.weights import unpack
@@ -92,7 +94,7 @@ def _act(context: StepContext, search: Any) -> int:
 @contextlib.contextmanager
 def _on_stop(context: StepContext, close: Callable[[], None]) -> Iterator[None]:
     """Close the link as soon as a stop is requested, which wakes an actor that waits for its
-    learner: there is nothing to save.
+    learner. It has nothing to save.
     """
     ended = threading.Event()
 

@@ -35,8 +35,8 @@ Details = dict[str, Any]
 
 
 def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -> Details:
-    """Let `train` go on from the run's newest checkpoint, or begin; returns what it says at its
-    end.
+    """Let `train` continue from the run's newest checkpoint, or begin. Returns the details that it
+    reports at its end.
     """
     # Read when torch is imported.
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
@@ -62,7 +62,7 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
 
 
 def _require_memory(context: StepContext) -> None:
-    """Refuse a replay that the memory which is really here cannot hold; raises `BadInput`."""
+    """Raise `BadInput` if the replay does not fit into the memory that this machine really has."""
     if context.resolved.descriptor.replay_bytes:
         from agents.environments.game_check import check_game
 
@@ -70,20 +70,20 @@ def _require_memory(context: StepContext) -> None:
 
 
 def _left_by_the_last_attempt(context: StepContext) -> Details:
-    """Its guard, kept until the checkpoint is read: a kill in between would lose the count of all
-    kills before.
+    """The guard of the last attempt. It is kept until the checkpoint is read: a kill in between
+    would lose the count of all kills before.
     """
     guard = context.previous.details.get("guard") if context.previous else None
     return {"guard": {**guard, "began": False}} if isinstance(guard, dict) else {}
 
 
 class TrainingAttempt:
-    """What one attempt goes on from, and how far it is.
+    """What one attempt continues from, and how far it is.
 
-    step: reached; saved_step: of the last checkpoint; record: what the files put into the checkpoint
-    beside the trainer's state, empty without one; kept: what else the next one shall say; machine:
-    what this training computes on and in, resolved: its parameters, without what is still to be
-    measured, both once it is `decided`.
+    step: reached so far. saved_step: that of the last checkpoint. record: what the files put into
+    the checkpoint beside the trainer's state; empty without one. kept: further facts for the next
+    attempt. machine: device and precision. resolved: the parameters, without anything that is still
+    to be measured. Both are set once `decided` was read.
     """
 
     def __init__(self, context: StepContext, checkpoint: Checkpoint | None) -> None:
@@ -98,11 +98,11 @@ class TrainingAttempt:
 
     @property
     def given_weights(self) -> bool:
-        """Whether it begins with those of another experiment."""
+        """Whether it begins with another experiment's weights."""
         return self.checkpoint is None and self.context.resolved.experiment.start_from is not None
 
     def note(self, *, began: bool) -> None:
-        """Leave in the status file what the next attempt must know if this one is killed."""
+        """Write to the status file what the next attempt must know if this one is killed."""
         self.guard = replace(self.guard, began=began)
         self.context.note(
             guard=progress_guard.as_details(self.guard),
@@ -110,7 +110,7 @@ class TrainingAttempt:
         )
 
     def failed(self, error: Exception) -> None:
-        """Remember where an exception came; raises `NoProgress` if the last attempt ended there,
+        """Remember the step of an exception. Raises `NoProgress` if the last attempt ended there,
         too.
         """
         self.guard = progress_guard.failed(self.guard, self.step, error)
@@ -120,7 +120,7 @@ class TrainingAttempt:
             self.note(began=False)
 
     def decided(self) -> Compute:
-        """What to compute on and in, with torch's threads set accordingly."""
+        """The device and precision to use. Also sets torch's number of threads."""
         import torch
 
         from steps.training.choose_compute import chosen, settled
@@ -142,7 +142,7 @@ class TrainingAttempt:
         return compute
 
     def restore(self, trainer: Resumable, compute: Compute) -> None:
-        """Bring a new trainer to where the checkpoint was taken, and say what begins."""
+        """Restore a new trainer from the checkpoint, and print what begins."""
         start = "the start"
         if self.given_weights:
             start = f"the weights of {begun_from(self.context, trainer)}"
@@ -169,7 +169,9 @@ class TrainingAttempt:
             )
 
     def _compare_machines(self) -> None:
-        """Equal bytes are promised on equal machines only."""
+        """Warn if the checkpoint comes from another kind of machine: equal bytes are promised on
+        equal machines only.
+        """
         for name, value in self.machine.items():
             before = self.record.get(name, value)
             if before != value:  # another image, other code, or another kind of machine
@@ -200,16 +202,16 @@ def _memory(used_bytes: str | None) -> str:
 
 
 def _show_log_of(package: str) -> None:
-    """Print what this package logs, such as how long a replay takes; other packages' warnings only,
-    as ever.
+    """Print what this package logs, such as how long a replay takes. Of other packages only
+    warnings are printed.
     """
     logging.getLogger(package).handlers = [logging.StreamHandler(sys.stdout)]
     logging.getLogger(package).setLevel(logging.INFO)
 
 
 def begun_from(context: StepContext, trainer: Resumable) -> Path:
-    """Give a new trainer the weights that its run has at `start_from`; the checkpoint that they are
-    of. Raises `BadInput` where there are none, or they do not fit.
+    """Give a new trainer the weights of its run at `start_from`, and return their checkpoint.
+    Raises `BadInput` if there are none, or they do not fit.
     """
     resolved = context.resolved
     run = context.run_index or 0

@@ -1,5 +1,5 @@
-"""What this training computes on and in, and how its environments step together: as its checkpoint
-says, else as the first one decided.
+"""Chooses device, precision and vectorisation of a training: those of its checkpoint, else those
+that the experiment's first training chose.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from steps.command.context import StepContext
 from steps.directory.experiment import Compute, read_compute, settle
 
 ASKED = ("sync", "async")
-"""What a person can ask for, too."""
+"""The values that a user can ask for."""
 
 
 def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
-    """Read the experiment's decision, or make it. record: the checkpoint's, empty without one.
+    """Read the experiment's decision, or make it. record: the checkpoint's; empty without one.
 
-    A checkpoint that says otherwise counts for its own run; directories that are older than the
-    file go on so. Raises `BadInput` where this machine cannot do what was decided,
-    `WrongDirectory` for a file that cannot be trusted.
+    A checkpoint with another decision counts for its own run, so directories older than the file
+    continue as they were. Raises `BadInput` if this machine cannot do what was decided, and
+    `WrongDirectory` for a damaged file.
     """
     path = context.directory.compute_json
     experiment = context.resolved.experiment
@@ -49,7 +49,9 @@ def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
 
 
 def settled(resolved: Resolved, compute: Compute) -> Resolved:
-    """The parameters with `vectorisation=auto` as it was decided, so that nobody measures again."""
+    """The parameters with the decided value in place of `vectorisation=auto`, so that nobody
+    measures again.
+    """
     is_settled = resolved.game.is_board or resolved.vectorisation != "auto"
     if is_settled or compute.vectorisation not in ASKED:
         return resolved
@@ -58,7 +60,9 @@ def settled(resolved: Resolved, compute: Compute) -> Resolved:
 
 
 def _refuse_other(decided: Compute, context: StepContext) -> None:
-    """What was asked for is part of the identity: only a stranger's file can say otherwise."""
+    """Raise `WrongDirectory` if the decision contradicts what the user asked for. That is part of
+    the identity, so only a foreign file can.
+    """
     for name in ("device", "precision"):
         asked = getattr(context.resolved.experiment, name)
         said = getattr(decided, name)
@@ -68,7 +72,9 @@ def _refuse_other(decided: Compute, context: StepContext) -> None:
 
 
 def _continued(kept: Mapping[str, str], context: StepContext) -> dict[str, Any] | None:
-    """Directories that are older than the file: the others follow the run that goes on first."""
+    """The decision of the run that continues first, in a directory older than the file. The other
+    runs follow it.
+    """
     if len(kept) < 2:
         return None
     reason = f"as run {context.run_index} began, before this was recorded"

@@ -1,6 +1,8 @@
-"""How the learners of a run come together, where it has several: the first one writes to the run's
-directory where it is to be met, the others read that. Whoever ends, ends the group; each is started
-again then, and they come together anew, in the first one's next generation.
+"""Brings the learners of a run together if it has several.
+
+The first learner writes its address to the run's directory, and the others read it. When one of
+them ends, the whole group ends; each is restarted, and they meet again in the first one's next
+generation.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
 
 LEARNER = ActorSettings.roles[0]
 LATE_S = 60.0
-"""By so much a learner that has no experience may speak sooner than those that wait for it."""
+"""A learner without experience may report this much earlier than those that wait for it."""
 LOOK_S = 2.0
 FOR_GOOD: Mapping[int | None, type[ExperimentError]] = {
     kind.exit_code: kind for kind in (BadInput, Diverged, WrongDirectory, Incomplete)
 }
-"""What ends the first learner with the others' exit code."""
+"""Errors of another learner that end the first one with the same exit code."""
 
 
 def gather(
@@ -42,8 +44,9 @@ def gather(
     learner: Learner,
     generation: int,
 ) -> None:
-    """As the first learner: wait for the others, unless it is alone or nothing is left to learn; until
-    `opened` ends. Raises `Preempted` where they do not come, and as one of them that never will.
+    """As the first learner: wait for the others, unless it is alone or nothing is left to learn;
+    the group lasts until `opened` ends. Raises `Preempted` if they do not come, and the error of
+    one that never will.
     """
     count = resolved.actors.learners
     longest_s = resolved.actors.no_data_timeout
@@ -70,7 +73,9 @@ def gather(
 
 
 def _until_one_has_failed(context: StepContext, count: int) -> Callable[[], None]:
-    """For the first learner while it waits: whether one of the others is not started again."""
+    """A check for the first learner while it waits: whether one of the others will not be
+    restarted.
+    """
     names = [task_name(TRAIN, f"{LEARNER}-{number}") for number in range(1, count)]
     paths = {name: context.run.status / f"{name}.json" for name in names}
     before = {name: read_status(path) for name, path in paths.items()}
@@ -97,8 +102,8 @@ def join(
     finding: Finding[Place],
     number: int,
 ) -> int:
-    """As a further learner: be there when the first one is, and have what it has learnt; returns its
-    generation. Raises `Preempted` where it does not come, and what `finding` does.
+    """As a further learner: meet the first one and receive its weights. Returns its generation.
+    Raises `Preempted` if it does not come, and what `finding` raises.
     """
     patience_s = resolved.actors.reconnect_timeout
     longest_s = resolved.actors.no_data_timeout + LATE_S
@@ -120,7 +125,9 @@ def join(
 def _until_another_leads(
     finding: Finding[Place], place: Place, end: float | None
 ) -> Callable[[], None]:
-    """For those who wait for the first learner: whether it is still the one whose place this is."""
+    """A check for learners that wait for the first one: whether its place was taken over by a newer
+    start.
+    """
     looked_s = time.monotonic()
 
     def wait() -> None:

@@ -18,16 +18,17 @@ from steps.directory.status import Status
 
 KILLS = 10
 """Five were too few: on a slow machine, five random kills in a row hit a training before its first
-row (seen)."""
+row.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """What the attempts from one checkpoint have come to; kept in the status file.
+    """The record of attempts that began at one checkpoint, kept in the status file.
 
-    checkpoint: the step that they start from; owner: the workflow; began: whether the present one
-    has begun to train; failed_at: the step where one raised an exception; killed_at, kills: the
-    last row of those that were killed, and how many in a row; unbegun: how many in a row were
+    checkpoint: the step from which they start. owner: the workflow. began: whether the present one
+    has begun to train. failed_at: the step at which one raised an exception. killed_at, kills: the
+    last row of those that were killed, and how many in a row. unbegun: how many in a row were
     killed before they had begun.
     """
 
@@ -45,8 +46,8 @@ def after(
 ) -> Guard:
     """The guard of the attempt that starts now.
 
-    reached: the step of the last row that the previous attempt wrote; memory: a remark about its
-    memory. Raises `NoProgress`.
+    reached: the step of the last row of the previous attempt. memory: a remark about its memory.
+    Raises `NoProgress`.
     """
     fresh = Guard(checkpoint=checkpoint, owner=owner)
     before = _read(previous)
@@ -76,7 +77,7 @@ def after(
 
 
 def failed(guard: Guard, step: int, error: Exception) -> Guard:
-    """The guard after an exception at a step; raises `NoProgress` if the last attempt ended there,
+    """The guard after an exception at a step. Raises `NoProgress` if the last attempt ended there,
     too.
     """
     if isinstance(error, ExperimentError) and error.exit_code != 1:
@@ -88,7 +89,7 @@ def failed(guard: Guard, step: int, error: Exception) -> Guard:
 
 
 def as_details(guard: Guard) -> dict[str, Any]:
-    """For the status file."""
+    """The guard as details of the status file."""
     return asdict(guard)
 
 

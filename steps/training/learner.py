@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end; raises `Preempted` after a SIGTERM, or, with everything saved, where no actor
-    sent anything for `no_data_timeout` or another learner was lost, and what the trainer raises.
+    """Train to the end. Raises `Preempted` after a SIGTERM and, with everything saved, if no actor
+    sent anything for `no_data_timeout` or another learner was lost. Raises what the trainer raises.
     """
     context = attempt.context
     resolved = attempt.resolved
@@ -81,8 +81,8 @@ def _train(
 
 
 def _generation(attempt: TrainingAttempt) -> int:
-    """Higher than that of every learner of this run before: attempts are counted in the status file,
-    and what the checkpoint says holds where that was lost.
+    """A number higher than that of every earlier learner of this run. Attempts are counted in the
+    status file; the checkpoint's count serves if that was lost.
     """
     generation = max(attempt.context.attempt, int(attempt.record.get("generation", 0)) + 1)
     attempt.kept["generation"] = generation
@@ -90,7 +90,7 @@ def _generation(attempt: TrainingAttempt) -> int:
 
 
 def no_data(roster: Roster, and_then: str) -> Preempted:
-    """What to raise when nobody has sent anything for too long."""
+    """The error if nobody has sent anything for too long."""
     missing = len(roster.missing())
     return Preempted(
         f"no experience for {roster.silent_s:.0f} s, {missing} actors are not connected; {and_then}"
@@ -98,10 +98,11 @@ def no_data(roster: Roster, and_then: str) -> Preempted:
 
 
 def learn(context: StepContext) -> dict[str, Any]:
-    """Learn until the training has ended, well or for good; returns why there was nothing left to do.
+    """Learn beside the first learner until the training has ended, successfully or not. Returns why
+    there is nothing left to do.
 
-    Raises `Preempted` after a SIGTERM, where there was no first learner for `reconnect_timeout` or
-    one of the others was lost, or where no actor sent anything for `no_data_timeout`; and what the
+    Raises `Preempted` after a SIGTERM, if there was no first learner for `reconnect_timeout`, if
+    another learner was lost, or if no actor sent anything for `no_data_timeout`. Raises what the
     trainer raises.
     """
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
@@ -126,7 +127,7 @@ def learn(context: StepContext) -> dict[str, Any]:
 
 
 def _learn_beside_the_first(context: StepContext, finding: Finding[Place]) -> dict[str, Any]:
-    """With the others, to the end; returns what the report says of it."""
+    """Learn with the others to the end. Returns the details for the report."""
     import torch
 
     from agents.load import make_learner
@@ -169,7 +170,7 @@ def _learn_beside_the_first(context: StepContext, finding: Finding[Place]) -> di
 
 
 def _wait_for_the_end(finding: Finding[Place], longest_s: float) -> None:
-    """Until the first learner has saved what all have learnt, which raises `Ended`."""
+    """Wait until the first learner has saved what all have learnt, which raises `Ended`."""
     from steps.training.meeting import POLL_S
 
     end = time.monotonic() + longest_s

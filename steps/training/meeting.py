@@ -29,19 +29,23 @@ Found = TypeVar("Found")
 
 
 class Ended(Exception):
-    """Nothing is left for an actor to do; the message says why."""
+    """An actor has nothing left to do. The message says why."""
 
 
 def published(
     context: StepContext, address: Address, learner: int = 0
 ) -> contextlib.AbstractContextManager[None]:
-    """Let actors find this learner; raises `WrongDirectory` where a later attempt is the learner."""
+    """Publish this learner's address for actors. Raises `WrongDirectory` if a later attempt is the
+    learner.
+    """
     return there(context, context.run.address_json(learner), address_to_text(address))
 
 
 @contextlib.contextmanager
 def there(context: StepContext, path: Path, line: str) -> Iterator[None]:
-    """A file for its owner's eyes, until this ends or somebody else has replaced it."""
+    """Keep a file that only its owner can read, until this context ends or another process replaces
+    the file.
+    """
     text = f"{line}\n"
     context.require_ours()
     write_atomically(path, text, mode=0o600)
@@ -54,7 +58,7 @@ def there(context: StepContext, path: Path, line: str) -> Iterator[None]:
 
 
 class Ending:
-    """A member's, of the end of its training."""
+    """Lets a member notice the end of its training."""
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
@@ -72,7 +76,7 @@ class Ending:
 
 
 class Finding(Ending, Generic[Found]):
-    """A member's, of what a learner wrote to `path` while it is there."""
+    """Lets a member find what a learner wrote to `path` while it runs."""
 
     def __init__(self, context: StepContext, path: Path, read: Callable[[str], Found]) -> None:
         super().__init__(context)
@@ -80,8 +84,8 @@ class Finding(Ending, Generic[Found]):
         self._read = read
 
     def find(self) -> Found | None:
-        """What was written, None while there is none. Raises what `check` does, and `BadInput` for a
-        file that is none of ours.
+        """What the learner wrote, or None if there is nothing. Raises what `check` raises, and
+        `BadInput` for a foreign file.
         """
         self.check()
         try:
@@ -92,7 +96,9 @@ class Finding(Ending, Generic[Found]):
             raise BadInput(f"{self._path}: {error}") from None
 
     def wait(self, longest_s: float) -> Found:
-        """Until it is there; raises `Preempted` after a time, and what `find` raises."""
+        """Wait until the file is there. Raises `Preempted` after a time limit, and what `find`
+        raises.
+        """
         end = time.monotonic() + longest_s
         while (found := self.find()) is None:
             if time.monotonic() >= end:
@@ -102,8 +108,8 @@ class Finding(Ending, Generic[Found]):
 
 
 class Search(Finding[Address]):
-    """An actor's for its learner, one of several. instead: `host:port` by which the learner is reached
-    from here, in place of what it wrote itself. Raises `BadInput`.
+    """Lets an actor find its learner, one of several. instead: `host:port` under which the learner
+    is reached from here, in place of what it wrote. Raises `BadInput`.
     """
 
     def __init__(self, context: StepContext, instead: str | None = None, learner: int = 0) -> None:
@@ -127,9 +133,9 @@ def _host_and_port(text: str) -> tuple[str, int]:
 
 
 def outcome(context: StepContext, before: Status | None = None) -> str:
-    """How the training ended, empty while it goes on or may be continued. before: the learner's status
-    as the actor found it: a failure of another workflow, or an old one where there is no workflow,
-    says nothing.
+    """How the training ended; empty while it goes on or may be continued. before: the learner's
+    status when the actor started: a failure of another workflow, or an old one without a workflow,
+    does not count.
     """
     run = context.run
     status = read_status(run.status / f"{TRAIN}.json")
@@ -143,8 +149,8 @@ def outcome(context: StepContext, before: Status | None = None) -> str:
 
 
 def failed_for_good(context: StepContext, status: Status | None, before: Status | None) -> bool:
-    """Whether whoever left this status in the training of this workflow is not started again; before:
-    as of `outcome`.
+    """Whether the process with this status will not be restarted in this workflow's training.
+    before: as for `outcome`.
     """
     if status is None or status.state != "failed" or status.exit_code not in NEVER_RETRIED:
         return False
@@ -154,7 +160,7 @@ def failed_for_good(context: StepContext, status: Status | None, before: Status 
 
 
 def is_trained(run: RunDirectory, status: Status | None) -> bool:
-    """Whether what a finished training left is still there and undamaged."""
+    """Whether the files of a finished training exist and are intact."""
     step = status.details.get("step") if status else None
     return (
         isinstance(step, int)

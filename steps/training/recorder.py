@@ -35,8 +35,8 @@ NOT_PLOTTED = ("epoch", "step", "frame")
 
 @dataclass
 class Interval:
-    """What happened since the last row: ended episodes, and of each metric the sum over the epochs
-    and in how many of them it had no value.
+    """What happened since the last row: the ended episodes, and for each metric its sum over the
+    epochs and the number of epochs without a value.
     """
 
     epochs: int = 0
@@ -56,8 +56,8 @@ class Interval:
                 self.absent[name] = self.absent.get(name, 0) + 1
 
     def row(self, progress: Progress, measure: Measure) -> dict[str, Cell]:
-        """The row that ends with this epoch; what is measured of episodes is empty when none
-        ended, a metric when it had no value in any epoch.
+        """The row that ends with this epoch. Columns about episodes are empty if none ended; a
+        metric is empty if no epoch had a value.
         """
         returns = self.returns
         lengths = self.lengths
@@ -74,15 +74,15 @@ class Interval:
         }
 
     def _mean_of(self, metric: str) -> float | None:
-        """Over the epochs in which it had a value."""
+        """The mean of a metric over the epochs in which it had a value."""
         epochs = self.epochs - self.absent.get(metric, 0)
         return self.sums[metric] / epochs if epochs else None
 
 
 class Recorder:
-    """The one writer of a run's `train.csv`.
+    """The only writer of a run's `train.csv`.
 
-    saved: what `state` gave to the checkpoint that the training continues from; permitted: as for
+    saved: what `state` gave to the checkpoint that the training continues from. permitted: as for
     `Table`.
     """
 
@@ -131,7 +131,7 @@ class Recorder:
         return _mean(self._recent)
 
     def state(self) -> dict[str, Any]:
-        """For the checkpoint: JSON."""
+        """The recorder's state for the checkpoint, as JSON."""
         self.events.flush()
         return {
             "offset": self.table.offset,
@@ -150,8 +150,8 @@ def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:
 
 
 class EventFile:
-    """The event file of one attempt, in which several threads may write. purge_step: the first step
-    that earlier attempts may have written in vain.
+    """The event file of one attempt, to which several threads may write. purge_step: the first step
+    whose events by earlier attempts no longer count.
     """
 
     def __init__(self, directory: Path, *, purge_step: int) -> None:
@@ -168,8 +168,8 @@ class EventFile:
         self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
 
     def add(self, step: int, values: Mapping[str, float], *, group: str = "train") -> None:
-        """One event with all values of a row, shown together under the name of their group; they
-        reach the file at the next `flush`.
+        """Add one event with all values of a row, which TensorBoard shows together under the name
+        of their group. They reach the file at the next `flush`.
         """
         summary = Summary(
             value=[
@@ -180,7 +180,7 @@ class EventFile:
         self._write(Event(step=step, summary=summary))
 
     def flush(self) -> None:
-        """Let TensorBoard see what was added."""
+        """Write added events to the file, so that TensorBoard sees them."""
         with self._lock:
             self._records.flush()
 

@@ -16,16 +16,18 @@ if TYPE_CHECKING:  # `make gpu` measures with a Python that may have no TensorBo
 
 PERIOD_S = 1.0
 LATER_PERIOD_S = 5.0
-"""After the first minute."""
+"""The period after the first minute."""
 Gpu = Callable[[], tuple[float | None, int | None]]
-"""() -> (use in percent, bytes in use)."""
+"""Returns (use in percent, bytes in use)."""
 Measure = Callable[[float], Mapping[str, Cell]]
-"""(seconds since the last call) -> more columns, the same ones in the same order every time."""
+"""Takes the seconds since the last call and returns more columns, always the same ones in the same
+order.
+"""
 
 
 class ResourceSampler:
-    """The one writer of a run's `resources.csv`. offset, wall_s: from the checkpoint that the
-    training continues from; measure: what the topology has to tell besides.
+    """The only writer of a run's `resources.csv`. offset, wall_s: from the checkpoint that the
+    training continues from. measure: the topology's additional columns.
     """
 
     def __init__(
@@ -59,16 +61,18 @@ class ResourceSampler:
 
     @property
     def offset(self) -> int:
-        """For the checkpoint."""
+        """Size of the file, for the checkpoint."""
         return self._table.offset
 
     @property
     def wall_s(self) -> float:
-        """Seconds of training up to now, over all attempts that led here."""
+        """Seconds of training so far, over all attempts that led here."""
         return self._before_s + time.monotonic() - self._started
 
     def at(self, step: int) -> None:
-        """An epoch ended at this step; raises what stopped the sampling."""
+        """Note that an epoch ended at this step. Raises the error that stopped the sampling, if
+        any.
+        """
         self._progress = (time.monotonic(), step)
         if self._error is not None:
             raise self._error
@@ -126,8 +130,8 @@ def of_member(
     gpu: Gpu | None = None,
     measure: Measure = lambda seconds: {},
 ) -> tuple[ResourceSampler, int]:
-    """The sampler of a process that keeps no checkpoint, and goes on after its last row; and the step
-    of that.
+    """The sampler of a process without checkpoints, which continues after its last row, and the
+    step of that row.
     """
     before = last_row(path) or {}
     step = int(before.get("step") or 0)
@@ -144,7 +148,7 @@ def of_member(
 
 
 def gpu_of(device: str) -> Gpu | None:
-    """What is computed on, if that is a GPU."""
+    """A sampler of the device, if it is a GPU."""
     import torch
 
     if device != "cuda":
@@ -153,7 +157,7 @@ def gpu_of(device: str) -> Gpu | None:
 
 
 def nvidia_smi(uuid: str) -> Gpu:
-    """Sample one GPU by its driver's own tool; without the tool both are unknown."""
+    """Sample one GPU with the driver's own tool. Without the tool both values are unknown."""
     query = [
         "nvidia-smi",
         f"--id={uuid}",

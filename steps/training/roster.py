@@ -1,5 +1,5 @@
-"""Which actors a learner has: stands between the transport and what receives the experience, counts
-who comes and goes, and names in the log who is missing.
+"""Keeps track of a learner's actors: it stands between the transport and the receiver of
+experience, counts who joins and leaves, and logs who is missing.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from agents.distributed.observations import Answer, Answering, Observations
 from agents.distributed.protocol import Ack, Join, Joined, Receiver, Specs, Unrolls, Version
 
 SAY_AFTER_S = 30.0
-"""For so long somebody must be missing before it is worth a line."""
+"""An actor must be missing for this long before it is logged."""
 POLL_S = 1.0
 
 
 class Roster:
-    """A `Receiver` in front of another one. expected: the numbers of the actors that play for this
-    learner.
-    """
+    """A `Receiver` in front of another one. expected: the numbers of this learner's actors."""
 
     def __init__(
         self, receiver: Receiver, expected: Collection[int], say_after_s: float = SAY_AFTER_S
@@ -55,7 +53,9 @@ class Roster:
         self._thread.join()
 
     def join(self, request: Join) -> Joined:
-        """As of a `Receiver`, like the next three: note who came, unless it is refused."""
+        """Note who joined, unless the receiver refuses. This and the next three implement
+        `Receiver`.
+        """
         joined = self._receiver.join(request)
         with self._lock:
             self._actors[request.incarnation] = request.actor
@@ -63,42 +63,42 @@ class Roster:
         return joined
 
     def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
-        """Nothing to note."""
+        """Pass on; there is nothing to note."""
         return self._receiver.packed_weights(have)
 
     def receive(self, incarnation: int, sequence: int, unrolls: Unrolls) -> Ack:
-        """Note that somebody is heard."""
+        """Pass on, and note that the actor was heard."""
         self._heard_at = time.monotonic()
         return self._receiver.receive(incarnation, sequence, unrolls)
 
     @property
     def shown(self) -> Specs:
-        """Of observations, where the learner acts; empty where it does not."""
+        """What the learner says about observations if it acts; else empty."""
         shown: Specs = {} if self._answering is None else self._answering.shown
         return shown
 
     def open(self, incarnation: int, answer: Answer) -> Any:
-        """As of an `Answering`, like the next two."""
+        """Pass on. This and the next two implement `Answering`."""
         return self._answering.open(incarnation, answer)
 
     def observe(self, stream: Any, observations: Observations) -> None:
-        """Note that somebody is heard."""
+        """Pass on, and note that the actor was heard."""
         self._heard_at = time.monotonic()
         self._answering.observe(stream, observations)
 
     def leave(self, stream: Any) -> None:
-        """`left` follows."""
+        """Pass on; `left` follows."""
         self._answering.leave(stream)
 
     def left(self, incarnation: int) -> None:
-        """Note who went."""
+        """Note who left."""
         with self._lock:
             self._connections[incarnation] -= 1
         self._receiver.left(incarnation)
 
     @property
     def silent_s(self) -> float:
-        """How long no experience has come."""
+        """Seconds since experience last arrived."""
         return time.monotonic() - self._heard_at
 
     def missing(self) -> list[int]:
@@ -109,12 +109,14 @@ class Roster:
 
     @property
     def joined(self) -> int:
-        """How many processes have been connected so far, over all actors."""
+        """Number of processes that have connected so far, over all actors."""
         with self._lock:
             return len(self._actors)
 
     def _watch(self) -> None:
-        """Say who is missing when it has been the same for a while, and when nobody is any more."""
+        """Log who is missing if it has been the same for a while, and that nobody is missing any
+        more.
+        """
         said = list[int]()
         seen = list[int]()
         since = time.monotonic()

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from steps.training.training_files import TrainingFiles
 
 TAKEN = "taken"
-"""Of a checkpoint's record: how many shards of each start it counts."""
+"""The entry of a checkpoint's record that counts the shards of each start."""
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end; raises `Preempted` after a SIGTERM, or, with everything saved, where no worker
-    sent anything for `no_data_timeout`, and what the trainer raises.
+    """Train to the end. Raises `Preempted` after a SIGTERM and, with everything saved, if no worker
+    sent anything for `no_data_timeout`. Raises what the trainer raises.
     """
     context = attempt.context
     context.check_stop()
@@ -61,7 +61,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
 
 
 def _imitate(attempt: TrainingAttempt, trainer: SelfPlayTrainer) -> None:
-    """Let the network begin with recorded games, where there are some; raises `BadInput`."""
+    """Let the network start by imitating recorded games, if there are any. Raises `BadInput`."""
     from agents.games.named import load_game
     from agents.selfplay.positions import read_games
     from agents.selfplay.roles import Imitates
@@ -94,7 +94,7 @@ def _train(
 
 
 def _publish(attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox) -> None:
-    """Let the workers play by what was learnt, and forget what the schedule does not keep."""
+    """Publish the network for the workers, and remove networks that the schedule does not keep."""
     context = attempt.context
     hyper = attempt.resolved.hyperparameters
     run = context.run
@@ -108,7 +108,7 @@ def _publish(attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox) -
 
 
 def _said(ended: dict[str, Any], trainer: SelfPlayTrainer, inbox: Inbox) -> dict[str, Any]:
-    """For the status, and the report: what came of the workers, and who waited for whom."""
+    """Details for the status and the report: what became of the workers, and which side waited."""
     counted = trainer.counters()
     ratio = balancing_ratio(counted, ended["wall_s"])
     return {
@@ -120,7 +120,7 @@ def _said(ended: dict[str, Any], trainer: SelfPlayTrainer, inbox: Inbox) -> dict
 
 
 class Waiting:
-    """`steps.training.resources.Measure` of a trainer: how it and its workers hold each other up."""
+    """A `steps.training.resources.Measure` of how the trainer and its workers delay each other."""
 
     def __init__(self, counters: Callable[[], Mapping[str, float]], inbox: Inbox) -> None:
         self._counters = counters
@@ -128,7 +128,9 @@ class Waiting:
         self._before = counters()
 
     def __call__(self, seconds: float) -> dict[str, Cell]:
-        """Of so many seconds; shares of time are in percent, refused shards a total."""
+        """The columns for this many seconds. Shares of time are in percent; refused shards are a
+        total.
+        """
         counted = self._counters()
         before = self._before
         self._before = counted
@@ -143,20 +145,22 @@ class Waiting:
 
 
 def busy_share(counted: Mapping[str, float], seconds: float) -> float:
-    """Of its time the trainer did not wait for games."""
+    """The share of the trainer's time in which it did not wait for games."""
     return max(0.0, 1 - counted["trainer_waited_s"] / seconds)
 
 
 def waiting_share(counted: Mapping[str, float]) -> float | None:
-    """Of their time workers waited for the trainer; None where none has said anything."""
+    """The share of the workers' time in which they waited for the trainer; None if none has
+    reported.
+    """
     of_all_s = counted["workers_waited_s"] + counted["workers_played_s"]
     return counted["workers_waited_s"] / of_all_s if of_all_s else None
 
 
 def balancing_ratio(counted: Mapping[str, float], seconds: float) -> float | None:
-    """The replay ratio at which nobody would wait: how often the trainer could learn from a position in
-    the time in which workers that do not wait play another one, less what it does with each besides
-    (it takes them in, and saves). None where one of both is not known.
+    """The replay ratio at which neither side would wait: how often the trainer could learn from a
+    position in the time in which workers that never wait play another one, minus the time that each
+    position costs it otherwise (receiving and saving). None if either is not known.
     """
     waiting = waiting_share(counted)
     positions = counted["positions"]

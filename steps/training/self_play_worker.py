@@ -1,5 +1,5 @@
-"""One worker of a self-play: plays by the newest network of the run's directory, until the run is
-trained. Nothing of it is kept but the games that it has sent: one that is started again begins new ones.
+"""A worker of self-play: it plays with the newest network in the run's directory until the training
+has ended. Only the games that it has sent are kept; a restarted worker begins new ones.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ POLL_S = 0.5
 
 
 def play(context: StepContext) -> dict[str, Any]:
-    """Play until the training has ended, well or for good; returns why there was nothing left to do.
+    """Play until the training has ended, successfully or not. Returns why there is nothing left to
+    do.
 
-    Raises `Preempted` after a SIGTERM, or where there was no trainer for `reconnect_timeout`.
+    Raises `Preempted` after a SIGTERM, or if there was no trainer for `reconnect_timeout`.
     """
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
     context.stop.describe = lambda: "preempted, begins new games when it is started again"
@@ -42,7 +43,7 @@ def play(context: StepContext) -> dict[str, Any]:
 
 
 def _play(context: StepContext, newest: NewestNetwork, said: dict[str, Any]) -> None:
-    """said: what the status is to tell, also where this is left by an exception."""
+    """Play. said: the details for the status, also if an exception ends this."""
     from agents.load import make_worker
     from steps.training.resources import of_member
 
@@ -72,7 +73,7 @@ def _play(context: StepContext, newest: NewestNetwork, said: dict[str, Any]) -> 
 
 
 class NewestNetwork:
-    """`agents.selfplay.roles.Newest`, of the run's directory."""
+    """The newest network in the run's directory: an `agents.selfplay.roles.Newest`."""
 
     def __init__(self, context: StepContext) -> None:
         self.ending = Ending(context)
@@ -80,7 +81,7 @@ class NewestNetwork:
         self._name: tuple[int, bytes] | None = None
 
     def __call__(self) -> Published | None:
-        """A damaged one, or one that is just being replaced, counts as none."""
+        """The newest network. One that is damaged, or just being replaced, does not count."""
         from agents.selfplay.roles import Published
 
         listed = self._run.generations()
@@ -97,7 +98,9 @@ class NewestNetwork:
         return Published(listed[-1], state)
 
     def wait(self, longest_s: float) -> None:
-        """Until there is one; raises `Ended`, and `Preempted` after a SIGTERM or a time."""
+        """Wait until there is a network. Raises `Ended`, and `Preempted` after a SIGTERM or a time
+        limit.
+        """
         end = time.monotonic() + longest_s
         while not self._run.generations():
             self.ending.check()

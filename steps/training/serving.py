@@ -1,5 +1,5 @@
-"""How a learner lets actors in: its server, the roster of connected actors behind it, and the columns
-of `resources.csv` that tell how learner and actors wait for each other.
+"""The learner's side of the connection with actors: its server, the roster of connected actors, and
+the columns of `resources.csv` about how both sides wait for each other.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ HERE = "127.0.0.1"
 
 
 def own_host() -> str:
-    """Under which other processes of the run reach this one; nothing listens anywhere else."""
+    """The address under which other processes of the run reach this one. Nothing listens anywhere
+    else.
+    """
     return os.environ.get("POD_IP") or HERE
 
 
 @contextlib.contextmanager
 def local_socket() -> Iterator[str]:
-    """The path of a socket that only this user can reach; empty where no folder for it can be made, or
-    only one whose path is too long: then actors on this machine take the way of all others.
+    """The path of a socket that only this user can reach. Empty if no folder for it can be made, or
+    its path would be too long; actors on this machine then connect as all others do.
     """
     from agents.transport.service import LONGEST_SOCKET_PATH
 
@@ -55,8 +57,8 @@ def serve(
     generation: int,
     number: int = 0,
 ) -> tuple[Roster, Server]:
-    """Let its share of the actors in, from now on and until `opened` ends. number: of the learner, among
-    several.
+    """Accept this learner's share of the actors, from now on and until `opened` ends. number: the
+    learner's, among several.
     """
     from agents.transport.address import make_certificate, make_token
     from agents.transport.service import Server
@@ -83,8 +85,8 @@ def serve(
 
 
 class Coupling:
-    """`steps.training.resources.Measure`. learner: one that counts, else what it would tell is empty;
-    traffic: of the service that stands before it.
+    """A `steps.training.resources.Measure`. learner: one that counts what happens; otherwise its
+    columns are empty. traffic: that of the service in front of it.
     """
 
     def __init__(self, learner: Learner, traffic: Callable[[], Traffic]) -> None:
@@ -93,9 +95,9 @@ class Coupling:
         self._before = self._counters(), traffic()
 
     def __call__(self, seconds: float) -> dict[str, Cell]:
-        """Of so many seconds. Shares of time are in percent, those of actors means over the ones that
-        are connected now; stale, duplicate and refused are totals since the training began, but that
-        refusals by the service are those since the learner was started.
+        """The columns for this many seconds. Shares of time are in percent; those of actors are
+        means over the connected ones. Stale, duplicate and refused unrolls are totals since the
+        training began, but refusals by the service since the learner started.
         """
         (counted_before, traffic_before), counted = self._before, self._counters()
         traffic = self._traffic()
@@ -129,13 +131,13 @@ class Coupling:
 
 
 def counters_of(learner: Learner) -> Callable[[], Mapping[str, float]]:
-    """Its own, or none."""
+    """The learner's own counters, or none."""
     from agents.distributed.protocol import HasCounters
 
     return learner.counters if isinstance(learner, HasCounters) else dict
 
 
 def waiting(counters: Mapping[str, float]) -> dict[str, float]:
-    """For the report: who waited for whom, over all attempts."""
+    """For the report: how long each side waited for the other, over all attempts."""
     names = ("learner_waited_s", "actors_waited_s")
     return {name: round(counters[name], 3) for name in names if name in counters}

@@ -1,7 +1,8 @@
-"""Games between workers and trainer: shards in the run's directory, and who waits for whom.
+"""Transfers games from workers to the trainer as shards in the run's directory, and lets the faster
+side wait.
 
-A worker goes on while the trainer has yet to take a few of its shards, and no further; the trainer
-takes them while its replay ratio lets it. So the one that is ahead waits, and nothing else couples them.
+A worker plays on while the trainer has only a few of its shards left to take. The trainer takes
+shards while its replay ratio allows it. Nothing else couples the two.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ if TYPE_CHECKING:
 
 POLL_S = 0.05
 TELL_S = 0.5
-"""Between two notes of what was taken: each waits for the disk."""
+"""Seconds between two notes of what was taken. Each note waits for the disk."""
 SHARD_POSITIONS = 256
 SHARD_S = 2.0
-"""A worker's games are sent when there are so many positions, or after so long."""
+"""A worker sends its games when there are enough positions, or after this many seconds."""
 MOST_UNTAKEN = 4
-"""Shards of a worker that lie there before it waits."""
+"""Number of a worker's shards that may be left to take before it waits."""
 OLD = 2
-"""Generations by which a network is behind that a worker should have replaced."""
+"""A network that is this many generations behind should have been replaced by the worker."""
 MOST_SAID = 10
-"""Refused shards that are worth a line each."""
+"""Number of refused shards that get a log line each."""
 
 
 class Inbox:
-    """The trainer's. taken: by start of a worker how many of its shards a checkpoint counts; newest:
-    the generation that was published last. refused: shards that could not be read, by reason; old: of
-    each worker the positions that it played by an old network.
+    """The trainer's side. taken: for each start of a worker, how many of its shards a checkpoint
+    counts. newest: the generation published last. refused: number of unreadable shards by reason.
+    old: for each worker, the positions that it played with an old network.
     """
 
     def __init__(self, context: StepContext, taken: Mapping[str, int]) -> None:
@@ -57,11 +58,11 @@ class Inbox:
 
     @property
     def silent_s(self) -> float:
-        """Since anything arrived."""
+        """Seconds since anything arrived."""
         return time.monotonic() - self._heard_s
 
     def take(self, wait_s: float) -> Games | None:
-        """See `agents.selfplay.roles.Take`."""
+        """Implements `agents.selfplay.roles.Take`."""
         end = time.monotonic() + wait_s
         while True:
             self._tell()
@@ -75,8 +76,8 @@ class Inbox:
                 time.sleep(POLL_S)
 
     def saved(self, step: int) -> None:
-        """The checkpoint of this step, once it is written, counts what was taken until now; what the
-        oldest one counts is not needed any more.
+        """Note that the checkpoint of this step, once written, counts everything taken so far.
+        Shards that the oldest checkpoint counts are removed.
         """
         self._at_step[step] = dict(self.taken)
         kept = self._run.checkpoint_steps()
@@ -87,7 +88,7 @@ class Inbox:
             self_play.forget_shards(self._run, self._at_step[kept[0]])
 
     def _next(self) -> ShardName | None:
-        """The next one that nobody has counted."""
+        """The next shard that was not counted yet."""
         if not self._listed and time.monotonic() - self._looked_s >= POLL_S:
             found = self_play.shards(self._run)
             self._looked_s = time.monotonic()
@@ -118,7 +119,7 @@ class Inbox:
         return Games(columns, scores, lengths, shard.worker, played_s, waited_s)
 
     def _tell(self) -> None:
-        """Let workers go on whose shards were taken."""
+        """Tell workers whose shards were taken that they may go on."""
         if self._untold and time.monotonic() - self._told_s >= TELL_S:
             self._context.require_ours()
             self_play.write_taken(self._run, self.taken)
@@ -126,7 +127,7 @@ class Inbox:
             self._untold = False
 
     def told(self) -> dict[str, Any]:
-        """For the status: what came of whom."""
+        """Details for the status: what arrived from which worker."""
         return {
             "refused_shards": dict(self.refused),
             "positions_of_workers": {
@@ -139,7 +140,7 @@ class Inbox:
 
 
 class Outlet:
-    """A worker's. wait: called between two looks while it waits for the trainer; may raise."""
+    """A worker's side. wait: called again and again while it waits for the trainer; may raise."""
 
     def __init__(self, context: StepContext, wait: Callable[[], None]) -> None:
         self._context = context
@@ -156,8 +157,8 @@ class Outlet:
         self_play.remove_temporary_shards(context.run, member)
 
     def add(self, games: Sequence[Played]) -> None:
-        """Send them on, some at a time; waits where too many lie there already, and raises `Preempted`
-        where nobody takes any for `reconnect_timeout`.
+        """Send games, several at a time. Waits while too many shards are left to take, and raises
+        `Preempted` if none is taken for `reconnect_timeout`.
         """
         self._games += games
         count = sum(len(one.rows["value"]) for one in self._games)

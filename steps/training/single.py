@@ -8,7 +8,7 @@ from steps.training.attempt import TrainingAttempt
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end; raises `Preempted` after a SIGTERM, and what the trainer raises."""
+    """Train to the end. Raises `Preempted` after a SIGTERM, and what the trainer raises."""
     context = attempt.context
     context.check_stop()
     from agents.load import make_trainer

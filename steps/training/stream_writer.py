@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     Rows = Mapping[str, np.ndarray]
 
 Write = Callable[[], object]
-"""A piece of work that ends with its bytes on the disk."""
+"""A piece of work that ends when its bytes are on the disk."""
 SEALED_BYTES = 2**20
-"""What a checkpoint finds behind the last full segment, if it has this size, is left as it is."""
+"""Rows after the last full segment that have this size at a checkpoint become a segment of their
+own and are not written again.
+"""
 LARGEST_BYTES = 16 * 2**20
-"""About the size of a full segment: one is collected, packed, written and read as a whole."""
+"""About the size of a full segment, which is collected, packed, written and read as a whole."""
 
 
 class StreamFiles:
-    """The one writer of a run's streams. before: those of the checkpoint that the training goes on
-    from; scheduled: whether that was one of the schedule's; permitted: raises `WrongDirectory` when
-    a newer writer has started; start: lets one after the other be written beside the training, see
-    `Saver`.
+    """The only writer of a run's streams. before: the streams of the checkpoint that the training
+    continues from. scheduled: whether that checkpoint was a scheduled one. permitted: raises
+    `WrongDirectory` if a newer writer has started. start: writes pieces of work in order, beside
+    the training; see `Saver`.
     """
 
     def __init__(
@@ -63,8 +65,8 @@ class StreamFiles:
             self._open(name, stream)
 
     def add(self, grown: Mapping[str, Growth]) -> None:
-        """Copy what a trainer has added in an epoch, so that it may go on, and start to write the
-        segments that are full.
+        """Copy what a trainer has added in an epoch, so that it may go on, and start to write full
+        segments.
         """
         for name, growth in grown.items():
             if name not in self._writers:
@@ -73,9 +75,9 @@ class StreamFiles:
                 self._start(functools.partial(self._write, write))
 
     def ended(self) -> Callable[[], dict[str, bytes]]:
-        """For a checkpoint of now, to be called where `start` lets things be written: writes the
-        rows after the last full segments, and returns the file that lists everything, none without
-        a stream.
+        """For a checkpoint: write the rows after the last full segments, and return the file that
+        lists all segments; none without a stream. To be called where `start` lets things be
+        written.
         """
         return functools.partial(
             self._listed, {name: writer.ended() for name, writer in self._writers.items()}
@@ -98,9 +100,9 @@ class StreamFiles:
 
 
 class StreamWriter:
-    """One stream: `add` and `ended` copy and count, in the training's loop; what they return writes
-    what was there then, in order, beside it. before: where the stream goes on; scheduled: as in
-    `StreamFiles`.
+    """One stream. `add` and `ended` copy and count in the training's loop; the work that they
+    return writes the rows of that moment, in order, beside it. before: where the stream continues.
+    scheduled: as in `StreamFiles`.
     """
 
     def __init__(
@@ -127,9 +129,9 @@ class StreamWriter:
                 self._tail = [rows]
 
     def add(self, rows: Rows, keep: int | None) -> Iterator[Write]:
-        """Add rows at the end, and need no more than the last `keep` of all from now on; each full
-        segment is handed over before more is copied. Raises `ValueError` for rows that cannot belong
-        to this stream.
+        """Add rows at the end; from now on only the last `keep` rows of all are needed. Each full
+        segment is handed over before more is copied. Raises `ValueError` for rows that cannot
+        belong to this stream.
         """
         count = self._checked(rows)
         taken = 0
@@ -145,7 +147,7 @@ class StreamWriter:
             self._first = max(self._first, self._end - keep)
 
     def ended(self) -> Callable[[], Stream]:
-        """Writes the rows after the last full segment, and says what a checkpoint must list."""
+        """Write the rows after the last full segment, and return what a checkpoint must list."""
         tail = list(self._tail)
         first = self._first
         begin = self._begin
@@ -164,7 +166,7 @@ class StreamWriter:
         return write
 
     def _cut(self) -> Write:
-        """The collected rows are a segment; the next one begins behind them."""
+        """Make a segment of the collected rows; the next one begins after them."""
         tail = self._tail
         first = self._first
         begin = self._begin
@@ -179,7 +181,7 @@ class StreamWriter:
         return write
 
     def _write(self, first: int, end: int, parts: Sequence[Rows]) -> None:
-        """The segment of the rows from number `first` up to `end`, without it."""
+        """Write the segment of the rows from number `first` to `end`, exclusive."""
         rows = end - first
         if any((one.first, one.rows) == (first, rows) for one in self._segments):
             return  # nothing was added since the last checkpoint
@@ -192,8 +194,8 @@ class StreamWriter:
         self._segments = [one for one in self._segments if one.first < first] + [segment]
 
     def _forget_before(self, first: int) -> None:
-        """Leave out the segments that end before row `first`. The checkpoint that listed one takes
-        it away with itself; one that none has listed goes now.
+        """Drop the segments that end before row `first`. A segment that a checkpoint lists is
+        removed with that checkpoint; any other is removed now.
         """
         gone = [one for one in self._segments if one.first + one.rows <= first]
         self._segments = [one for one in self._segments if one not in gone]
@@ -203,7 +205,7 @@ class StreamWriter:
 
     @property
     def _full(self) -> int:
-        """Rows of a full segment."""
+        """Number of rows of a full segment."""
         return max(1, LARGEST_BYTES // max(1, self._row_bytes))
 
     def _checked(self, rows: Rows) -> int:

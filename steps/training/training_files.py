@@ -30,8 +30,8 @@ PRINT_EVERY_S = 10.0
 
 
 class TrainingFiles:
-    """What one attempt writes while it trains; to be opened when the trainer is made, and closed by
-    `with`. measure: what the topology adds to `resources.csv`.
+    """Everything that one attempt writes while it trains. It is opened when the trainer is made,
+    and closed by `with`. measure: the topology's additional columns of `resources.csv`.
     """
 
     def __init__(self, attempt: TrainingAttempt, measure: Measure = lambda seconds: {}) -> None:
@@ -71,8 +71,8 @@ class TrainingFiles:
         self._recorder.close()
 
     def begun(self, trainer: Resumable) -> None:
-        """Keep weights that another experiment gave, before anything is done with them: it may be
-        gone, or have other ones, when the next attempt begins.
+        """Save weights that came from another experiment before they are used: when the next
+        attempt begins, that experiment may be gone or have other weights.
         """
         if self._attempt.given_weights:
             self._add_to_streams(trainer)
@@ -80,10 +80,10 @@ class TrainingFiles:
             self._saver.wait()
 
     def epoch_ended(self, trainer: Resumable, progress: Progress) -> None:
-        """Write what an epoch brought, also to the trainer's streams, and a checkpoint of it where one
-        is due, or a stop was asked for. Raises `Preempted` after that, unless nothing is left to
-        train; `WrongDirectory`, before it, where another attempt has taken the directory; and what
-        writing raises.
+        """Write the results of an epoch, also to the trainer's streams, and a checkpoint if one is
+        due or a stop was requested. Then raises `Preempted` if a stop was requested, unless nothing
+        is left to train. Raises `WrongDirectory`, before writing, if another attempt has taken the
+        directory, and what writing raises.
         """
         self._saver.wait()
         self._sampler.at(progress.step)
@@ -102,8 +102,8 @@ class TrainingFiles:
             self._context.check_stop()
 
     def save_now(self, trainer: Resumable) -> None:
-        """Keep what was learnt since the last checkpoint, also inside an epoch, and wait until it is
-        written: for a trainer that cannot go on.
+        """Save what was learnt since the last checkpoint, also inside an epoch, and wait until it
+        is written. For a trainer that cannot go on.
         """
         self._saver.wait()
         if trainer.step > self._attempt.saved_step:
@@ -113,8 +113,8 @@ class TrainingFiles:
             self._saver.wait()
 
     def check_stop(self, trainer: Resumable) -> None:
-        """Raise `Preempted` if a stop was asked for, after what was learnt is kept, also inside an
-        epoch.
+        """If a stop was requested, save what was learnt, also inside an epoch, and raise
+        `Preempted`.
         """
         if self._context.stop.seen():
             self._context.require_ours()
@@ -122,7 +122,7 @@ class TrainingFiles:
             self._context.check_stop()
 
     def end(self) -> dict[str, Any]:
-        """What a training that came to its end says; waits until its last checkpoint is written."""
+        """Wait until the last checkpoint is written. Returns the details of a finished training."""
         self._saver.wait()
         reached = self._recorder.training_score
         measure = self._resolved.measure
@@ -142,7 +142,7 @@ class TrainingFiles:
         }
 
     def _is_scheduled(self, epoch: int) -> bool:
-        """Whether every undisturbed training has a checkpoint after so many."""
+        """Whether every undisturbed training has a checkpoint after this many epochs."""
         return epoch >= self._resolved.epochs or epoch % self._resolved.checkpoint_interval == 0
 
     def _add_to_streams(self, trainer: Resumable) -> None:
@@ -211,12 +211,14 @@ class TrainingFiles:
 
 
 MOST_PENDING = 2
-"""Each holds what it writes in memory: whoever brings more in one epoch waits for the disk."""
+"""Number of pending writes. Each keeps what it writes in memory, so a training that produces more
+in one epoch waits for the disk.
+"""
 
 
 class Saver:
-    """Writes one after the other, and nothing after a failure: a checkpoint lists the segments
-    before it.
+    """Writes pieces of work in order, and nothing after a failure, because a checkpoint lists the
+    segments before it.
     """
 
     def __init__(self) -> None:
@@ -224,8 +226,8 @@ class Saver:
         self._pending = deque[Future[None]]()
 
     def start(self, write: Write) -> None:
-        """Write in the background; waits while `MOST_PENDING` are pending. Raises what their writing
-        raised.
+        """Write in the background. Waits while `MOST_PENDING` writes are pending. Raises what
+        earlier writing raised.
         """
         while len(self._pending) >= MOST_PENDING:
             self._pending.popleft().result()
@@ -233,12 +235,12 @@ class Saver:
         self._pending.append(self._threads.submit(_write_after, before, write))
 
     def wait(self) -> None:
-        """Until everything is on the disk; raises what the writing raised."""
+        """Wait until everything is on the disk. Raises what the writing raised."""
         while self._pending:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """Wait, without raising: for the way out after another error."""
+        """Wait without raising, for the way out after another error."""
         self._threads.shutdown(wait=True)
 
 
