@@ -115,7 +115,7 @@ def _dispatch(request: Request) -> int:
         return on_cluster.follow(address, _followed(request.follow), request.storage)
     submission = _checked(request, cluster, local=address is None)
     if request.manifest:
-        print(to_yaml(submission.manifest, cluster), end="")
+        print(to_yaml(submission.manifest, submission.resolved.algorithm, cluster), end="")
         return SUCCEEDED
     if request.dry_run:
         print(

@@ -3,8 +3,9 @@
     python -m workflows.dag.render FOLDER
 
 renders every algorithm's manifest there, for the settings in config/cluster.yaml: `make manifests`.
-Hera takes more than a second to import, so the committed file serves whenever it was made for these
-cluster settings and these parameters.
+Hera takes about a second to import, so the committed file serves whenever it was made for these
+cluster settings, these steps and these parameters, and is not older than the modules of this package.
+Otherwise the manifest is built: to run here, no file has to be rendered again by hand.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from config import pipeline
 from config.algorithms import ALGORITHMS
 from config.cluster import Cluster, load_cluster
 from config.described import parameters
@@ -24,7 +26,7 @@ from workflows.dag.manifest_yaml import Manifest, dump, load
 FOLDER = Path(__file__).parents[1] / "manifests"
 HEADER = """\
 # Made by `make manifests` from config/ and workflows/; changes belong there.
-# cluster settings: {fingerprint}
+# made for: {fingerprint}
 """
 
 
@@ -33,10 +35,9 @@ def rendered(algorithm: str, cluster: Cluster) -> Manifest:
     committed = FOLDER / f"{algorithm}.yaml"
     if committed.is_file():
         text = committed.read_text()
-        if text.startswith(HEADER.format(fingerprint=fingerprint(cluster))):
-            manifest = load(text)
-            if _offers(manifest) == [info.name for info in parameters(algorithm)]:
-                return manifest
+        header = HEADER.format(fingerprint=fingerprint(algorithm, cluster))
+        if text.startswith(header) and not _edited_since(committed):
+            return load(text)
     return build_manifest(algorithm, cluster)
 
 
@@ -48,9 +49,9 @@ def build_manifest(algorithm: str, cluster: Cluster) -> Manifest:
     return manifest
 
 
-def to_yaml(manifest: Manifest, cluster: Cluster) -> str:
+def to_yaml(manifest: Manifest, algorithm: str, cluster: Cluster) -> str:
     """The manifest as a file: a header, the parameters first, templates last."""
-    return HEADER.format(fingerprint=fingerprint(cluster)) + dump(manifest)
+    return HEADER.format(fingerprint=fingerprint(algorithm, cluster)) + dump(manifest)
 
 
 def with_values(
@@ -75,14 +76,22 @@ def with_values(
     return {**manifest, "metadata": metadata, "spec": spec}
 
 
-def fingerprint(cluster: Cluster) -> str:
-    """A hash of all cluster settings, which tells what a committed manifest was made for."""
-    settings = json.dumps(dataclasses.asdict(cluster), sort_keys=True)
-    return hashlib.sha256(settings.encode()).hexdigest()[:16]
+def fingerprint(algorithm: str, cluster: Cluster) -> str:
+    """Changes with what a manifest is made of: the settings of the cluster, the steps of the
+    pipeline, and the parameters of the algorithm with their help.
+    """
+    made_of = {
+        "cluster": dataclasses.asdict(cluster),
+        "steps": [dataclasses.asdict(step) for step in pipeline.STEPS],
+        "parameters": [dataclasses.asdict(info) for info in parameters(algorithm)],
+    }
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _offers(manifest: Manifest) -> list[str]:
-    return [parameter["name"] for parameter in manifest["spec"]["arguments"]["parameters"]]
+def _edited_since(committed: Path) -> bool:
+    """Whether a module of this package is newer than the file that it made."""
+    made_s = committed.stat().st_mtime
+    return any(path.stat().st_mtime > made_s for path in Path(__file__).parent.glob("*.py"))
 
 
 def main(arguments: list[str]) -> int:
@@ -90,7 +99,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(*arguments)
     cluster = load_cluster()
     for algorithm in ALGORITHMS:
-        text = to_yaml(build_manifest(algorithm, cluster), cluster)
+        text = to_yaml(build_manifest(algorithm, cluster), algorithm, cluster)
         (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")
     return 0
 
