@@ -6,8 +6,9 @@ where the Python is the same, the CSV files have the same bytes, whatever the us
 the clock. A variant combines several conditions; each of them alone runs where it is named or with
 FULL=1, to find the one that breaks a combination. Of the quick tests those run that a machine can
 break, not those that only compute. What this machine cannot have is named as skipped. OVERCOMMIT=2 sets vm.overcommit_memory
-for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user, and runs the
-quick tests a second time, under other conditions.
+for the whole machine meanwhile; FULL=1 also installs and runs `make run` as a new user, tries
+the Pythons between the oldest and the newest, and runs the quick tests a second time, under other
+conditions.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -55,6 +56,9 @@ COMBINED = (
     ),
 )
 NEWEST, SECOND = (sorted(machine.interpreters(), reverse=True) * 2)[:2]
+BETWEEN = {*machine.interpreters()} - {sys.version_info.minor, NEWEST}
+"""Minor versions between the one that runs this and the newest one here. Installing an environment takes
+minutes for each, so they run where they are named or with FULL=1."""
 VARIANTS = (
     Variant(
         (
@@ -76,7 +80,11 @@ VARIANTS = (
         quick_tests=True,
     ),
     *(
-        Variant((on.python(minor),), refused="lunarlander" if minor >= 14 else "")
+        Variant(
+            (on.python(minor),),
+            refused="lunarlander" if minor >= 14 else "",
+            alone=minor in BETWEEN,
+        )
         for minor in machine.MINORS
     ),
     Variant((on.INSTALLATION,)),
