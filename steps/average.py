@@ -45,7 +45,7 @@ from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, a
 from steps.statistics.scores import mean, standard_deviation
 
 if TYPE_CHECKING:
-    from steps.arena.average import Standing
+    from steps.arena.averaged_arenas import Standing
 
 FILES = ("train.csv", "evaluation.csv", "summary.json")
 ARENA = "arena.csv"
@@ -112,7 +112,7 @@ def average(context: StepContext) -> dict[str, Any]:
         + "\n",
     }
     if resolved.descriptor.has_workers:
-        from steps.arena.average import COLUMNS, standing_rows
+        from steps.arena.averaged_arenas import COLUMNS, standing_rows
 
         rows = standing_rows(arena, bootstrap_seed(resolved))
         write_atomically(context.directory.average / ARENA, format_table(COLUMNS, rows))
@@ -311,7 +311,7 @@ def _standings(runs: Sequence[RunResult], context: StepContext) -> list[Standing
     """The standings in the evaluated runs' arenas; empty without self-play or without such a run."""
     if not context.resolved.descriptor.has_workers:
         return []
-    from steps.arena.average import standings
+    from steps.arena.averaged_arenas import standings
 
     return standings(context.directory.run(run.index) for run in runs if run.is_evaluated)
 

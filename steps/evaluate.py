@@ -20,7 +20,7 @@ from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory.arrays import read_actions, write_actions
 from steps.directory.files import remove_temporaries, write_atomically
-from steps.directory.progress import Score
+from steps.directory.status import Score
 from steps.directory.tables import Cell, format_table
 from steps.policy import final_policy, final_policy_inputs
 
@@ -55,7 +55,7 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     and write their table.
     """
     if context.resolved.descriptor.has_workers:
-        from steps.arena.evaluate import evaluate_arena
+        from steps.arena.play_matches import evaluate_arena
 
         return evaluate_arena(context)
     policy, step = final_policy(context)
@@ -99,7 +99,7 @@ def _is_written(context: StepContext) -> bool:
     would never be made again.
     """
     if context.resolved.descriptor.has_workers:
-        from steps.arena.evaluate import arena_is_written
+        from steps.arena.play_matches import arena_is_written
 
         return arena_is_written(context)
     try:

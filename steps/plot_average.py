@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from steps.figures.average import Heading, Lines
+    from steps.figures.averaged_runs import Heading, Lines
     from steps.statistics.curves import Curve
     from steps.statistics.rule import Aggregate
 
@@ -83,7 +83,7 @@ def plot_average(context: StepContext) -> dict[str, Any] | Skipped:
 
 def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | None]:
     """File name -> figure; None if there is nothing to draw."""
-    from steps.figures import average as draw
+    from steps.figures import averaged_runs as draw
     from steps.statistics.curves import training_curve_of
 
     frames = context.resolved.game.frames_per_step
@@ -137,7 +137,7 @@ def _training(
     """
     import numpy as np
 
-    from steps.figures.average import training_curve
+    from steps.figures.averaged_runs import training_curve
 
     averages = read_columns(context.directory.average / "train.csv")
     if len(averages["step"]) == 0:
@@ -177,7 +177,7 @@ def _evaluation(context: StepContext) -> Figure | None:
     """
     import numpy as np
 
-    from steps.figures.average import evaluation
+    from steps.figures.averaged_runs import evaluation
 
     scores = json.loads(read_bytes(context.directory.average / "summary.json"))["evaluation"]
     if scores["n"] == 0:
@@ -233,7 +233,7 @@ def _heading(context: StepContext, title: str, used: int, kind: str = "runs") ->
     """The texts above a plot. kind: which runs the sample consists of, if they were selected by
     their results.
     """
-    from steps.figures.average import Heading
+    from steps.figures.averaged_runs import Heading
     from steps.figures.style import experiment_line
 
     sample = f"n = {used} of {context.resolved.experiment.runs} {kind}"

@@ -39,11 +39,10 @@ from steps.directory.experiment import (
     read_experiment,
     write_experiment,
 )
-from steps.directory.files import read_bytes, write_atomically
+from steps.directory.files import make_and_probe, read_bytes, refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.starting_point import origin_directory, recorded_games, with_origin
 from steps.directory.status import now, read_status
-from steps.directory.storage import make_and_probe, refuse_links
 
 PACKAGES = (
     "torch",

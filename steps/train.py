@@ -51,7 +51,7 @@ def train(context: StepContext) -> dict[str, Any]:
     """Train one run from its newest checkpoint, or from the start. As an actor or a worker, help
     with it.
     """
-    from steps.training.attempt import attempt
+    from steps.training.training_attempt import attempt, train_in_one_process
 
     if context.member and context.arguments.role == ACTOR:
         from steps.training import actor
@@ -73,9 +73,7 @@ def train(context: StepContext) -> dict[str, Any]:
         from steps.training import self_play_trainer
 
         return attempt(context, self_play_trainer.train)
-    from steps.training import single
-
-    return attempt(context, single.train)
+    return attempt(context, train_in_one_process)
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:

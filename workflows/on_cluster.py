@@ -12,7 +12,7 @@ from typing import Any
 
 from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
-from steps.directory.progress import Progress, read_printed
+from steps.directory.status import Progress, read_printed
 from workflows.cluster.server import Address, ArgoServer, LostSight
 from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest

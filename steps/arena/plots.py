@@ -13,19 +13,19 @@ from config.ladder import AGENT, ANCHOR, LADDER
 from config.measures import ELO, WIN_RATE
 from config.resolve import Resolved
 from config.seeds import integer_seed
-from steps.arena.average import Standing, standings
+from steps.arena.averaged_arenas import Standing, standings
 from steps.arena.games import read_all, read_games
 from steps.arena.standing import generation_of, rated, tournament, won_against
 from steps.command.context import StepContext
 from steps.directory.layout import RunDirectory
-from steps.figures.arena import (
+from steps.figures.averaged_runs import Heading, evaluation, interval_caption, shown
+from steps.figures.ratings import (
     against_plot,
     cross_table_plot,
     openings_caption,
     rating_plot,
     strength_plot,
 )
-from steps.figures.average import Heading, evaluation, interval_caption, shown
 from steps.figures.style import experiment_line
 from steps.statistics.elo import cross_table
 from steps.statistics.rule import Aggregate

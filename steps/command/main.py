@@ -20,10 +20,9 @@ from steps.command.context import StepContext
 from steps.command.members import member_of
 from steps.command.stop import StopRequest
 from steps.directory import owner, processes
-from steps.directory.files import write_atomically
+from steps.directory.files import refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status, read_status
-from steps.directory.storage import refuse_links
 
 
 def run_step(

@@ -19,8 +19,7 @@ from config.resolve import Resolved, resolve
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.progress import Progress, read_progress
-from steps.directory.status import Status, read_status
+from steps.directory.status import Progress, Status, read_progress, read_status
 from steps.directory.usable import (
     Episode,
     Usable,

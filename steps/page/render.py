@@ -15,10 +15,10 @@ import jinja2
 
 from config import pipeline
 from config.numbers import duration, number
-from steps.page.arena import said_of_strength, standing
 from steps.page.facts import Facts, Run, computed, derived, settings
 from steps.page.media import Plot, Plots
-from steps.page.members import said_of_members
+from steps.page.strength import said_of_strength, standing
+from steps.page.training_members import said_of_members
 from steps.page.verdict import headline
 
 FOLDER = Path(__file__).parent

@@ -8,8 +8,8 @@ from typing import Any
 from config import pipeline
 from config.measures import Measure
 from config.numbers import number
-from steps.page.arena import sample
 from steps.page.facts import Facts, Run, Task
+from steps.page.strength import sample
 
 MOST_REASONS = 5
 MOST_RANGES = 12

@@ -6,14 +6,14 @@
     results.training.groupby("run")["return_mean"].max()
     results.runs[0].policy().act(observation)
 
-experiment.py  the experiment and its runs
-frames.py      tables as typed frames
-acting.py      a policy for one observation or many
+read_results.py  the experiment and its runs
+frames.py        tables as typed frames
+acting.py        a policy for one observation or many
 
 Nothing here writes into the experiment's directory, so it may be read while the experiment runs.
 """
 
 from steps.results.acting import TrainedAgent
-from steps.results.experiment import Results, Run
+from steps.results.read_results import Results, Run
 
 __all__ = ["Results", "Run", "TrainedAgent"]

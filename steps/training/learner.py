@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
 from steps.command.context import StepContext
-from steps.training.attempt import TrainingAttempt
 from steps.training.serving import Coupling, counters_of, serve, waiting
+from steps.training.training_attempt import TrainingAttempt
 
 if TYPE_CHECKING:
     from agents.distributed.protocol import Learner
     from agents.transport.group import Place
     from steps.training.meeting import Finding
-    from steps.training.roster import Roster
+    from steps.training.serving import Roster
     from steps.training.training_files import TrainingFiles
 
 

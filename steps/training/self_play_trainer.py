@@ -16,8 +16,8 @@ from config.errors import Preempted
 from steps.directory import self_play
 from steps.directory.starting_point import recorded_games
 from steps.directory.tables import Cell
-from steps.training.attempt import TrainingAttempt
 from steps.training.shards import Inbox
+from steps.training.training_attempt import TrainingAttempt
 
 if TYPE_CHECKING:
     from agents.selfplay.roles import SelfPlayTrainer

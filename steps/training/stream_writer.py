@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from steps.directory import segments
-from steps.directory.files import write_atomically
+from steps.directory.files import refuse_link, write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.segments import STREAMS, Segment, Stream
-from steps.directory.storage import refuse_link
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agents.interfaces import HasStreams
 from steps.directory import checkpoints
-from steps.directory import progress as directory_progress
+from steps.directory import status as directory_status
 from steps.training.recorder import Recorder
 from steps.training.resources import Measure, ResourceSampler, gpu_of
 from steps.training.stream_writer import StreamFiles, Write
 
 if TYPE_CHECKING:
     from agents.interfaces import Progress, Resumable
-    from steps.training.attempt import TrainingAttempt
+    from steps.training.training_attempt import TrainingAttempt
 
 PRINT_EVERY_S = 10.0
 
@@ -195,19 +195,19 @@ class TrainingFiles:
         if not last and before is not None and now_s - before[0] <= PRINT_EVERY_S:
             return
         self._printed = (now_s, progress.step)
-        reached = directory_progress.Progress(
+        reached = directory_status.Progress(
             step=progress.step,
             total_steps=self._resolved.total_steps,
             epoch=progress.epoch,
             epochs=self._resolved.epochs,
-            score=directory_progress.Score.of(
+            score=directory_status.Score.of(
                 self._resolved.measure.in_training, self._recorder.training_score
             ),
             steps_per_second=None
             if before is None
             else (progress.step - before[1]) / (now_s - before[0]),
         )
-        print(directory_progress.printed(reached))
+        print(directory_status.printed(reached))
 
 
 MOST_PENDING = 2

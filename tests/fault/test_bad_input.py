@@ -13,7 +13,7 @@ import pytest
 
 from config import pipeline
 from steps import prepare as step
-from steps.directory import storage
+from steps.directory import files
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from tests.fault.conftest import Start, assignments, snapshot
@@ -184,15 +184,15 @@ def test_storage_without_links_or_renames(
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(storage.os, "link", refuse)
+    monkeypatch.setattr(files.os, "link", refuse)
     refused(capsys, 2, "hard links", argv=assignments(tmp_path / "x"))
-    monkeypatch.setattr(storage.Path, "replace", refuse)
+    monkeypatch.setattr(files.Path, "replace", refuse)
     refused(capsys, 2, "cannot rename", argv=assignments(tmp_path / "x"))
     assert not list(tmp_path.iterdir())
 
 
 def test_full_storage(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "LEAST_FREE_BYTES", 2**62)
+    monkeypatch.setattr(files, "LEAST_FREE_BYTES", 2**62)
     refused(capsys, 2, "bytes free", argv=assignments(tmp_path / "x"))
     assert not list(tmp_path.iterdir())
 

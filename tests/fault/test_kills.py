@@ -21,7 +21,7 @@ import pytest
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import read_status, write_status
 from steps.directory.tables import read_rows
-from steps.training.guard import KILLS
+from steps.training.training_attempt import KILLS
 from tests.fault.conftest import Start, assignments, snapshot
 from tests.outside import ROOT, outside
 

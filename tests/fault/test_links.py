@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import WrongDirectory
+from steps.directory.files import refuse_links
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.storage import refuse_links
 from tests.fault.conftest import Start, assignments, snapshot
 
 OUTSIDE_OF_RUNS = [

@@ -10,7 +10,7 @@ from config.errors import ExperimentError
 from config.numbers import duration
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import Score
+from steps.directory.status import Score
 from workflows.dag.tasks import Task, Tasks, Where
 from workflows.progress.reasons import name_of, place_of, reason
 from workflows.progress.words import Find

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from config.numbers import duration
-from steps.directory.progress import Progress
+from steps.directory.status import Progress
 from workflows.dag.layout import Shape
 from workflows.dag.tasks import State, Task, Tasks
 from workflows.progress.words import (

@@ -20,7 +20,7 @@ from config.errors import BadInput, ExperimentError
 from config.resolve import Resolved
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import Progress, read_progress
+from steps.directory.status import Progress, read_progress
 from workflows.dag.layout import Layout
 from workflows.dag.tasks import Task, Tasks, Where, read_tasks
 from workflows.progress.lines import Lines

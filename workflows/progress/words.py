@@ -7,7 +7,7 @@ from pathlib import Path
 
 from config.numbers import clock
 from config.pipeline import TRAIN
-from steps.directory.progress import Progress
+from steps.directory.status import Progress
 from workflows.dag.tasks import State, Task, Where
 
 ReadProgress = Callable[[Where], Progress | None]

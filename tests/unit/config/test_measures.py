@@ -27,8 +27,7 @@ from steps import (
     train,
 )
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import Score, printed, read_printed, read_progress
-from steps.directory.status import read_status
+from steps.directory.status import Score, printed, read_printed, read_progress, read_status
 from steps.directory.tables import read_rows
 from steps.directory.usable import usability
 from steps.results import Results

@@ -183,7 +183,7 @@ def test_a_training_looks_at_the_memory_that_is_there(
     outdir = tmp_path / "x"
     arguments = ["--algorithm", OWN, *given(outdir, replay_size=str(LARGEST))]
     assert prepare.main(arguments) == 0
-    monkeypatch.setattr("steps.training.attempt.limit_bytes", lambda: have_bytes)
+    monkeypatch.setattr("steps.training.training_attempt.limit_bytes", lambda: have_bytes)
     assert train.main(["--outdir", str(outdir), "--run", "0"]) == code
     run = ExperimentDirectory(outdir).run(0)
     status = read_status(run.status / "train.json")

@@ -16,7 +16,7 @@ from config.cluster import load_cluster
 from config.errors import BadInput, WrongDirectory
 from config.pipeline import Need, Step
 from steps import report
-from steps.directory.storage import refuse_links
+from steps.directory.files import refuse_links
 from tests import own_step, synthetic
 from workflows.dag.pods import cpu
 from workflows.dag.render import build_manifest

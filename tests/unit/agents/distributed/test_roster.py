@@ -11,7 +11,7 @@ import pytest
 
 from agents.distributed.observations import Observations
 from agents.distributed.protocol import Ack, Join, Joined, Refused, Spec, Specs, Unrolls, Version
-from steps.training.roster import Roster
+from steps.training.serving import Roster
 
 UNROLLS = Unrolls(
     columns={"reward": np.zeros((1, 3), np.float32)}, oldest=Version(1, 0), newest=Version(1, 2)

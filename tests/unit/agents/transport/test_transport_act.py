@@ -33,7 +33,7 @@ from agents.transport.messages import (
 from agents.transport.service import Server
 from agents.transport.tensors import BadMessage
 from config.resolve import Resolved
-from steps.training.roster import Roster
+from steps.training.serving import Roster
 from tests.local_actors import impala, learner
 from tests.tcp_proxy import Proxy
 from tests.unit.agents.transport.test_transport_service import moved, until

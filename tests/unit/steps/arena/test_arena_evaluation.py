@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import agents.arena.minimax
-import steps.arena.evaluate
+import steps.arena.play_matches
 from agents.arena.matches import after, opening_lines, openings, play_games
 from agents.arena.minimax import Minimax, value_kept
 from agents.arena.opponents import load_player, trained
@@ -252,7 +252,7 @@ def test_a_stopped_arena_goes_on_and_is_the_same(
         counted.append(arguments[1].name)
         return play_games(*arguments, **options)
 
-    monkeypatch.setattr(steps.arena.evaluate, "play_games", counting)
+    monkeypatch.setattr(steps.arena.play_matches, "play_games", counting)
     step = ["--outdir=" + str(again.root), "--run=0"]
     assert evaluate.main(step) == 75 and not (again.run(0).root / "arena.csv").exists()
     assert [path.name for path in again.run(0).root.glob(".arena-*.csv")] != []

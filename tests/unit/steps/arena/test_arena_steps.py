@@ -17,13 +17,13 @@ from config.errors import BadInput
 from config.ladder import LADDER
 from config.numbers import number
 from steps import average, evaluate, play, plot_average, plot_evaluation, plot_training, report
-from steps.arena.average import standings
+from steps.arena.averaged_arenas import standings
 from steps.arena.film import GameFilm
 from steps.arena.games import read_all, read_games, write_evaluation
 from steps.arena.standing import rating_of
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
-from steps.figures.arena import strength_plot
+from steps.figures.ratings import strength_plot
 from steps.figures.style import look
 from steps.policy import load_policy_of
 from steps.results import Results

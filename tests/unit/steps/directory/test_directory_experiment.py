@@ -19,7 +19,7 @@ from steps.directory.experiment import (
     write_experiment,
 )
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import Score, read_progress
+from steps.directory.status import Score, read_progress
 from steps.directory.tables import Table
 
 

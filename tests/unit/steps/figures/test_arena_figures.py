@@ -10,8 +10,8 @@ from agents.arena.matches import Turn, watched
 from agents.arena.opponents import load_player
 from agents.games.boards import board_of
 from agents.games.named import OURS, load_game
-from steps.figures.arena import cross_table_plot, rating_plot
 from steps.figures.board import film, frame
+from steps.figures.ratings import cross_table_plot, rating_plot
 from steps.figures.style import BLUE, VERMILION, look
 
 NAMES = ["random", "a_long_package.with_modules.players:Name", "mcts-100"]

@@ -13,12 +13,14 @@ from PIL import Image
 from config.measures import RETURN
 from config.numbers import duration, number, short
 from config.resolve import resolve
-from steps.figures import average, run, style
+from steps.figures import averaged_runs, run, style
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
 from steps.statistics.curves import common_grid, curve, hold
 from steps.statistics.rule import aggregate
 
-HEADING = average.Heading(title="Training", subtitle="PPO on Nowhere-v0", sample="n = 3 of 4 runs")
+HEADING = averaged_runs.Heading(
+    title="Training", subtitle="PPO on Nowhere-v0", sample="n = 3 of 4 runs"
+)
 LINES = {"title": "Run 0: training", "subtitle": "PPO on Nowhere-v0"}
 
 
@@ -52,7 +54,7 @@ def averaged(runs: int) -> Figure:
         np.array([hold(one, grid) for one in curves.values()]), seed=1, resamples=200
     )
     excluded = {runs: curve([100, 200], [0.0, 1.0])}
-    return average.training_curve(
+    return averaged_runs.training_curve(
         HEADING, RETURN, grid, result, curves, excluded, frames_per_step=4, solved=None
     )
 
@@ -133,8 +135,8 @@ def test_metrics_that_begin_late_share_the_steps_of_the_others(tmp_path):
 
 
 def test_metrics_that_begin_late_share_the_steps_over_all_runs(tmp_path):
-    runs = {i: average.thin_losses(learns_late(80 + i), RETURN) for i in range(3)}
-    figure = average.losses(HEADING, runs, frames_per_step=1)
+    runs = {i: averaged_runs.thin_losses(learns_late(80 + i), RETURN) for i in range(3)}
+    figure = averaged_runs.losses(HEADING, runs, frames_per_step=1)
     assert figure.axes[1].get_title(loc="left") == "mean Q value"
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
     assert figure.axes[0].get_xlim()[0] < 100
@@ -173,7 +175,7 @@ def test_evaluations_of_any_spread_are_drawn(returns, tmp_path):
 def test_evaluation_over_runs_names_those_without(tmp_path):
     scores = aggregate(np.array([[1.0], [2.0]]), seed=1, resamples=100)
     episodes = {0: [0.5, 1.5], 2: [2.0, 2.0]}
-    figure = average.evaluation(
+    figure = averaged_runs.evaluation(
         HEADING, RETURN, episodes, {1: "failed"}, scores, dots="episodes", solved=None
     )
     assert [text.get_text() for text in figure.axes[0].texts] == ["failed"]

@@ -12,7 +12,7 @@ from config.actors import ActorSettings
 from config.workers import WorkerSettings
 from steps.directory.status import Status
 from steps.page.facts import Task
-from steps.page.members import said_of_members
+from steps.page.training_members import said_of_members
 from steps.training.learner import _generation
 from steps.training.serving import Coupling
 

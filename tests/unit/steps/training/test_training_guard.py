@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from steps.directory import checkpoints
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status
 from steps.train import train
-from steps.training.guard import KILLS, Guard, after, as_details, failed
+from steps.training.training_attempt import KILLS, Guard, guard_after, guard_after_failure
 
 
 def left(guard: Guard, state: Any = "running", exit_code: int | None = None) -> Status:
@@ -26,14 +27,14 @@ def left(guard: Guard, state: Any = "running", exit_code: int | None = None) -> 
         state=state,
         started="",
         exit_code=exit_code,
-        details={"guard": as_details(guard)},
+        details={"guard": asdict(guard)},
     )
 
 
 def begin(
     previous: Status | None, *, checkpoint: int = 0, reached: int = 128, owner: str | None = "uid"
 ) -> Guard:
-    guard = after(
+    guard = guard_after(
         previous, checkpoint=checkpoint, owner=owner, reached=reached, memory="it had used 1 byte"
     )
     assert not guard.began
@@ -41,35 +42,35 @@ def begin(
 
 
 def began(guard: Guard) -> Guard:
-    return Guard(**(as_details(guard) | {"began": True}))
+    return Guard(**(asdict(guard) | {"began": True}))
 
 
 def test_an_exception_at_the_same_step_twice() -> None:
-    guard = failed(begin(None), 128, RuntimeError("x"))
-    guard = failed(begin(left(guard, "failed", 1)), 256, RuntimeError("x"))
+    guard = guard_after_failure(begin(None), 128, RuntimeError("x"))
+    guard = guard_after_failure(begin(left(guard, "failed", 1)), 256, RuntimeError("x"))
     guard = begin(left(guard, "failed", 1))
     with pytest.raises(NoProgress, match="step 256 was reached twice from step 0: RuntimeError: x"):
-        failed(guard, 256, RuntimeError("x"))
+        guard_after_failure(guard, 256, RuntimeError("x"))
 
 
 def test_a_newer_checkpoint_is_progress() -> None:
-    guard = failed(begin(None), 128, RuntimeError("x"))
+    guard = guard_after_failure(begin(None), 128, RuntimeError("x"))
     assert begin(left(guard, "failed", 1), checkpoint=64) == Guard(checkpoint=64, owner="uid")
 
 
 def test_a_kill_or_a_preemption_between_two_exceptions_does_not_hide_them() -> None:
-    guard = failed(begin(None), 128, RuntimeError("x"))
+    guard = guard_after_failure(begin(None), 128, RuntimeError("x"))
     guard = begin(left(began(begin(left(guard, "failed", 1)))))
     guard = begin(left(guard, "preempted", 75))
     with pytest.raises(NoProgress):
-        failed(guard, 128, RuntimeError("x"))
+        guard_after_failure(guard, 128, RuntimeError("x"))
 
 
 def test_errors_that_have_a_code_of_their_own_are_not_counted() -> None:
     guard = begin(None)
-    assert failed(guard, 128, Diverged("nan")) == guard
-    assert failed(guard, 128, BadInput("x")) == guard
-    assert failed(guard, 128, ExperimentError("no space")).failed_at == 128
+    assert guard_after_failure(guard, 128, Diverged("nan")) == guard
+    assert guard_after_failure(guard, 128, BadInput("x")) == guard
+    assert guard_after_failure(guard, 128, ExperimentError("no space")).failed_at == 128
 
 
 def test_kills_at_the_same_row() -> None:
@@ -106,7 +107,7 @@ def test_a7_kills_before_the_training_has_begun() -> None:
 
 
 def test_another_workflow_and_a_repeat_after_exit_3_start_anew() -> None:
-    guard = failed(begin(None), 128, RuntimeError("x"))
+    guard = guard_after_failure(begin(None), 128, RuntimeError("x"))
     assert begin(left(guard, "failed", 1), owner="other").failed_at is None
     assert begin(left(guard, "failed", 3)).failed_at is None
 
@@ -125,7 +126,9 @@ def test_a7_a_kill_while_the_checkpoint_is_read_does_not_forget_the_kills_before
     )  # fmt: skip
     with pytest.raises(SystemExit):
         train(context)
-    guard = after(left(Guard(**noted["guard"])), checkpoint=64, owner="uid", reached=128, memory="")
+    guard = guard_after(
+        left(Guard(**noted["guard"])), checkpoint=64, owner="uid", reached=128, memory=""
+    )
     assert (guard.kills, guard.unbegun) == (3, 1)
 
 

@@ -14,7 +14,7 @@ from config.cluster import load_cluster
 from config.numbers import clock, duration
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.progress import Progress, Score, printed, read_printed
+from steps.directory.status import Progress, Score, printed, read_printed
 from workflows.dag.layout import Layout
 from workflows.dag.render import rendered
 from workflows.progress.view import ProgressView

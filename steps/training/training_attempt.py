@@ -4,6 +4,12 @@ attempt must know of it.
 The role that trains (one process, a learner, or the trainer of a self-play) is called with a
 `TrainingAttempt`. It makes its trainer, restores it from the checkpoint, and passes the progress that
 the trainer yields to `training_files.TrainingFiles`.
+
+The guard ends attempts that never get further with exit 3. An exception at the same step twice is a
+fact. A killed attempt does not say why: a node may have vanished, or memory run out. So `KILLS` of them
+in a row must die at the same row of `train.csv`, or before the training has begun: an environment may
+kill the process while it is made. A preemption (SIGTERM, exit 75) never counts. A newer checkpoint,
+another workflow, or a repeat after exit 3, which a person asked for, starts the count anew.
 """
 
 from __future__ import annotations
@@ -13,19 +19,18 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from config.errors import BadInput, ExperimentError
+from config.errors import BadInput, ExperimentError, NoProgress
 from config.memory import limit_bytes
 from steps.command.context import StepContext
 from steps.directory import checkpoints, segments
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.starting_point import first_checkpoint, refusal
+from steps.directory.status import Status
 from steps.directory.tables import last_row
-from steps.training import guard as progress_guard
-from steps.training.guard import Guard
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
@@ -105,7 +110,7 @@ class TrainingAttempt:
         """Write to the status file what the next attempt must know if this one is killed."""
         self.guard = replace(self.guard, began=began)
         self.context.note(
-            guard=progress_guard.as_details(self.guard),
+            guard=asdict(self.guard),
             resumed_from=None if self.checkpoint is None else self.checkpoint.step,
         )
 
@@ -113,7 +118,7 @@ class TrainingAttempt:
         """Remember the step of an exception. Raises `NoProgress` if the last attempt ended there,
         too.
         """
-        self.guard = progress_guard.failed(self.guard, self.step, error)
+        self.guard = guard_after_failure(self.guard, self.step, error)
         with contextlib.suppress(
             OSError, ExperimentError
         ):  # a full disk, which `error` says already
@@ -187,7 +192,7 @@ class TrainingAttempt:
         memory = _memory((last_row(run.resources_csv) or {}).get("memory_bytes"))
         if previous is not None and previous.state == "running":
             print(f"the last attempt was killed at about step {reached}; {memory}")
-        return progress_guard.after(
+        return guard_after(
             previous,
             checkpoint=self.step,
             owner=self.context.owner_uid,
@@ -223,3 +228,107 @@ def begun_from(context: StepContext, trainer: Resumable) -> Path:
     except BadInput as error:
         raise refusal(resolved, str(error)) from None
     return checkpoint.path
+
+
+KILLS = 10
+"""Five were too few: on a slow machine, five random kills in a row hit a training before its first
+row.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guard:
+    """The record of attempts that began at one checkpoint, kept in the status file.
+
+    checkpoint: the step from which they start. owner: the workflow. began: whether the present one
+    has begun to train. failed_at: the step at which one raised an exception. killed_at, kills: the
+    last row of those that were killed, and how many in a row. unbegun: how many in a row were
+    killed before they had begun.
+    """
+
+    checkpoint: int
+    owner: str | None
+    began: bool = False
+    failed_at: int | None = None
+    killed_at: int | None = None
+    kills: int = 0
+    unbegun: int = 0
+
+
+def guard_after(
+    previous: Status | None, *, checkpoint: int, owner: str | None, reached: int, memory: str
+) -> Guard:
+    """The guard of the attempt that starts now.
+
+    reached: the step of the last row of the previous attempt. memory: a remark about its memory.
+    Raises `NoProgress`.
+    """
+    fresh = Guard(checkpoint=checkpoint, owner=owner)
+    before = _read_guard(previous)
+    if (
+        previous is None
+        or before is None
+        or before.checkpoint != checkpoint
+        or before.owner != owner
+        or previous.exit_code == 3
+    ):
+        return fresh
+    if previous.state != "running":
+        return replace(before, began=False)
+    if not before.began:
+        unbegun = before.unbegun + 1
+        if unbegun >= KILLS:
+            raise NoProgress(
+                f"no progress: killed {unbegun} times while the training was being made, from step {checkpoint}; {memory}"
+            )
+        return replace(before, unbegun=unbegun)
+    kills = before.kills + 1 if before.killed_at == reached else 1
+    if kills >= KILLS:
+        raise NoProgress(
+            f"no progress: killed {kills} times at step {reached}, continuing from step {checkpoint}; {memory}"
+        )
+    return replace(before, began=False, killed_at=reached, kills=kills, unbegun=0)
+
+
+def guard_after_failure(guard: Guard, step: int, error: Exception) -> Guard:
+    """The guard after an exception at a step. Raises `NoProgress` if the last attempt ended there,
+    too.
+    """
+    if isinstance(error, ExperimentError) and error.exit_code != 1:
+        return guard
+    if guard.failed_at == step:
+        message = f"no progress: step {step} was reached twice from step {guard.checkpoint}: {type(error).__name__}: {error}"
+        raise NoProgress(message) from error
+    return replace(guard, failed_at=step)
+
+
+def _read_guard(previous: Status | None) -> Guard | None:
+    try:
+        return Guard(**previous.details["guard"]) if previous is not None else None
+    except (KeyError, TypeError):
+        return None
+
+
+def train_in_one_process(attempt: TrainingAttempt) -> dict[str, Any]:
+    """Train to the end. Raises `Preempted` after a SIGTERM, and what the trainer raises."""
+    context = attempt.context
+    context.check_stop()
+    from agents.load import make_trainer
+    from steps.training.training_files import TrainingFiles
+
+    compute = attempt.decided()
+    trainer = make_trainer(
+        attempt.resolved,
+        run=context.run_index or 0,
+        device=compute.device,
+        precision=compute.precision,
+    )
+    try:
+        attempt.restore(trainer, compute)
+        with TrainingFiles(attempt) as files:
+            files.begun(trainer)
+            for progress in trainer.train():
+                files.epoch_ended(trainer, progress)
+            return files.end()
+    finally:
+        trainer.close()
