@@ -114,14 +114,14 @@ test-cluster: $(WITH_TESTS) ## the tests on a real Kubernetes with Argo on this 
 	$(BIN)/python -m pytest $(CLUSTER_TESTS) -m cluster --durations=0; ended=$$?; $$down; exit $$ended
 
 learning: $(WITH_TESTS) $(BENCHMARK) ## the returns that the presets reach on an unused seed, held against bounds and against Stable-Baselines3 (ALGORITHMS, GAMES: only these)
-	$(BIN)/python -m tests.benchmarks.learning $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))
+	$(BIN)/python -m tests.benchmarks.learning --record docs/results $(addprefix --algorithm ,$(ALGORITHMS)) $(addprefix --game ,$(GAMES))
 
 strength: $(WITH_TESTS) ## AlphaZero's Connect Four after 10 minutes, three runs, one of which goes on to an hour, against players of known strength
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --runs 1 --minutes 10 --minutes 30 --minutes 60
 
 learning-long: $(WITH_TESTS) ## what takes hours of one core: SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
-	$(BIN)/python -m tests.benchmarks.learning --long
+	$(BIN)/python -m tests.benchmarks.learning --long --record docs/results
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --minutes 10 --minutes 30 --minutes 60
 
 clean: ## remove the environments, caches and the built documentation (results stay)

@@ -12,6 +12,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
 import reference_pages  # noqa: E402
+import result_tables  # noqa: E402
 
 from config import VERSION  # noqa: E402
 
@@ -49,6 +50,8 @@ def plain_asterisks(_app: Sphinx, *described: Any) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Write the generated parts of the reference before Sphinx looks for pages."""
-    app.connect("builder-inited", lambda _: reference_pages.write(DOCS / "reference" / "generated"))
+    """Write the generated parts of the pages before Sphinx looks for them."""
+    generated = DOCS / "reference" / "generated"
+    app.connect("builder-inited", lambda _: reference_pages.write(generated))
+    app.connect("builder-inited", lambda _: result_tables.write(generated))
     app.connect("autodoc-process-docstring", plain_asterisks)

@@ -28,12 +28,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from steps.figures.style import look, write
 from tests.benchmarks import breakout
 from tests.benchmarks.curves import Learnt, side_by_side
 from tests.benchmarks.experiments import Experiment
 from tests.benchmarks.goals import GOALS, LONG, SEED, Goal
+from tests.benchmarks.recorded import measured, record
 from tests.benchmarks.throughput import REFERENCE_PYTHON, ROOT
 from tests.benchmarks.verdicts import (
     HEADER_LINES,
@@ -74,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
     code = report(goals, options.outdir, failed, with_breakout=with_breakout)
+    if options.record:
+        keep(goals, options.outdir, options.record, with_breakout=with_breakout)
     draw(goals, options.outdir)
     return code
 
@@ -103,6 +107,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(name, choices=choices, action="append", help=only)
     parser.add_argument("--outdir", type=Path, default=OUTDIR, help=kept)
     parser.add_argument("--report", action="store_true", help="only the tables of what is there")
+    parser.add_argument(
+        "--record", type=Path, help="write what was measured as JSON into this folder"
+    )
     parser.add_argument("--long", action="store_true", help="what takes hours, and only that")
     return parser.parse_args(arguments)
 
@@ -145,6 +152,41 @@ def bounded_row(one: Goal, outdir: Path) -> Bounded:
         ours=made.outcome(),
         bound=one.bound,
     )
+
+
+def keep(goals: Sequence[Goal], outdir: Path, folder: Path, *, with_breakout: bool) -> None:
+    """Write the complete rows into the folder as JSON: the documentation's tables."""
+    bounded = [bounded_row(one, outdir) for one in goals]
+    trained = [experiment(one, outdir).commits() for one in goals]
+    compared = breakout.comparisons(outdir, SEED) if with_breakout else []
+    rows = [
+        {
+            "algorithm": row.algorithm,
+            "game": row.game,
+            "steps": row.ours.steps,
+            "policy": row.policy,
+            "returns": [round(one, 1) for one in row.ours.scores],
+            "mean": round(fmean(row.ours.scores), 1),
+            "bound": {"value": row.bound.value, "is_upper": row.bound.is_upper},
+            "measured": measured(" ".join(of)),
+        }
+        for row, of in zip(bounded, trained, strict=True)
+        if row.ours.is_complete
+    ]
+    beside = [
+        {
+            "game": row.game,
+            "steps": row.ours.steps,
+            "policy": row.policy,
+            "ours": [round(one, 1) for one in row.ours.scores],
+            "reference": [round(one, 1) for one in row.theirs.scores],
+            "measured": measured(),
+        }
+        for row in compared
+        if row.ours.is_complete and row.theirs.is_complete
+    ]
+    record(folder / "learning.json", rows, "algorithm", "game", "steps")
+    record(folder / "breakout.json", beside, "game", "policy")
 
 
 def commits(made: Sequence[Experiment]) -> str:

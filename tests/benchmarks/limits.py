@@ -28,6 +28,7 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.benchmarks import rllib, transport
 from tests.benchmarks.alone import SETTLES_S, echo, emulators, inference
@@ -35,6 +36,7 @@ from tests.benchmarks.central_inference import compare
 from tests.benchmarks.faults import killing, memory
 from tests.benchmarks.impala_parts import limit, parts
 from tests.benchmarks.pulling import pulling
+from tests.benchmarks.recorded import Row, measured, record
 from tests.benchmarks.throughput import facts
 from tests.benchmarks.together import Rate, experiment, together
 
@@ -62,6 +64,18 @@ class Reached:
     @property
     def holds(self) -> bool:
         return statistics.median(self.ratios) >= self.least
+
+    def as_dict(self) -> Row:
+        """What docs/results/limits.json keeps."""
+        return {
+            "name": self.name,
+            "least": round(self.least, 3),
+            "median": round(statistics.median(self.ratios), 2),
+            "lowest": round(min(self.ratios), 2),
+            "highest": round(max(self.ratios), 2),
+            "rounds": len(self.ratios),
+            "measured": measured(),
+        }
 
     def __str__(self) -> str:
         spread = f"{min(self.ratios):.2f} … {max(self.ratios):.2f}"
@@ -185,6 +199,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, and print the table. words: of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
+    parser.add_argument(
+        "--record", type=Path, help="write what was measured as JSON into this folder"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="turns of everything (default 3)")
     parser.add_argument(
         "--minutes", type=float, default=0.5, help="for which memory must stay flat (default 0.5)"
@@ -198,6 +215,8 @@ def main(words: Sequence[str] | None = None) -> int:
         rows += found
         for row in found:
             print(row, flush=True)
+        if arguments.record:
+            record(arguments.record / "limits.json", [row.as_dict() for row in found], "name")
     print(f"\n{'':62}{'ratio':>8}{'rounds':>16}{'of a core':>10}{'at least':>10}")
     print(*rows, sep="\n", flush=True)
     return 0 if all(row.holds for row in rows) else 1

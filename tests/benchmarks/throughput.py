@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.resolve import Resolved, resolve
+from tests.benchmarks.recorded import Row, measured, record
 
 if TYPE_CHECKING:
     from agents.devices import Decision
@@ -241,6 +242,9 @@ def main(words: Sequence[str] | None = None) -> int:
         help="cpu: per second of CPU time; for a busy machine, with --threads 1",
     )
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
+    parser.add_argument(
+        "--record", type=Path, help="write what was measured as JSON into this folder"
+    )
     arguments = parser.parse_args(words)
     if not REFERENCE_PYTHON.exists():
         parser.error(
@@ -256,8 +260,26 @@ def main(words: Sequence[str] | None = None) -> int:
                 f"  {part:22}{statistics.median(each):10.0f}{ratio(rates['training'], each):14.2f} x"
             )
         missed += not holds(CASES[name], rates)
+        if arguments.record:
+            record(arguments.record / "speed.json", [row(name, rates, arguments)], "case", "clock")
         print(flush=True)
     return 1 if missed else 0
+
+
+def row(name: str, rates: Mapping[str, list[float]], given: argparse.Namespace) -> Row:
+    """What docs/results/speed.json keeps of a case: medians over the rounds."""
+    return {
+        "case": name,
+        "clock": given.clock,
+        "threads": given.threads,
+        "rounds": given.rounds,
+        "steps_per_second": {part: round(statistics.median(each)) for part, each in rates.items()},
+        "ratios": {
+            part: round(ratio(rates["training"], rates[part]), 2) for part in (REFERENCE, LIMIT)
+        },
+        "bounds": dict(CASES[name].bounds),
+        "measured": measured(),
+    }
 
 
 def holds(case: Case, rates: Mapping[str, list[float]]) -> bool:
