@@ -116,7 +116,7 @@ def average(context: StepContext) -> dict[str, Any]:
 
         rows = standing_rows(arena, bootstrap_seed(resolved))
         write_atomically(context.directory.average / ARENA, format_table(COLUMNS, rows))
-    for name in FILES:
+    for name in FILES:  # summary.json last: the page compares its runs with those that are usable
         write_atomically(context.directory.average / name, content[name])
     used = [run.index for run in runs if run.usable]
     print(f"n = {len(used)} of {len(runs)} runs")

@@ -67,7 +67,7 @@ def check(what: str, given: dict[str, str], algorithm: str = "") -> int:
     else:
         findings = _of_game(algorithm or _player(what), {"game": what, **given})
     broken = False
-    for finding in findings:
+    for finding in findings:  # a generator: each line appears as soon as its promise was tried
         mark = "ok    " if finding.kept else "BROKEN"
         print(f"{mark}  {finding.promise}: {finding.seen}", flush=True)
         broken = broken or not finding.kept
@@ -187,10 +187,13 @@ def _run(step: str, arguments: list[str], fault: str = "") -> None:
     """Run one step as a pod does. fault: where it is killed."""
     from agents.checks.promises import Broken
 
+    # In a pod these name the experiment that it belongs to, which must not be touched.
     environment = {name: value for name, value in os.environ.items() if name not in OF_A_WORKFLOW}
+    if fault:
+        environment["EXPERIMENT_FAULT"] = fault
     ended = subprocess.run(
         [sys.executable, "-m", f"steps.{step}", *arguments],
-        env=environment | ({"EXPERIMENT_FAULT": fault} if fault else {}),
+        env=environment,
         capture_output=True,
         text=True,
         check=False,

@@ -83,6 +83,7 @@ def evaluate(context: StepContext) -> dict[str, Any]:
         if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
             mean = Score(measure.name, _mean(rows, measure), measure.unit).written(".6g")
             print(f"episode {len(rows)} of {planned}: mean {mean}")
+    # Before the table: whoever finds evaluation.csv also finds the actions.
     if filmed:
         write_actions(context.run.evaluation_actions, filmed)
     write_atomically(context.run.evaluated(measure), format_table(columns, rows))

@@ -144,6 +144,7 @@ def _write(context: StepContext, film: Film) -> dict[str, Any]:
             temporary, _until_stop(context, itertools.islice(frames, longest)), rate
         )
         is_cut = written == longest and next(frames, None) is not None
+        # ffmpeg wrote the file: it is synced before it gets its name, so none is ever half there.
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

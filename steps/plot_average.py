@@ -182,9 +182,8 @@ def _evaluation(context: StepContext) -> Figure | None:
     scores = json.loads(read_bytes(context.directory.average / "summary.json"))["evaluation"]
     if scores["n"] == 0:
         return None
-    (low, high), (iqm_low, iqm_high) = (
-        scores[name] or (None, None) for name in ("t_interval", "iqm_interval")
-    )
+    low, high = scores["t_interval"] or (None, None)
+    iqm_low, iqm_high = scores["iqm_interval"] or (None, None)
     values = {**scores, "low": low, "high": high, "iqm_low": iqm_low, "iqm_high": iqm_high}
     numbers = {
         name: np.array([values[name]], np.float64)

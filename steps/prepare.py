@@ -82,9 +82,8 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     make_and_probe(directory.root)
     me = owner.from_environment(call=arguments.call)
     with claimed(directory, me, stop):
-        record = _continued(
-            directory, submitted
-        )  # again: another workflow may have written it since, and has ended
+        # Again: another workflow may have written the record before the directory was claimed.
+        record = _continued(directory, submitted)
     context = StepContext(
         task="prepare",
         directory=directory,

@@ -70,6 +70,7 @@ def _release(path: Path, uid: str) -> None:
 def report(context: StepContext) -> dict[str, Any]:
     """Write report.html about whatever the experiment has left. Returns whether it is complete."""
     wait_for_running(context)
+    # Again, because the steps that were waited for have written since `run_step` asked.
     context.inputs = json.loads(json.dumps(page_inputs(context)))
     from steps.page.facts import read_facts
     from steps.page.render import render

@@ -65,6 +65,7 @@ def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
         name = f"{GENERATION}{generation}"
         made[name] = _generation(name, run, resolved, generation)
     for name in opponents_of(resolved):
+        # Someone may name a player of the ladder as a further opponent: it plays once.
         if name not in made:
             made[name] = _opponent(name, resolved, game)
     return made
@@ -92,7 +93,7 @@ def plays_perfectly(game: Game) -> bool:
 
 
 def earlier_generations(run: RunDirectory, resolved: Resolved) -> list[int]:
-    """Some of the kept networks, evenly from the first to the last before the final one."""
+    """Up to `MOST_GENERATIONS` of the kept networks before the final one, evenly spread."""
     kept = [number for number in kept_generations(run) if number < resolved.epochs]
     if len(kept) <= MOST_GENERATIONS:
         return kept

@@ -71,6 +71,7 @@ def evaluate_arena(context: StepContext) -> dict[str, Any]:
             write_arena(path, games)
         share = WIN_RATE.shown(WIN_RATE.of_run([one.points for one in match]))
         print(f"match {number} of {len(pairings)}: {first} against {second}: {share}")
+    # evaluation.csv comes last: where it exists, arena.csv is complete, too.
     judged = [one for one in games if one.is_judged]
     write_arena(run.arena_csv, [one for one in games if not one.is_judged])
     write_evaluation(run.evaluated(WIN_RATE), judged)

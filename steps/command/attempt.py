@@ -89,7 +89,8 @@ class Attempt:
         """
         self._open()
         outcome = self._outcome(work)
-        self._ending.acquire()  # for good: there is one end, and nothing is kept after it
+        # Never released: either this thread or the keeper ends the attempt, and only once.
+        self._ending.acquire()
         return self._close(outcome)
 
     def _open(self) -> None:
@@ -183,9 +184,8 @@ class Attempt:
                 reason=f"{ended.reason}; {reason}" if ended.reason else reason,
             )
         self._log.close()
-        line = f"{context.title}: {ended.state}" + (
-            f": {ended.reason}" if ended.reason else f" in {ended.duration_s} s"
-        )
+        line = f"{context.title}: {ended.state}"
+        line += f": {ended.reason}" if ended.reason else f" in {ended.duration_s} s"
         if displaced is None:
             append_line(context.log_path, line)
         print(line, file=sys.stderr if ended.exit_code else sys.stdout, flush=True)
@@ -201,6 +201,8 @@ class Attempt:
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + self._beat()
             if stop.overdue and self._ending.acquire(blocking=False):
+                # The main thread may hang in a C library, where no exception reaches it: only
+                # `os._exit` ends the process from here.
                 outcome = self._failure(stop.error())
                 reason = (
                     f"{outcome.reason} (ended in the middle: it did not look within {GRACE_S:g} s)"

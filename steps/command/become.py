@@ -20,6 +20,7 @@ def become(command: str, options: Sequence[str]) -> NoReturn:
     """
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     os.environ["PATH"] = path
+    # `execvp` keeps the process id: the signals of Kubernetes reach the person's command directly.
     try:
         program, *words = shlex.split(command)
         os.execvp(program, [program, *words, *options])  # noqa: S606 - no shell is what is wanted

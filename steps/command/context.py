@@ -120,10 +120,11 @@ class StepContext:
         file is looked for again for up to `LAG_S`.
         """
         status = read_status(self._own.status / f"{made_by}.json")
-        end = time.monotonic() + (
-            LAG_S if status is not None and status.state == "succeeded" else 0.0
-        )
+        end = time.monotonic()
+        if status is not None and status.state == "succeeded":
+            end += LAG_S
         while True:
+            # Opening asks the NFS server; `exists` may be answered from this machine's cache.
             try:
                 with path.open("rb"):
                     return path

@@ -31,6 +31,7 @@ class Log:
         self._ended = threading.Event()
         self._given_up = False
         _flush()
+        # Descriptors and not `sys.stdout`: C libraries and child processes print, too.
         self._originals = [os.dup(1), os.dup(2)]
         os.dup2(self._file, 1)
         os.dup2(self._file, 2)
@@ -67,6 +68,7 @@ class Log:
     def _follow(self) -> None:
         shown = True
         while True:
+            # Looked at before reading: what was printed before the end is then read in this round.
             ended = self._ended.is_set()
             while chunk := os.read(self._reader, 65536):
                 shown = shown and not self._given_up and _write(self._originals[0], chunk)

@@ -44,6 +44,7 @@ def run_step(
     always runs. outputs: Argo's output parameters, computed from the status of a success, new or
     old. arguments: adds options of this step.
     """
+    # First of all: a SIGTERM that arrives while modules are imported must not kill the process.
     stop = StopRequest()
     stop.install()
     parsed = _parser(pipeline.find(task), step, arguments).parse_args(argv)
@@ -151,6 +152,7 @@ def _run(
     complete: Callable[[StepContext], bool],
     outputs: Callable[[Status], Mapping[str, str]],
 ) -> int:
+    # Through JSON, because they are compared with those in a status file: tuples become lists.
     context.inputs = None if inputs is None else json.loads(json.dumps(inputs(context)))
     previous = context.previous
     if previous is not None and _is_finished(previous, context) and complete(context):

@@ -79,6 +79,7 @@ class StopRequest:
         return self.cause or Preempted(self.describe())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # Repeated signals must not postpone the end of the grace period.
         if self.requested_at is None:
             self.requested_at = time.monotonic()
 

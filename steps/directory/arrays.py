@@ -67,10 +67,12 @@ def read_tensors(content: bytes, name: str = TENSORS) -> dict[str, Any]:
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_safetensors
 
+    # A damaged header could claim any size: it is refused before the library parses it.
     header_bytes = int.from_bytes(content[:8], "little")
     if header_bytes > min(HEADER_LIMIT_BYTES, len(content)):
         raise DamagedError(f"{name} claims a header of {header_bytes} bytes")
     try:
+        # Copied, because the library's arrays are views into `content`, which they would keep alive.
         return {key: array.copy() for key, array in from_safetensors(content).items()}
     except (SafetensorError, KeyError) as error:
         raise DamagedError(f"{name}: {error}") from error

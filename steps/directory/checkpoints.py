@@ -99,6 +99,7 @@ def pack(
         "state": tree,
     }
     return {
+        # `ascontiguousarray` makes a scalar array one-dimensional: `reshape` undoes that.
         TENSORS: to_safetensors(
             {
                 name: np.ascontiguousarray(array).reshape(array.shape)
@@ -131,6 +132,7 @@ def write_directory(final: Path, packed: Mapping[str, bytes]) -> None:
     }
     contents = {**packed, MANIFEST: json.dumps(manifest, indent=1).encode()}
     final.parent.mkdir(parents=True, exist_ok=True)
+    # The files are on the disk before the directory gets its name, the name before old ones go.
     try:
         with full_disk_explained(final, sum(len(content) for content in contents.values())):
             temporary.mkdir()
@@ -338,6 +340,7 @@ def clean(run: RunDirectory) -> None:
 
 
 def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
+    # Through JSON, as the checkpoint's identity went: tuples become lists.
     differences = difference(checkpoint.record["identity"], json.loads(json.dumps(identity)))
     if differences:
         raise WrongDirectory(f"{checkpoint.path} belongs to other parameters: {differences}")

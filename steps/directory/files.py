@@ -49,8 +49,10 @@ def write_atomically(path: Path, content: bytes | str, mode: int = 0o666) -> Non
             write_and_sync(temporary, content, mode)
         fault("after_temporary", path)
         fault("before_rename", path)
+        # Only after the content is on the disk: after a power loss a renamed file could be empty.
         temporary.replace(path)
         fault("after_rename", path)
+        # The new name itself is an entry of the directory, which has to reach the disk, too.
         sync_directory(path.parent)
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -96,6 +98,7 @@ def create_once(path: Path, content: bytes) -> bool:
     try:
         with full_disk_explained(path, len(content)):
             write_and_sync(temporary, content)
+        # Not `rename`, which replaces, and not O_EXCL, which shows the file before its content.
         os.link(temporary, path)
     except FileExistsError:
         return False
@@ -174,6 +177,7 @@ def _read_once(path: Path, limit_bytes: int) -> bytes:
     gigabytes.
     """
     with path.open("rb") as file:
+        # The size of the open file: the name may belong to another one a moment later.
         size = os.fstat(file.fileno()).st_size
         _refuse_large(path, size, limit_bytes)
         content = file.read(size + 1)
@@ -215,6 +219,7 @@ def remove(path: Path) -> None:
     is ignored.
     """
     if path.is_dir() and not path.is_symlink():
+        # NFS keeps a file that is still open as `.nfs…`, and with it the directory.
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -133,12 +133,15 @@ def claim(path: Path, owner: Owner, *, on_wait: Callable[[], None] = lambda: Non
         present = read_owner(path)
         if present == owner:
             return
+        # None: the file was removed between the two calls. Equal: `prepare` of this workflow runs
+        # again.
         if present is None or present.uid == owner.uid:
             _refuse_other_call(path, present, owner)
             write_atomically(path, _dump(owner))
         else:
             _refuse_if_alive(path, present, on_wait)
             _take_over(path, present, owner, on_wait)
+    # Two claims may have raced: only the one whose name stands there now goes on.
     check(path, owner.uid)
 
 
@@ -170,6 +173,7 @@ def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], Non
             successor, other, on_wait
         )  # else it was killed in the middle of this function
         successor.unlink(missing_ok=True)
+    # Of several workflows that saw the owner end, one creates this file and takes over.
     if not create_once(successor, _dump(owner).encode()) and read_owner(successor) != owner:
         raise WrongDirectory(
             f"{path.parent} is being taken over by another workflow at this moment; choose another outdir"
@@ -237,6 +241,7 @@ def _lease_moves(path: Path, owner: Owner, on_wait: Callable[[], None]) -> bool:
     print(
         f"{path.parent} belongs to {owner}; watching its lease for {owner.lease_s:g} s", flush=True
     )
+    # The time of modification is compared with itself only: clocks of two machines may differ.
     first = _lease(path)
     end = time.monotonic() + owner.lease_s
     while time.monotonic() < end:

@@ -66,6 +66,7 @@ def shards(run: RunDirectory) -> list[ShardName]:
         )
         for match in found
     ]  # fmt: skip
+    # By number first, so that no worker's games wait until all of another's are taken.
     return sorted(listed, key=lambda one: (one.number, one.start))
 
 

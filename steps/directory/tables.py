@@ -100,6 +100,7 @@ class Table:
         self._require_permission()
         remove_temporaries(self.path.parent, of=f"{self.path.name}.")
         temporary = temporary_beside(self.path)
+        # A new file and not the old one cut short: an older attempt may still write to that.
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
         try:
             with full_disk_explained(self.path, self.offset):
@@ -142,6 +143,7 @@ class Table:
             die()
         with full_disk_explained(self.path, len(content)):
             write_all(self._descriptor, content)
+        # The sum grows with the file: a checkpoint need not read the whole table again.
         self.offset += len(content)
         self._sum.update(content)
 
@@ -301,6 +303,7 @@ def last_row(path: Path, *, having: str | None = None) -> dict[str, str] | None:
         return None
     if not header.endswith(b"\n"):
         return None
+    # Read from the middle, the first line is probably cut.
     whole = lines if start == len(header) else lines[1:]
     rows = _rows(b"\n".join([header.rstrip(b"\n"), *whole]))
     return next((row for row in reversed(rows) if having is None or row.get(having)), None)

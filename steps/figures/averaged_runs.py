@@ -170,7 +170,9 @@ def _keep_in_view(
 
 
 def shown(averaged: Aggregate) -> tuple[Floats, Floats | None, Floats | None, str, str]:
-    """What the rule draws: centre, low, high, the name of the centre, the name of the interval."""
+    """What is drawn for this number of runs: centre, low, high, and the names of centre and
+    interval.
+    """
     if averaged.n == 1:
         return averaged.mean, None, None, "the only run", ""
     if averaged.iqm is not None:

@@ -27,15 +27,15 @@ from config.resolve import Resolved
 from steps.directory.files import write_atomically
 from steps.statistics.scores import Floats
 
-INK, GREY, RULE = "#1c2733", "#5f6b7a", "#d5dbe3"
-BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#e69f00",
-    "#56b4e9",
-)
+INK = "#1c2733"
+GREY = "#5f6b7a"
+RULE = "#d5dbe3"
+BLUE = "#0072b2"
+VERMILION = "#d55e00"
+GREEN = "#009e73"
+PURPLE = "#cc79a7"
+ORANGE = "#e69f00"
+SKY = "#56b4e9"
 RUN_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
 ABSENT = "#8a94a3"
 
@@ -44,7 +44,7 @@ DOTS_PER_INCH = 150
 PNG_COMPRESSION = 3
 """Takes half of the time of level 6 for a tenth more bytes."""
 MOST_POINTS = 1600
-"""More points than pixels only make files large."""
+"""Points drawn of a line: more points than pixels would only make files larger."""
 CAPTION_CHARACTERS = 114
 LABEL_BELOW_IN = 0.32
 LEGEND_COLUMNS = 2
@@ -59,6 +59,7 @@ SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "text.color": INK,
+    # Names may hold dollar signs, which matplotlib would take for formulas.
     "text.parse_math": False,
     "axes.edgecolor": GREY,
     "axes.labelcolor": INK,
@@ -87,7 +88,9 @@ SETTINGS: dict[Any, Any] = {
     "lines.solid_joinstyle": "round",
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
+    # Without it matplotlib makes up new ids in every SVG file.
     "svg.hashsalt": "experiment",
+    # Letters as outlines: the file looks the same without the font.
     "svg.fonttype": "path",
     "path.simplify": True,
     "path.simplify_threshold": 0.5,
@@ -107,6 +110,7 @@ def panels(count: int, *, title: str, subtitle: str) -> tuple[Figure, list[Axes]
     """A figure with `count` axes, with `title` in bold and `subtitle` in grey below it."""
     columns = columns_of(count)
     height = 4.0 if count == 1 else 1.45 + 1.5 * -(-count // columns)
+    # pyplot would keep every figure alive and might look for a display.
     figure = Figure(figsize=(WIDTH_IN, height))
     FigureCanvasAgg(figure)
     figure.text(0.012, 1 - 0.10 / height, title, size=11, weight="bold", va="top")
@@ -173,10 +177,10 @@ def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> Non
     """Label the x axis with environment steps and say what a step is if it is more than a frame; a
     narrow panel's caption says it instead.
     """
-    axes.set_xlabel(
-        "environment steps"
-        + (f" (of {frames_per_step} frames each)" if frames_per_step > 1 and not narrow else "")
-    )
+    label = "environment steps"
+    if frames_per_step > 1 and not narrow:
+        label += f" (of {frames_per_step} frames each)"
+    axes.set_xlabel(label)
     axes.xaxis.set_major_locator(MaxNLocator(3 if narrow else 7, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
@@ -222,7 +226,7 @@ def _few_numbers(axes: Axes) -> None:
     low = axes.dataLim.y0
     high = axes.dataLim.y1
     if 0 <= high - low <= CONSTANT * abs(high):
-        axes.set_ylim(*sorted((0, 2 * high)) if high else (-1, 1))
+        axes.set_ylim(*(sorted((0, 2 * high)) if high else (-1, 1)))
         axes.set_yticks([high])
     else:
         axes.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]))
@@ -230,10 +234,8 @@ def _few_numbers(axes: Axes) -> None:
 
 def share_x(figure: Figure) -> None:
     """Give all panels the same x range: a learner may start to measure something late."""
-    low, high = (
-        extreme(getattr(axes.dataLim, end) for axes in figure.axes)
-        for extreme, end in ((min, "x0"), (max, "x1"))
-    )
+    low = min(axes.dataLim.x0 for axes in figure.axes)
+    high = max(axes.dataLim.x1 for axes in figure.axes)
     margin = SETTINGS["axes.xmargin"] * (high - low)
     if margin > 0:
         for axes in figure.axes:
@@ -258,9 +260,8 @@ def visible(steps: Floats, values: Floats) -> tuple[Floats, Floats]:
     # [stretches, points]: the last point of a short stretch stands twice, which changes neither
     # extreme.
     stretches = np.minimum(starts + np.arange((ends - starts).max()), ends - 1)
-    lowest, highest = (
-        starts[:, 0] + extreme(values[stretches], axis=1) for extreme in (np.argmin, np.argmax)
-    )
+    lowest = starts[:, 0] + np.argmin(values[stretches], axis=1)
+    highest = starts[:, 0] + np.argmax(values[stretches], axis=1)
     chosen = np.unique(np.concatenate([lowest, highest]))
     return steps[chosen], values[chosen]
 

@@ -56,7 +56,9 @@ class Task:
     @property
     def state(self) -> str:
         """The state, or that it has not started."""
-        return self.status.state if self.status else "not started"
+        if self.status is None:
+            return "not started"
+        return self.status.state
 
     @property
     def is_done(self) -> bool:
@@ -66,7 +68,9 @@ class Task:
     @property
     def reason(self) -> str:
         """Why it ended as it did, in one line."""
-        return (self.status.reason or "") if self.status else ""
+        if self.status is None:
+            return ""
+        return self.status.reason or ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +112,8 @@ class Run:
         evaluated episode.
         """
         status = self.tasks["play"].status
-        noted = status.details.get("videos", []) if status else []
+        noted = status.details.get("videos") if status else None
+        # A status file may be damaged or made by another version: its details can be anything.
         for one in noted if isinstance(noted, list) else []:
             if isinstance(one, Mapping) and one.get("file") == name:
                 cut = ", cut there" if one.get("cut") else ""
@@ -213,9 +218,11 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
 def derived(resolved: Resolved) -> dict[str, str]:
     """Quantities that follow from the parameters."""
     frames = resolved.game.frames_per_step
+    steps = number(resolved.total_steps)
+    if frames > 1:
+        steps += f" ({number(resolved.total_steps * frames)} frames)"
     return {
-        "steps of one training": number(resolved.total_steps)
-        + (f" ({number(resolved.total_steps * frames)} frames)" if frames > 1 else ""),
+        "steps of one training": steps,
         "epochs": number(resolved.epochs),
         "rows of one epoch": number(resolved.steps_per_epoch),
         "epochs between checkpoints": str(resolved.checkpoint_interval),
@@ -240,7 +247,9 @@ def computed(directory: ExperimentDirectory, vectorisation: str = "auto") -> dic
     if vectorisation != "auto" and stepped != "native":
         stepped = vectorisation
         reason = f"{vectorisation} was asked for"
-    return said | ({"environments stepped": f"{stepped} ({reason})"} if stepped else {})
+    if stepped:
+        said["environments stepped"] = f"{stepped} ({reason})"
+    return said
 
 
 def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
@@ -248,12 +257,15 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
     measure = resolved.measure
     train = read_status(run.status / f"{pipeline.TRAIN}.json")
     progress = _progress(run, resolved)
+    episodes: tuple[Episode, ...] = ()
+    if usable.state == "complete":
+        episodes = tuple(evaluation_episodes(run, measure))
     return Run(
         index=run.index,
         directory=run,
         usable=usable,
         tasks={name: _task(name, run.index, run) for name in pipeline.names("run")},
-        episodes=tuple(evaluation_episodes(run, measure)) if usable.state == "complete" else (),
+        episodes=episodes,
         step=progress.step,
         fraction=1.0 if usable else progress.fraction,
         measure=measure,
@@ -284,13 +296,11 @@ def _progress(run: RunDirectory, resolved: Resolved) -> Progress:
 def _machine(train: Status) -> str:
     """The machine in short: `cpu fp32, 2 800 steps/s`."""
     speed = train.number("steps_per_second")
-    shown = "" if speed is None else f"{number(round(speed))} steps/s"
-    kind = " ".join(
-        value
-        for name in ("device", "precision")
-        if isinstance(value := train.details.get(name), str)
-    )
-    return ", ".join(part for part in (kind, shown) if part)
+    named = [train.details.get(name) for name in ("device", "precision")]
+    parts = [" ".join(text for text in named if isinstance(text, str))]
+    if speed is not None:
+        parts.append(f"{number(round(speed))} steps/s")
+    return ", ".join(part for part in parts if part)
 
 
 def _films(folder: Path) -> tuple[str, ...]:
@@ -316,7 +326,9 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
     status = read_status(own.status / f"{name}.json")
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"
-    tail = _tail(log) if status is not None and status.state not in {"succeeded", "skipped"} else ""
+    tail = ""
+    if status is not None and status.state not in {"succeeded", "skipped"}:
+        tail = _tail(log)
     return Task(
         name=name,
         run=run,

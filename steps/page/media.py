@@ -67,6 +67,7 @@ class Plots:
             content = (self._root / link).read_text()
         except (OSError, UnicodeDecodeError):
             return ""
+        # Base64: a data URI of plain SVG would have to escape every #, % and quote.
         encoded = base64.b64encode(on_dark_pages(content).encode()).decode()
         if len(encoded) > self._left:
             return ""

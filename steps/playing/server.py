@@ -47,7 +47,9 @@ class GameServer(ThreadingHTTPServer):
 
     def __init__(self, session: Session) -> None:
         super().__init__((HOST, 0), _Requests)
-        self.session, self.lock = session, threading.Lock()
+        self.session = session
+        # The server answers each request in a thread of its own.
+        self.lock = threading.Lock()
         self.token = secrets.token_urlsafe(24)
         self.host = f"{HOST}:{self.server_port}"
         self.address = f"http://{self.host}/{self.token}/"
@@ -88,15 +90,12 @@ class GameServer(ThreadingHTTPServer):
     def _opinion(self, given: Mapping[str, Any]) -> dict[str, Any]:
         self._check_seen(given)
         choices = self.session.opinion()
-        policy = choices.policy
-        value = choices.value
-        return {
-            "opinion": {
-                "action": int(choices.actions[0]),
-                "policy": None if policy is None else [float(share) for share in policy[0]],
-                "value": None if value is None else float(value[0]),
-            }
-        }
+        opinion: dict[str, Any] = {"action": int(choices.actions[0]), "policy": None, "value": None}
+        if choices.policy is not None:
+            opinion["policy"] = [float(share) for share in choices.policy[0]]
+        if choices.value is not None:
+            opinion["value"] = float(choices.value[0])
+        return {"opinion": opinion}
 
     def _check_seen(self, given: Mapping[str, Any]) -> None:
         """Raise `BadInput` if the page shows an older position, as a second window may: the request
@@ -175,8 +174,12 @@ class _Requests(BaseHTTPRequestHandler):
         """The requested name without the token; None if the token is wrong."""
         _, _, rest = self.path.partition("/")
         token, _, name = rest.partition("/")
+        # Compared in constant time: the answer's delay must not tell how much of a token was right.
         knows = hmac.compare_digest(token.encode(), self.server.token.encode())
-        return name if knows and self.headers.get("Host") == self.server.host else None
+        # The host against DNS rebinding: a stranger's name could be made to point to this machine.
+        if not knows or self.headers.get("Host") != self.server.host:
+            return None
+        return name
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(status)

@@ -24,7 +24,8 @@ class Session:
         self.opponent = opponent
         self.person = person
         self.seed = seed
-        self.states, self.actions = [game.start(1)], list[int]()
+        self.states = [game.start(1)]
+        self.actions = list[int]()
         self._answer()
 
     @property
@@ -67,6 +68,7 @@ class Session:
             self._do(action)
             self._answer()
         except BadInput:
+            # The opponent could not move: without its answer, the person's move is taken back, too.
             self._cut(kept)
             raise
 

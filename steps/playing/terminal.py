@@ -1,4 +1,4 @@
-"""A game in the terminal: a line for each action."""
+"""A game in the terminal: the person types one line for each action."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def opinion_text(session: Session) -> str:
     choices = session.opinion()
     text = f"{session.opponent.name} would play {int(choices.actions[0])}"
     if choices.value is not None:
+        # Adding 0.0 turns -0.0 into 0.0, which is then written as +0.00.
         text += f"; value {choices.value[0] + 0.0:+.2f} for you (-1 lost … 1 won)"
     if choices.policy is not None:
         policy = choices.policy[0]
@@ -100,4 +101,5 @@ def _answered(session: Session, asked: str) -> str:
 def _since_own_turn(session: Session) -> list[int]:
     movers = session.movers
     own = [ply for ply, mover in enumerate(movers) if mover == session.person]
-    return session.actions[own[-1] + 1 if own else 0 :]
+    first = own[-1] + 1 if own else 0
+    return session.actions[first:]

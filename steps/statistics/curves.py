@@ -47,7 +47,7 @@ def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[n
     """Steps from the largest first to the smallest last of all curves -> [≤ points]; empty when
     they share no range.
 
-    Beyond the shortest run the set of runs would change, and with it the mean.
+    The grid ends with the shortest run: beyond it the mean would change with the set of runs.
     """
     if not curves or any(len(one) == 0 for one in curves):
         return np.empty(0, np.int64)
@@ -61,8 +61,8 @@ def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[n
 def hold(one: Curve, grid: NDArray[np.int64]) -> Floats:
     """The last value at or before each grid step [G] -> [G]; NaN outside of the run's own range.
 
-    A step function: a line between two episodes invents values and looks into the future, and an
-    end value that is carried on past the end makes a short run look like a long one.
+    Interpolating between two episodes would invent values and look into the future; holding the last
+    value beyond the end would make a short run look like a long one.
     """
     held = np.full(len(grid), np.nan)
     if len(one) == 0:

@@ -38,6 +38,7 @@ def elo(scores: Floats, games: Floats, anchor: int, *, prior: float = PRIOR_GAME
     """
     count = games.shape[-1]
     met = games.reshape(-1, count, count).sum(axis=0) > 0
+    # Entry (i, j) of this power counts the chains of games, up to n of them, from i to j.
     if not np.linalg.matrix_power(np.eye(count) + met, count).all():
         raise ValueError("ratings of players between whom there is no chain of games")
     scores = scores + prior / 2 * (games > 0)
@@ -49,6 +50,7 @@ def elo(scores: Floats, games: Floats, anchor: int, *, prior: float = PRIOR_GAME
         slope = (scores - games * expected).sum(axis=-1)
         bend = games * expected * (1 - expected)
         hessian = np.eye(count) * bend.sum(axis=-1)[..., None] - bend
+        # Only differences of strengths matter: without fixing the anchor the matrix is singular.
         step = np.linalg.solve(hessian[..., free, :][..., free], slope[..., free, None])[..., 0]
         strengths[..., free] += np.clip(step, -LARGEST_STEP, LARGEST_STEP)
         if np.abs(step).max(initial=0) < PRECISION:
@@ -77,9 +79,9 @@ def ratings(
     """Ratings and both ends of their 95 % intervals, [n] each; scores [pairings, openings, 2]: of the
     first player of each pairing.
 
-    The intervals are a bootstrap over openings, each with all of its games: two games from one opening
-    are not independent, nor is what different pairings make of it. They are about these players as
-    they are; over trainings the unit is the run, whose rating is one number for `rule.aggregate`.
+    The intervals come from a bootstrap over openings. An opening is drawn with all games that begin
+    with it, because those games are not independent. The intervals describe these players; for a
+    statement about trainings the unit is the run, and its rating is one number for `rule.aggregate`.
     """
     openings = scores.shape[1]
     of_openings = scores.sum(axis=2)

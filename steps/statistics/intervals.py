@@ -28,9 +28,8 @@ def t_interval(values: Sequence[float] | Floats) -> tuple[float, float]:
 @cache
 def t_quantile(freedom: int) -> float:
     """97.5 % quantile of Student's t with `freedom` degrees."""
-    from scipy.special import (
-        stdtrit,
-    )  # here: it takes 0.15 s of a core, and only `average` needs it
+    # Imported here because it takes 0.15 s of a core, and only `average` needs it.
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + LEVEL) / 2))
 
@@ -49,10 +48,11 @@ def bootstrap_iqm_interval(values: Floats, counts: NDArray[np.int64]) -> tuple[F
     """Percentile interval of the interquartile mean; values: [N, G] per run and grid point, counts:
     [B, N] -> two [G].
 
-    The same resamples of whole runs serve all grid points. The rows are put into an order of their
-    own first, so that the order in which the runs arrive cannot change the answer. Pointwise:
-    nothing is said about the whole curve at once.
+    All grid points use the same resamples of whole runs. The rows are sorted first, so that the
+    order in which the runs arrive cannot change the answer. The interval is pointwise: it says
+    nothing about the whole curve at once.
     """
+    # `lexsort` takes its last key first: reversed, the first grid point decides, then the second.
     values = values[np.lexsort(values.T[::-1])]
     columns = [
         np.quantile(_resampled_iqm(column, counts), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -68,6 +68,7 @@ def _resampled_iqm(values: Floats, counts: NDArray[np.int64]) -> Floats:
     """
     order = np.argsort(values, kind="stable")
     drawn = counts[:, order]
+    # Of the sorted resample, the value number i takes the ranks from upper - drawn to upper.
     upper = drawn.cumsum(axis=1)
     count = len(values)
     inside = np.minimum(upper, 0.75 * count) - np.maximum(upper - drawn, 0.25 * count)

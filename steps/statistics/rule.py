@@ -1,4 +1,4 @@
-"""What may be shown at which number of runs, and the numbers themselves.
+"""Which statistics may be shown for how many runs, and the statistics themselves.
 
 | runs | centre | interval | why |
 |---|---|---|---|

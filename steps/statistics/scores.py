@@ -1,5 +1,5 @@
-"""Point estimates over runs and episodes; every sum is exact (`math.fsum`), so the order of the
-runs cannot matter.
+"""Point estimates over runs and episodes. Every sum is exact (`math.fsum`), so the order of the runs
+cannot change a result.
 """
 
 from __future__ import annotations

@@ -56,6 +56,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         files = opened.enter_context(TrainingFiles(attempt, coupling))
         files.begun(learner)
         opened.enter_context(published(context, server.address))
+        # On the way out this runs first, and wakes whoever waits for the learner.
         opened.callback(learner.close)
         print(f"learner {generation} waits for {len(roster.expected)} actors at {server.address}")
         try:

@@ -48,6 +48,7 @@ def there(context: StepContext, path: Path, line: str) -> Iterator[None]:
     """
     text = f"{line}\n"
     context.require_ours()
+    # The line holds a token: only the owner may read it, from the file's first byte on.
     write_atomically(path, text, mode=0o600)
     try:
         yield

@@ -157,13 +157,12 @@ class EventFile:
     def __init__(self, directory: Path, *, purge_step: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
-        name = next(
-            name
-            for name in (f"{first}.{number}" for number in itertools.count())
-            if not (directory / name).exists()
-        )
-        self._file = (directory / name).open("xb")
-        self._records, self._lock = RecordWriter(self._file), threading.Lock()
+        # Pods often have equal host names and process ids, and two may start in one second.
+        numbered = (directory / f"{first}.{number}" for number in itertools.count())
+        path = next(path for path in numbered if not path.exists())
+        self._file = path.open("xb")
+        self._records = RecordWriter(self._file)
+        self._lock = threading.Lock()
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
 

@@ -46,7 +46,7 @@ class ResourceSampler:
 
         self._table = Table(path, offset=min(offset, whole_lines_bytes(path)), permitted=permitted)
         self._process = psutil.Process()
-        self._process.cpu_percent()
+        self._process.cpu_percent()  # the first call answers 0 and begins the measurement
         self._gpu = gpu
         self._measure = measure
         self._events = events
@@ -104,9 +104,12 @@ class ResourceSampler:
             self._events.add(int(row["step"] or 0), numbers, group="resources")
 
     def _sample(self) -> dict[str, Cell]:
-        (since_s, since_step), (at_s, step) = self._sampled, self._progress
+        # The training replaces this pair in another thread: read it once.
+        progress = self._progress
+        since_s, since_step = self._sampled
+        at_s, step = progress
         speed = (step - since_step) / (at_s - since_s) if at_s > since_s else None
-        self._sampled = self._progress
+        self._sampled = progress
         gpu_percent, gpu_memory_bytes = (None, None) if self._gpu is None else self._gpu()
         now_s = time.monotonic()
         measured = self._measure(now_s - self._measured)

@@ -82,6 +82,7 @@ def _train(
     for progress in trainer.train(inbox.take):
         attempt.kept[TAKEN] = dict(inbox.taken)
         if progress is not None:
+            # A kill may undo this epoch: its network is then removed by `discard_networks_after`.
             files.epoch_ended(trainer, progress)
             inbox.saved(progress.step)
             _publish(attempt, trainer, inbox)

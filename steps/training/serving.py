@@ -103,7 +103,8 @@ class Coupling:
         means over the connected ones. Stale, duplicate and refused unrolls are totals since the
         training began, but refusals by the service since the learner started.
         """
-        (counted_before, traffic_before), counted = self._before, self._counters()
+        counted_before, traffic_before = self._before
+        counted = self._counters()
         traffic = self._traffic()
         self._before = counted, traffic
 

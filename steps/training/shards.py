@@ -48,7 +48,9 @@ class Inbox:
         self._identity = context.record.identity_hash
         self.taken = dict(taken)
         self.newest = 0
-        self.refused, self.positions, self.old = Counter[str](), Counter[int](), Counter[int]()
+        self.refused = Counter[str]()
+        self.positions = Counter[int]()
+        self.old = Counter[int]()
         self._listed = list[ShardName]()
         self._looked_s = self._told_s = float("-inf")
         self._untold = True
@@ -79,6 +81,8 @@ class Inbox:
         """Note that the checkpoint of this step, once written, counts everything taken so far.
         Shards that the oldest checkpoint counts are removed.
         """
+        # A later attempt may go back to the older of the two kept checkpoints, and then needs the
+        # shards that this one does not count.
         self._at_step[step] = dict(self.taken)
         kept = self._run.checkpoint_steps()
         self._at_step = {
@@ -97,6 +101,7 @@ class Inbox:
 
     def _read(self, shard: ShardName) -> Games | None:
         self._heard_s = time.monotonic()
+        # Counted even if it is damaged: reading it again would not help, and the worker waits.
         self.taken[shard.start] = shard.number + 1
         self._untold = True
         try:
@@ -152,8 +157,9 @@ class Outlet:
         self._games = list["Played"]()
         self._number = 0
         self.positions = 0
-        self._waited_s, self._since_s = 0.0, time.monotonic()
-        self.waited_s = 0.0
+        self._waited_s = 0.0  # since the last shard
+        self._since_s = time.monotonic()
+        self.waited_s = 0.0  # in all
         self_play.remove_temporary_shards(context.run, member)
 
     def add(self, games: Sequence[Played]) -> None:
@@ -196,4 +202,6 @@ class Outlet:
         self_play.write_shard(self._context.run, self._start, self._number, columns, self._identity)
         self._number += 1
         self.positions += count
-        self._games, self._waited_s, self._since_s = [], 0.0, time.monotonic()
+        self._games = []
+        self._waited_s = 0.0
+        self._since_s = time.monotonic()

@@ -108,7 +108,8 @@ class StreamWriter:
         self, run: RunDirectory, name: str, before: Stream, *, scheduled: bool = True
     ) -> None:
         segments.check_name(name)
-        self._name, self._folder = name, run.stream(name)
+        self._name = name
+        self._folder = run.stream(name)
         refuse_link(self._folder, is_folder=True)
         segments.remove_unlisted(run, name)
         self._first = before.first

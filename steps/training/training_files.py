@@ -85,6 +85,7 @@ class TrainingFiles:
         is left to train. Raises `WrongDirectory`, before writing, if another attempt has taken the
         directory, and what writing raises.
         """
+        # Before this epoch's row is written: a full disk stops the training here.
         self._saver.wait()
         self._sampler.at(progress.step)
         self._attempt.step = progress.step
@@ -170,6 +171,7 @@ class TrainingFiles:
 
         def write() -> None:
             self._context.require_ours()
+            # First the rows that the checkpoint counts on, then the checkpoint itself.
             self._recorder.table.sync()
             checkpoints.write(self._run, step, {**packed, **streams_ended()})
             self._attempt.saved_step = step
