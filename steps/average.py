@@ -159,11 +159,14 @@ def read_run(run: RunDirectory, resolved: Resolved) -> RunResult:
     columns = training_columns(run, finished=bool(usable), wanted=drawn.__contains__)
     status = read_status(run.status / f"{pipeline.TRAIN}.json")
     steps = columns.get("step", np.empty(0))
+    episodes: tuple[Episode, ...] = ()
+    if usable.state == "complete":
+        episodes = tuple(evaluation_episodes(run, measure))
     return RunResult(
         index=run.index,
         usable=usable,
         curve=training_curve_of(columns, measure),
-        episodes=tuple(evaluation_episodes(run, measure)) if usable.state == "complete" else (),
+        episodes=episodes,
         measure=measure,
         training_score=training_score(status, measure),
         step=int(steps[-1]) if len(steps) else 0,
@@ -380,7 +383,11 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
     ) -> list[float] | None:
         return None if low is None or high is None else [float(low[0]), float(high[0])]
 
-    narrow = BOOTSTRAP_FROM <= one.n < WIDE_ENOUGH_FROM
+    remark = None
+    if one.n == 1:
+        remark = "n = 1, no interval"
+    elif BOOTSTRAP_FROM <= one.n < WIDE_ENOUGH_FROM:
+        remark = "bootstrap interval slightly too narrow at this n"
     return {
         "n": one.n,
         "mean": number(one.mean),
@@ -392,11 +399,7 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
         "t_interval": pair(one.low, one.high),
         "iqm": number(one.iqm),
         "iqm_interval": pair(one.iqm_low, one.iqm_high),
-        "remark": "n = 1, no interval"
-        if one.n == 1
-        else "bootstrap interval slightly too narrow at this n"
-        if narrow
-        else None,
+        "remark": remark,
     }
 
 

@@ -257,12 +257,16 @@ def _record(context: StepContext, record: ExperimentRecord) -> dict[str, Any]:
     print(
         f"{resolved.experiment.runs} runs of {resolved.algorithm} on {resolved.game.name}, {length}"
     )
-    if left_out := record.history[0].get("left_out") if record.history else None:
-        print(
-            f"the changes of the {left_out} oldest submissions made room and are not in experiment.yaml any more"
-        )
-    for name, (before, after) in (record.history[-1]["changed"] if record.history else {}).items():
-        print(f"warning: {name} has changed since an earlier submission: {before!r} -> {after!r}")
+    if record.history:
+        left_out = record.history[0].get("left_out")
+        if left_out:
+            print(
+                f"experiment.yaml no longer lists the changes of the {left_out} oldest submissions"
+            )
+        for name, (before, after) in record.history[-1]["changed"].items():
+            print(
+                f"warning: {name} has changed since an earlier submission: {before!r} -> {after!r}"
+            )
     if resolved.experiment.start_from is not None:
         print(f"begins with the weights of {resolved.experiment.start_from}")
     if record.renders:

@@ -134,11 +134,8 @@ class Attempt:
     def _failure(self, error: ExperimentError) -> Outcome:
         if error.__cause__ is not None and not isinstance(error, BadInput):
             print_traceback(error)
-        return Outcome(
-            "preempted" if isinstance(error, Preempted) else "failed",
-            error.exit_code,
-            one_line(error),
-        )
+        state: State = "preempted" if isinstance(error, Preempted) else "failed"
+        return Outcome(state, error.exit_code, one_line(error))
 
     def _displaced(self) -> ExperimentError | None:
         """Why this attempt may not write any more, or None. It does not matter who noticed first,

@@ -202,8 +202,9 @@ def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: 
             f"{path.parent} has no owner; prepare of this workflow (uid {uid}) has not claimed it"
         )
     if present.uid != uid or present.released:
+        no_longer = " no longer" if present.released else ""
         raise WrongDirectory(
-            f"{path.parent} belongs to {present}{' no longer' if present.released else ''}, not to workflow uid {uid}"
+            f"{path.parent} belongs to {present}{no_longer}, not to workflow uid {uid}"
         )
 
 
@@ -227,7 +228,9 @@ def is_alive(path: Path, owner: Owner, on_wait: Callable[[], None] = lambda: Non
     if owner.released:
         return False
     alive = processes.is_alive(owner.process) if owner.process else None
-    return _lease_moves(path, owner, on_wait) if alive is None else alive
+    if alive is not None:
+        return alive
+    return _lease_moves(path, owner, on_wait)
 
 
 def _refuse_if_alive(path: Path, present: Owner, on_wait: Callable[[], None]) -> None:

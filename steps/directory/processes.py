@@ -52,6 +52,7 @@ def world() -> str:
 def start_time(pid: int) -> str | None:
     """When a process of this machine started; None if there is none. A zombie counts as ended."""
     try:
+        # The second field is the program's name in brackets, in which spaces and brackets may stand.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
         return _start_time_elsewhere(pid)

@@ -152,6 +152,7 @@ def remove_listed(
     """Remove the segments that these checkpoints list and the others do not. Does nothing if a list
     cannot be read; `remove_unlisted` finds the segments later.
     """
+    # A list that cannot be read is no reason to remove anything: it may name what is still needed.
     gone = _listed(checkpoints)
     kept = _listed(still_listed_by) if gone else None
     if gone is not None and kept is not None:

@@ -139,7 +139,8 @@ def training_columns(
     columns = _columns(run.train_csv, wanted)
     if "step" not in columns:
         return {}
-    kept = columns["step"] <= (sys.float_info.max if finished else newest)  # false for NaN, too
+    last = sys.float_info.max if finished else newest
+    kept = columns["step"] <= last  # false for NaN, too
     return {name: column[kept] for name, column in columns.items()}
 
 
@@ -178,10 +179,9 @@ def _not_ended(task: str, status: Status | None, run: RunDirectory) -> Usable:
     where = f", newest checkpoint at step {reached}" if task == TRAIN and reached else ""
     if status is None:
         fault = damage(run.status / f"{task}.json")
-        return Usable(
-            "unfinished",
-            f"status/{task}.json cannot be read: {fault}" if fault else f"{task} has not started",
-        )
+        if fault:
+            return Usable("unfinished", f"status/{task}.json cannot be read: {fault}")
+        return Usable("unfinished", f"{task} has not started")
     if status.state == "failed":
         return Usable("failed", f"{task}: {status.reason or 'failed'}{where}")
     if status.state == "running":

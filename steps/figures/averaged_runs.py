@@ -270,11 +270,10 @@ def evaluation(
         )
     axes.plot(at, centre[0], "D", color=INK, markersize=7.5)
     every = max(1, len(places) // 24)
-    labels = [f"run {run}" if len(places) <= 10 else str(run) for run in places][::every]
-    axes.set_xticks(
-        [*range(0, len(places), every), at],
-        [*labels, name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"],
-    )
+    prefix = "run " if len(places) <= 10 else ""  # more of them would overlap
+    labels = [f"{prefix}{run}" for run in places[::every]]
+    centre_label = name.replace(" of ", "\nof ") if scores.n > 1 else "n = 1"
+    axes.set_xticks([*range(0, len(places), every), at], [*labels, centre_label])
     axes.set_xlim(-0.6, at + 0.55)
     axes.set_ylabel(measure.axis(of))
     if solved is not None:
@@ -360,6 +359,7 @@ def _thin_runs(
         for index, (run, lines) in enumerate(runs.items()):
             if name in lines:
                 at, values = lines[name]
+                # Few runs are told apart by colour; of many, only their spread can be seen.
                 colour, alpha = (RUN_COLOURS[index], 0.85) if few else (BLUE, 0.35)
                 axes.plot(
                     at, values / unit, color=colour, linewidth=0.9, alpha=alpha, label=f"run {run}"

@@ -68,7 +68,8 @@ def _write_heading(
     elif value[0] == 0:
         text = f"a draw after {ply} plies"
     else:
-        text = f"{COLOURS[mover if value[0] > 0 else 1 - mover]} wins after {ply} plies"
+        winner = mover if value[0] > 0 else 1 - mover
+        text = f"{COLOURS[winner]} wins after {ply} plies"
     figure.text(0.03, 0.905, text, size=10, color=GREY)
     if turn.value is not None:
         text = f"value {_for_first(turn.value, mover) + 0.0:+.2f}".replace("-", "−")
@@ -108,16 +109,12 @@ def _draw_board(axes: Axes, board: Board, turn: Turn) -> None:
 
 def _draw_stone(axes: Axes, x: float, y: float, colour: int) -> None:
     """Draw a stone. The second player's are rings, so that they can be told apart without colours."""
-    is_ring = colour == 1
-    axes.add_patch(
-        Circle(
-            (x, y),
-            0.3 if is_ring else 0.36,
-            facecolor="white" if is_ring else STONES[colour],
-            edgecolor=STONES[colour],
-            linewidth=7 if is_ring else 1,
-        )
-    )
+    paint = STONES[colour]
+    if colour == 1:
+        stone = Circle((x, y), 0.3, facecolor="white", edgecolor=paint, linewidth=7)
+    else:
+        stone = Circle((x, y), 0.36, facecolor=paint, edgecolor=paint, linewidth=1)
+    axes.add_patch(stone)
 
 
 def _write_share(axes: Axes, x: float, y: float, turn: Turn, action: int) -> None:
@@ -143,7 +140,8 @@ def _draw_value(axes: Axes, value: float | None, mover: int) -> None:
     if value is None:
         return
     of_first = _for_first(value, mover)
-    axes.add_patch(Rectangle((0, 0), 1, of_first, facecolor=STONES[0 if of_first > 0 else 1]))
+    leader = 0 if of_first > 0 else 1
+    axes.add_patch(Rectangle((0, 0), 1, of_first, facecolor=STONES[leader]))
 
 
 def _for_first(value: float, mover: int) -> float:

@@ -58,8 +58,10 @@ def _how_they_went(members: Sequence[Task], who: str) -> list[str]:
 
 def _details(run: Run) -> Mapping[str, Any]:
     """What the training recorded about itself."""
-    train = run.tasks["train"].status if "train" in run.tasks else None
-    return {} if train is None else train.details
+    train = run.tasks.get("train")
+    if train is None or train.status is None:
+        return {}
+    return train.status.details
 
 
 def _who_waited(details: Mapping[str, Any], actors: int) -> list[str]:

@@ -58,7 +58,8 @@ def _missing_of_runs(usable: list[Run]) -> list[str]:
     of_skipped = [step for step in required if not pipeline.may_be_left_out(step)]
     runs: dict[tuple[str, str], list[int]] = {}
     for run in usable:
-        for step in of_skipped if run.usable.state == "skipped" else required:
+        needed = of_skipped if run.usable.state == "skipped" else required
+        for step in needed:
             if not run.tasks[step.name].is_done:
                 runs.setdefault((step.name, _why(run.tasks[step.name])), []).append(run.index)
     by_task: dict[str, list[str]] = {step.name: [] for step in required}
@@ -89,7 +90,9 @@ def spoken_numbers(indices: list[int]) -> str:
         else:
             ranges.append([index, index])
     named = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
-    return ", ".join(named[:MOST_RANGES]) + (", …" if len(named) > MOST_RANGES else "")
+    if len(named) > MOST_RANGES:
+        named = [*named[:MOST_RANGES], "…"]
+    return ", ".join(named)
 
 
 def _why(task: Task) -> str:

@@ -74,7 +74,9 @@ class TrainedAgent:
             return actions[0] if is_one else actions
         before = self._before(state, reset, len(observations))
         actions, after = policy.act(observations, *before, **how)
-        return (actions[0] if is_one else actions), after
+        if is_one:
+            return actions[0], after
+        return actions, after
 
     def _before(
         self, state: PolicyState | None, reset: Any, count: int

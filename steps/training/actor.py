@@ -44,7 +44,8 @@ def act(context: StepContext) -> dict[str, Any]:
     try:
         address = search.wait(context.resolved.actors.reconnect_timeout)
         if address.from_here().socket:
-            os.nice(NICENESS)  # of this thread, and of all that it starts from now on
+            # On Linux this concerns this thread and all that it starts from now on.
+            os.nice(NICENESS)
         return {"ended": "the learner has all that it needs", "step": _act(context, search)}
     except Ended as ended:
         return {"ended": str(ended)}

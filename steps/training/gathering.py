@@ -61,6 +61,7 @@ def gather(
         if group is None and time.monotonic() > end:
             raise Preempted(f"not all of the {count} learners have come for {longest_s} s")
 
+    # Assigned below; `wait_for_them` looks at it to know whether all have come.
     group: Group | None = None
     meeting = Meeting(own_host(), generation)
     opened.enter_context(there(context, context.run.learners_json, place_to_text(meeting.place)))

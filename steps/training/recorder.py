@@ -96,14 +96,17 @@ class Recorder:
         permitted: Callable[[], None] | None = None,
     ) -> None:
         self._resolved = resolved
-        self.table = Table(
-            run.train_csv, offset=0 if saved is None else saved["offset"], permitted=permitted
-        )
-        self.events = EventFile(run.tensorboard, purge_step=0 if saved is None else step + 1)
-        self._recent: deque[float] = deque(
-            () if saved is None else saved["recent"], maxlen=RECENT_EPISODES
-        )
-        self._interval = Interval() if saved is None else Interval(**saved["interval"])
+        offset = 0
+        purge_step = 0
+        self._recent = deque[float](maxlen=RECENT_EPISODES)
+        self._interval = Interval()
+        if saved is not None:
+            offset = saved["offset"]
+            purge_step = step + 1
+            self._recent.extend(saved["recent"])
+            self._interval = Interval(**saved["interval"])
+        self.table = Table(run.train_csv, offset=offset, permitted=permitted)
+        self.events = EventFile(run.tensorboard, purge_step=purge_step)
 
     def add(self, progress: Progress) -> None:
         """Count an epoch, and write a row where the log interval ends."""

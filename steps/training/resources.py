@@ -85,13 +85,15 @@ class ResourceSampler:
 
     def _sample_for_ever(self) -> None:
         try:
-            while not self._ended.wait(
-                PERIOD_S if time.monotonic() - self._started < 60 else LATER_PERIOD_S
-            ):
+            while not self._ended.wait(self._period_s()):
                 self._write(self._sample())
             self._write(self._sample())
         except Exception as error:
             self._error = error
+
+    def _period_s(self) -> float:
+        is_young = time.monotonic() - self._started < 60
+        return PERIOD_S if is_young else LATER_PERIOD_S
 
     def _write(self, row: Mapping[str, Cell]) -> None:
         self._table.append(row)
@@ -110,7 +112,10 @@ class ResourceSampler:
         at_s, step = progress
         speed = (step - since_step) / (at_s - since_s) if at_s > since_s else None
         self._sampled = progress
-        gpu_percent, gpu_memory_bytes = (None, None) if self._gpu is None else self._gpu()
+        gpu_percent = None
+        gpu_memory_bytes = None
+        if self._gpu is not None:
+            gpu_percent, gpu_memory_bytes = self._gpu()
         now_s = time.monotonic()
         measured = self._measure(now_s - self._measured)
         self._measured = now_s

@@ -87,6 +87,8 @@ class NewestNetwork:
         listed = self._run.generations()
         if not listed:
             return None
+        # The number alone does not name a network: a trainer that went back to its checkpoint
+        # writes the same generation again, with other weights.
         name = self_play.manifest_of(self._run, listed[-1])
         if name is None or self._name == (listed[-1], name):
             return None

@@ -50,6 +50,7 @@ def local_socket() -> Iterator[str]:
         return
     with folder:
         path = Path(folder.name) / "socket"
+        # The kernel's structure for an address has room for about a hundred bytes only.
         yield str(path) if len(os.fsencode(path)) <= LONGEST_SOCKET_PATH else ""
 
 

@@ -79,7 +79,9 @@ def _left_by_the_last_attempt(context: StepContext) -> Details:
     would lose the count of all kills before.
     """
     guard = context.previous.details.get("guard") if context.previous else None
-    return {"guard": {**guard, "began": False}} if isinstance(guard, dict) else {}
+    if not isinstance(guard, dict):
+        return {}
+    return {"guard": {**guard, "began": False}}
 
 
 class TrainingAttempt:
