@@ -255,8 +255,10 @@ def finish(directory: ExperimentDirectory, *, draw: bool = True, films: bool = F
                 duration_s=3.5,
                 details={"videos": [_film(one)] if films else []},
             )
+            succeed(one, "run")
     assert average.main([outdir]) == 0
     _draw(draw, directory.status / "plot-average.json", plot_average.main, outdir)
+    succeed(directory, "experiment")
 
 
 def _draw(draw: bool, path: Path, step: Callable[..., int], *arguments: str) -> None:
