@@ -278,7 +278,11 @@ def evaluation(
     axes.set_ylabel(measure.axis(of))
     if solved is not None:
         mark_solved(axes, solved)
-        axes.text(-0.55, solved, f"solved: {number(solved)}", color=GREEN, fontsize=8, va="bottom")
+        bottom, top = axes.get_ylim()
+        # Far outside of the axes, in units of a narrow range, the renderer fails: raster overflow.
+        if bottom <= solved <= top:
+            words = f"solved: {number(solved)}"
+            axes.text(-0.55, solved, words, color=GREEN, fontsize=8, va="bottom")
     arrange(
         figure,
         f"{heading.sample}; unit: the run. Dots: {dots}; diamonds: means. "

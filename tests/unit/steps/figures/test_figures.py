@@ -346,3 +346,17 @@ def test_no_panel_s_title_runs_into_the_next(described: dict[str, tuple[str, flo
     for one in named:
         assert one.x1 < figure.bbox.x1
         assert not any(one.overlaps(other) for other in named if other is not one)
+
+
+@pytest.mark.parametrize(("solved", "shown"), [(90.0, []), (-0.0057, ["solved: -0.0057"])])
+def test_a_goal_that_is_far_away_is_not_drawn(solved, shown, tmp_path):
+    """Returns that hardly differ, and a goal of 90: its text would be millions of pixels away, which
+    the renderer refuses."""
+    scores = aggregate(np.array([[-0.00571], [-0.00575]]), seed=1, resamples=100)
+    episodes = {0: [-0.0057, -0.00572], 1: [-0.0058, -0.0057]}
+    figure = averaged_runs.evaluation(
+        HEADING, RETURN, episodes, {}, scores, dots="episodes", solved=solved
+    )
+    write(figure, tmp_path / "evaluation")
+    texts = [text.get_text().replace("−", "-") for text in figure.axes[0].texts]
+    assert texts == shown
