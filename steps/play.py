@@ -143,6 +143,7 @@ def _write(context: StepContext, film: Film) -> dict[str, Any]:
         written = write_video(
             temporary, _until_stop(context, itertools.islice(frames, longest)), rate
         )
+        # Asked only at the limit: one more frame tells a film that was cut from one that fits.
         is_cut = written == longest and next(frames, None) is not None
         # ffmpeg wrote the file: it is synced before it gets its name, so none is ever half there.
         with temporary.open("rb") as file:

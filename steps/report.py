@@ -43,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         started.append(context)
         return page_inputs(context)
 
+    # `inputs` is always called, `report` only if something has changed: both must release.
     code = run_step(
         "report",
         report,

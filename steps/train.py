@@ -34,6 +34,7 @@ TRAINER, WORKER = WorkerSettings.roles
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step and return its exit code."""
+    # Removed from the environment, because the command usually runs this module again.
     if command := os.environ.pop(COMMAND_VARIABLE, ""):
         return guarded("train", lambda: become(command, sys.argv[1:] if argv is None else argv))
     return run_step(

@@ -95,5 +95,6 @@ def _cells(averaged: Aggregate | None) -> list[Cell]:
 
 
 def _over_runs(values: Mapping[int, float], seed: int) -> Aggregate:
+    # One column: `aggregate` takes runs by points. In the order of runs, like every other table.
     ordered = np.array([[values[run]] for run in sorted(values)], np.float64)
     return aggregate(ordered, seed=seed, resamples=TABLE_RESAMPLES)

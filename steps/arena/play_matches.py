@@ -105,7 +105,7 @@ def _details(
 
 def _value_kept(game: Game, judged: list[Played], opening_plies: int) -> ValueKept:
     """The share of the agent's own moves, after the openings, that keep the position's value."""
-    states = [game.start(0)]
+    states = [game.start(0)]  # no state, so that `concatenate` always has something
     actions = list[int]()
     for one in judged:
         state = game.start(1)

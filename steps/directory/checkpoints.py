@@ -149,6 +149,7 @@ def prune(run: RunDirectory, newest: int) -> None:
     """Keep the checkpoint of step `newest` and the one before it, and the segments that they list.
     Newer checkpoints stay, because they may belong to a later attempt.
     """
+    # The second newest stays in case the newest turns out to be damaged.
     steps = run.checkpoint_steps()
     removed = [step for step in steps if step <= newest][:-KEPT]
     kept = [run.checkpoint(step) for step in steps if step not in removed]
@@ -284,6 +285,7 @@ def load(path: Path) -> Checkpoint:
             )
         tensors = read_tensors(contents[TENSORS])
         state = with_tensors(document["state"], tensors)
+        # A directory that was copied or renamed by hand.
         if document["step"] != int(path.name):
             raise DamagedError(f"holds step {document['step']}")
         record = {**document["record"], "identity": document["identity"]}

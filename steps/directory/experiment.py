@@ -260,6 +260,7 @@ def read_compute(path: Path) -> Compute | None:
 
 def settle(path: Path, decided: Mapping[str, Any]) -> Compute:
     """Record a decision unless another training was first. Returns the recorded one."""
+    # What stands there counts, even if another training wrote it a moment before this one.
     create_once(path, f"{json.dumps(decided, indent=1)}\n".encode())
     return read_compute(path) or _parse_compute(decided)
 

@@ -157,6 +157,7 @@ def _keep_in_view(
     """Let the curves decide the scale: the t band of two runs is 18 standard errors wide and would
     flatten every curve.
     """
+    # A constant curve gets a margin of 1, because equal limits are an error for matplotlib.
     bottom = min(float(line.min()) for line in lines)
     top = max(float(line.max()) for line in lines)
     margin = 0.12 * (top - bottom) or 1.0

@@ -35,7 +35,7 @@ def rating_plot(
     interval has no width. caption: what the intervals are.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
-    order = np.argsort(ratings, kind="stable")
+    order = np.argsort(ratings, kind="stable")  # equal ratings: the same plot every time
     rows = np.arange(len(order))
     axes.hlines(rows, low[order], high[order], color=BLUE, linewidth=2.5, alpha=0.45)
     axes.plot(ratings[order], rows, "o", color=BLUE, markersize=6)
@@ -76,6 +76,7 @@ def cross_table_plot(
     meet. games: number of games of each pair.
     """
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
+    # NaN, where two did not meet, stays transparent.
     axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1, aspect="auto")
     for (row, column), share in np.ndenumerate(shares):
         if np.isfinite(share):

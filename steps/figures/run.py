@@ -224,7 +224,7 @@ def resource_axis(axes: Axes, label: str) -> None:
     the bottom looks unsteady.
     """
     axes.set_xlabel("wall time, s")
-    axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)
+    axes.set_ylim(0, 1.1 * axes.dataLim.y1 or 1)  # matplotlib warns of equal limits
     axes.xaxis.set_major_locator(MaxNLocator(5))
     small_multiple(axes, label)
 

@@ -37,6 +37,7 @@ OPEN_RUNS = 4
 
 def render(facts: Facts, missing: list[str]) -> str:
     """The whole page. missing: the shortcomings. The same facts give the same bytes."""
+    # Inside of the page, which is one file that can be moved and sent.
     style = (FOLDER / "report.css").read_text()
     script = (FOLDER / "report.js").read_text()
     plots = Plots(facts.directory.root)
@@ -93,14 +94,12 @@ def _plots(plots: Plots, run: Run) -> dict[str, Plot]:
 
 def _longest(facts: Facts) -> Mapping[str, float]:
     """Task -> its longest duration over the runs, in seconds. It scales the bars."""
-    durations: dict[str, Any] = {
-        name: [run.tasks[name].status.duration_s for run in facts.runs if run.tasks[name].status]  # type: ignore[union-attr]
-        for name in pipeline.names("run")
-    }
-    return {
-        name: max((value for value in values if value), default=1.0)
-        for name, values in durations.items()
-    }
+    longest: dict[str, float] = {}
+    for name in pipeline.names("run"):
+        statuses = [run.tasks[name].status for run in facts.runs]
+        durations = [one.duration_s for one in statuses if one is not None and one.duration_s]
+        longest[name] = max(durations, default=1.0)
+    return longest
 
 
 def _trusted(own: str) -> Any:

@@ -84,5 +84,6 @@ def _cell(row: Mapping[str, str], measure: Measure) -> str:
 
 
 def _is_number(value: object) -> bool:
+    # JSON written by hand may hold true, which Python counts among the integers, or NaN.
     is_real = isinstance(value, int | float) and not isinstance(value, bool)
     return is_real and math.isfinite(value)  # type: ignore[arg-type]

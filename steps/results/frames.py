@@ -128,7 +128,7 @@ def _evaluation_columns(path: Path, measure: Measure) -> Columns:
 
 def _counted(name: str, values: np.ndarray) -> np.ndarray:
     """Convert float64 to int64. Raises `ValueError` if a cell is empty or not a whole number."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # NaN becomes some integer, which the comparison finds
         whole = values.astype(np.int64)
     if not np.array_equal(whole, values):
         raise ValueError(f"column {name!r} holds what is no whole number")

@@ -44,7 +44,7 @@ def chosen(context: StepContext, record: Mapping[str, Any]) -> Compute:
         print(f"warning: {path.name} says {decided}; its checkpoint goes on in {checkpoint}")
     if experiment.device == "auto" and compute.device == "cuda" and not torch.cuda.is_available():
         raise BadInput(f"{path} says device cuda, and this machine has no usable GPU")
-    choose_device(compute.device)
+    choose_device(compute.device)  # raises if this machine cannot compute on it
     return compute
 
 

@@ -53,6 +53,7 @@ def there(context: StepContext, path: Path, line: str) -> Iterator[None]:
     try:
         yield
     finally:
+        # Removed only with this learner's own line in it: a restarted one may have replaced it.
         with contextlib.suppress(OSError, BadInput):  # gone, or the next learner's
             if read_bytes(path, LONGEST) == text.encode():
                 path.unlink()
@@ -121,6 +122,7 @@ class Search(Finding[Address]):
             if elsewhere is None:
                 return address
             host, port = elsewhere
+            # Without its local socket: a person who gives a host wants that way to be taken.
             return dataclasses.replace(address, host=host, port=port, socket="")
 
         super().__init__(context, context.run.address_json(learner), read)

@@ -298,6 +298,7 @@ def guard_after_failure(guard: Guard, step: int, error: Exception) -> Guard:
     """
     if isinstance(error, ExperimentError) and error.exit_code != 1:
         return guard
+    # Twice at the same step is no accident: a third attempt would end there, too.
     if guard.failed_at == step:
         message = f"no progress: step {step} was reached twice from step {guard.checkpoint}: {type(error).__name__}: {error}"
         raise NoProgress(message) from error
