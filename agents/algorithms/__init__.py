@@ -1,1 +1,1 @@
-"""The algorithms: a module each, in the order of its paper, with its losses inside."""
+"""The algorithms: one module each, in the order of its paper, with its losses inside."""

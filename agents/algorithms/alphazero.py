@@ -42,13 +42,15 @@ from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
 
 WINDOW = "window"
-"""The stream of what is learnt from."""
+"""The name of the stream that is learnt from."""
 METRICS = ("policy_loss", "value_loss", "gradient_norm")
-"""Of one update, in the order in which `_learn` measures them; an epoch's are their means."""
+"""The metrics of one update, in the order in which `_learn` measures them. An epoch's metrics are
+their means.
+"""
 COUNTED = (
     "refused", "trainer_waited_s", "trainer_learnt_s", "workers_waited_s", "workers_played_s",
 )  # fmt: skip
-"""Totals since the training began."""
+"""Metrics that are totals since the training began."""
 EPSILON = 1e-8
 LARGEST_NORM = 10.0
 WAIT_S = 0.2
@@ -66,7 +68,9 @@ class Batch(NamedTuple):
 
 
 def losses(logits: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """−π · log p, the mean over the positions that were searched in full, and (z − v)², over all."""
+    """−π · log p, averaged over the positions that were searched in full, and (z − v)², averaged
+    over all.
+    """
     log_p = torch.log_softmax(logits.masked_fill(~batch.legal, -math.inf), dim=1)
     crossed = -(batch.policies * log_p.masked_fill(~batch.legal, 0)).sum(dim=1)
     policy = (crossed * batch.full).sum() / batch.full.sum().clamp(min=1)
@@ -74,7 +78,7 @@ def losses(logits: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor
 
 
 class AlphaZeroTrainer:
-    """The training of one run; `agents.selfplay.roles.SelfPlayTrainer` and `HasStreams`."""
+    """The training of one run. Implements `agents.selfplay.roles.SelfPlayTrainer` and `HasStreams`."""
 
     learnt = ("network", AVERAGE)
 
@@ -103,8 +107,8 @@ class AlphaZeroTrainer:
         self.measured = list[tuple[float, ...]]()
 
     def train(self, take: Take) -> Iterator[Progress | None]:
-        """One `Progress` a generation, and None about once a second in between; raises `Diverged`
-        before a non-finite update.
+        """Yield one `Progress` for each generation, and None about once a second in between. Raises
+        `Diverged` before a non-finite update.
         """
         while self.epoch < self.resolved.epochs:
             epoch = self.epoch + 1
@@ -115,8 +119,8 @@ class AlphaZeroTrainer:
             yield self._progress()
 
     def _generation(self, take: Take, positions: int, updates: int) -> Iterator[None]:
-        """Take and learn until there were so many of both, of all times. Whoever is ahead of the
-        replay ratio waits: games are not taken, or nothing is learnt.
+        """Take games and learn until both totals of this generation are reached. The side that is
+        ahead of the replay ratio waits: games are not taken, or nothing is learnt.
         """
         ratio = self.hyper.ratio
         since_s = time.monotonic()
@@ -133,7 +137,7 @@ class AlphaZeroTrainer:
                 since_s = time.monotonic()
 
     def _add(self, take: Take, wait_s: float) -> None:
-        """The next games, if there are some; nothing of those that cannot be learnt from."""
+        """Take the next games, if there are any, and drop those that cannot be learnt from."""
         started_s = time.monotonic()
         games = take(wait_s)
         if wait_s:
@@ -155,7 +159,7 @@ class AlphaZeroTrainer:
         self.counted["workers_played_s"] += games.played_s
 
     def _learn(self) -> None:
-        """One update by the window, and what is measured of it."""
+        """Make one update from the window and return its metrics."""
         started_s = time.monotonic()
         batch = self._batch(self.window.sample(self.hyper.batch_size, self.sampling))
         self.measured.append(self._update(batch))
@@ -164,7 +168,7 @@ class AlphaZeroTrainer:
         self.counted["trainer_learnt_s"] += time.monotonic() - started_s
 
     def _update(self, batch: Batch) -> tuple[float, ...]:
-        """One step of Adam; `METRICS` of it."""
+        """Make one step of Adam and return its `METRICS`."""
         self.network.train()
         self.network.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
@@ -179,7 +183,7 @@ class AlphaZeroTrainer:
         return measured
 
     def _batch(self, rows: Rows) -> Batch:
-        """Positions in one of their symmetries each, on the device."""
+        """Positions on the device, each in one of its symmetries."""
         planes = self.game.encode(unpacked_states(self.game, rows["state"]))
         which = self.sampling.integers(0, len(self.symmetries), len(planes))
         columns = (
@@ -194,7 +198,7 @@ class AlphaZeroTrainer:
 
     @torch.no_grad()
     def _follow(self) -> None:
-        """θ̄ ← d θ̄ + (1 − d) θ, of weights and of statistics alike."""
+        """Update the average: θ̄ ← d θ̄ + (1 − d) θ, for weights and batch statistics alike."""
         of_average, newest = (
             list(one.state_dict().values()) for one in (self.average, self.network)
         )
@@ -206,7 +210,7 @@ class AlphaZeroTrainer:
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         first: float = self.hyper.learning_rate
         if not self.hyper.anneal_learning_rate:
             return first
@@ -222,7 +226,7 @@ class AlphaZeroTrainer:
         )
 
     def _progress(self) -> Progress:
-        """Of the epoch that has ended; its games are those that were taken in it."""
+        """The progress of the epoch that has ended. Its games are those that were taken in it."""
         metrics: dict[str, float | None] = dict.fromkeys(METRICS)
         if self.measured:
             metrics |= zip(METRICS, np.mean(self.measured, axis=0).tolist(), strict=True)
@@ -248,8 +252,8 @@ class AlphaZeroTrainer:
         return progress
 
     def imitate(self, rows: Rows) -> Iterator[None]:
-        """Learn what the players of recorded games did, and how their games ended; then play by it. No
-        update of it counts as one of self-play.
+        """Learn the players' moves and the results of recorded games, and let the workers play with
+        that network. These updates do not count as updates of self-play.
         """
         drawn = np.random.default_rng(self.sampling.integers(2**63))
         for _ in range(self.hyper.imitation_updates):
@@ -259,27 +263,27 @@ class AlphaZeroTrainer:
         self.average.load_state_dict(self.network.state_dict())
 
     def playing(self) -> State:
-        """The average."""
+        """The network that workers play with: the average of the weights."""
         return {"format": FORMAT, AVERAGE: to_arrays(self.average.state_dict())}
 
     def counters(self) -> Mapping[str, float]:
-        """See `agents.selfplay.roles.SelfPlayTrainer`; learnt: positions, one as often as it
-        was.
+        """See `agents.selfplay.roles.SelfPlayTrainer`. learnt: positions, each as often as it was
+        learnt from.
         """
         learnt = self.updates * self.hyper.batch_size
         return {**self.counted, "positions": self.window.added, "learnt": learnt}
 
     def grown(self) -> dict[str, Growth]:
-        """The window, as `agents.interfaces.HasStreams` has it."""
+        """The window's stream, see `agents.interfaces.HasStreams`."""
         return {WINDOW: Growth(rows=self.window.grown(), keep=len(self.window))}
 
     def load_streams(self, streams: Mapping[str, Iterator[Rows]]) -> None:
-        """Take back the window."""
+        """Restore the window."""
         self.window.load(streams.get(WINDOW, iter(())), self.window.added)
 
     def state_dict(self) -> State:
-        """Everything that affects the future, but the window's positions and the workers; after any
-        epoch.
+        """Everything that affects the future, except the window's positions and the workers. To be
+        called after an epoch.
         """
         return {
             **self.playing(),
@@ -291,7 +295,7 @@ class AlphaZeroTrainer:
         }  # fmt: skip
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Go on where `state_dict` was taken, with whatever workers come; `load_streams` follows.
+        """Continue where `state_dict` was taken, with any workers. `load_streams` must follow.
         Raises `NoUsableState` for a state of another format.
         """
         check_format(state)
@@ -304,7 +308,7 @@ class AlphaZeroTrainer:
         self.counted |= state["counted"]
 
     def _interface(self) -> State:
-        """What another training must have alike whose weights this one begins with."""
+        """What must be equal in another training whose weights this one starts from."""
         return {
             "game": self.game.name,
             "planes": list(self.game.planes),
@@ -312,4 +316,4 @@ class AlphaZeroTrainer:
         }
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; no resources are held."""

@@ -30,7 +30,7 @@ from config.resolve import Resolved
 
 
 class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
-    """The learner of one run; `agents.interfaces.Learner` and `HasStreams`."""
+    """The learner of one run. Implements `agents.interfaces.Learner` and `HasStreams`."""
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         hyper = resolved.hyperparameters
@@ -46,8 +46,8 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
         self.measured = list[tuple[Tensor, float, float]]()
 
     def train(self) -> Iterator[Progress | None]:
-        """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
-        before a non-finite update.
+        """Yield one `Progress` for each epoch, and None while there is nothing to learn from.
+        Raises `Diverged` before a non-finite update.
         """
         while self.epoch < self.resolved.epochs:
             steps = (self.epoch + 1) * self.hyper.epoch_steps
@@ -62,18 +62,20 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
 
     @property
     def steps_now(self) -> int:
-        """Environment steps that have come in."""
+        """Number of environment steps received so far."""
         return self.experience.steps
 
     def _drawn(self) -> Transitions:
-        """From the replay."""
+        """Draw transitions from the replay."""
         return sample_transitions(
             self.experience.replay, self.hyper.batch_size, self.generators["minibatches"],
             discount=self.hyper.discount, clip_rewards=self.resolved.environment.clip_rewards,
         ).changed(self.experience.normalised)  # fmt: skip
 
     def _progress(self) -> Progress:
-        """Of the epoch that has ended; its episodes are those that were received in it."""
+        """The progress of the epoch that has ended. Its episodes are those that were received in
+        it.
+        """
         returns, lengths = self.experience.exchange.ended_episodes()
         metrics = {**self._metrics(self.measured), "replayed": self.experience.replayed}
         self.measured = []
@@ -83,13 +85,13 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
         )  # fmt: skip
 
     def state_dict(self) -> State:
-        """Everything that affects the future, but the replay's unrolls and the workers; after any
-        epoch.
+        """Everything that affects the future, except the replay's unrolls and the actors. To be
+        called after an epoch.
         """
         return {**self.learnt_state(), "step": self.step, **self.experience.state_dict()}
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Go on where `state_dict` was taken, with whatever workers come; `load_streams` follows.
+        """Continue where `state_dict` was taken, with any actors. `load_streams` must follow.
         Raises `NoUsableState` for a state of another format.
         """
         self.load_learnt_state(state)
@@ -98,7 +100,7 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[np.generic]) -> int:
-    """`agents.interfaces.ReplayBytes`."""
+    """Size of the replay; an `agents.interfaces.ReplayBytes`."""
     slots: int = resolved.hyperparameters.replay_slots
     rows = row_specs(spaces, dtype)
     return slots * bytes_of(unroll_specs(rows, {}, resolved.hyperparameters.unroll_length))

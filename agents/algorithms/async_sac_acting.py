@@ -1,4 +1,4 @@
-"""How the workers of asynchronous SAC act: an actor's copy of the policy and of its torso."""
+"""How the actors of asynchronous SAC act: with a copy of the policy and its torso."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from config.seeds import seed_sequence
 
 
 class SquashedActing:
-    """`agents.distributed.stepping.Acting`, on the CPU: uniform actions until something was learnt, then
-    the policy's.
+    """Acts on the CPU: uniformly until something was learnt, then by the policy. Implements
+    `agents.distributed.stepping.Acting`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class SquashedActing:
         self.first: Specs = {}
 
     def load(self, weights: Weights) -> None:
-        """Those of the policy, and the statistics of observations."""
+        """Load the policy's weights and the statistics of observations."""
         self.weights.load(weights)
         self.knows_nothing = weights.version.update == 0
 
@@ -56,7 +56,7 @@ class SquashedActing:
         begins: np.ndarray,
         masks: np.ndarray | None,
     ) -> Acted:
-        """Sampled actions; there are no masks of continuous ones."""
+        """Sample actions. Continuous actions have no masks."""
         if self.knows_nothing:
             return Acted(self.actions.uniform(len(begins), self.generator), {}, {})
         if self.normaliser is not None:
@@ -65,21 +65,21 @@ class SquashedActing:
         return Acted(self.actions.drawn(policy, self.generator), {}, {})
 
     def before_next(self, environments: np.ndarray) -> Columns:
-        """Nothing is remembered."""
+        """Nothing: this policy has no memory."""
         return {}
 
     def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
-        """Nothing is said there."""
+        """Nothing: the learner needs no columns about final observations."""
         return {}
 
 
 def of_policy(network: SoftActorCritic) -> nn.ModuleDict:
-    """What acts: a quarter of the parameters."""
+    """The parameters that act: a quarter of all."""
     return nn.ModuleDict({"torso": network.torso, "actor": network.actor})
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
-    """What the descriptor names; `agents.interfaces.MakeActor`."""
+    """The function that the descriptor names; an `agents.interfaces.MakeActor`."""
     return Actor(
         resolved, run=run, member=member, link=link, make_acting=SquashedActing, gathers=False
     )

@@ -55,11 +55,11 @@ LARGEST_SAMPLE = 8192  # transitions, for several updates
 
 
 class Batch(NamedTuple):
-    """B transitions, or those of several updates.
+    """B transitions, possibly for several updates.
 
     encoded, next_encoded [B, ...]; actions [B], int64; rewards, discounts [B] (0 after an end);
-    next_masks [B, A] where the environment says what it allows; weights [B]: of each one's loss in
-    the sum, 1 / B unless prioritised, 0 where nothing may be learnt.
+    next_masks [B, A] if the environment gives masks; weights [B]: the weight of each loss in the
+    sum, 1 / B unless prioritised, 0 for rows that may not be learnt from.
     """
 
     encoded: Tensor
@@ -71,13 +71,13 @@ class Batch(NamedTuple):
     next_masks: Tensor | None
 
     def part(self, rows: slice) -> Batch:
-        """These rows of it."""
+        """The rows of this slice."""
         return Batch(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
 class Update(NamedTuple):
-    """What one step of Adam saw: the loss [], y − Q(o, a) and Q(o, a) [B] (of quantiles their means),
-    the gradient's norm, and the weights [B].
+    """What one step of Adam saw: the loss [], y − Q(o, a) and Q(o, a) [B] (for quantiles their
+    means), the gradient's norm, and the weights [B].
     """
 
     loss: Tensor
@@ -88,7 +88,9 @@ class Update(NamedTuple):
 
 
 def huber(predictions: Tensor, targets: Tensor) -> Tensor:
-    """[B] each -> [B]: half the squared error up to 1, from there on the error less ½."""
+    """The Huber loss with threshold 1, elementwise, [B] -> [B]: half the squared error up to 1,
+    beyond that the absolute error minus ½.
+    """
     return functional.smooth_l1_loss(predictions, targets, reduction="none")
 
 
@@ -105,7 +107,7 @@ def quantile_huber(quantiles: Tensor, targets: Tensor) -> Tensor:
 
 
 class DQNTrainer:
-    """One training; `agents.interfaces.Trainer` with streams."""
+    """The training of one run. Implements `agents.interfaces.Trainer` and `HasStreams`."""
 
     learnt = ("network", "target", "collection.observation_normaliser")
 
@@ -150,7 +152,7 @@ class DQNTrainer:
         self.target.load_state_dict(self.network.state_dict())
 
     def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             learnt = list[Update]()
             for _ in range(self.hyper.epoch_steps // self.replay.count):
@@ -194,7 +196,9 @@ class DQNTrainer:
         return on_device(torch.from_numpy(array), self.device)
 
     def _learn(self) -> Iterator[Update]:
-        """A round of updates, with one Q⁻; all that can be sampled at once is."""
+        """Make a round of updates with one Q⁻. Transitions are sampled for as many updates at once
+        as possible.
+        """
         if self.step <= self.hyper.learning_starts or not self.replay.sampleable:
             return
         left = self.hyper.updates
@@ -209,7 +213,7 @@ class DQNTrainer:
         self.acting = self.network.frozen()
 
     def _updates(self, count: int) -> Iterator[Update]:
-        """So many, each of the next `batch_size` transitions of one sample."""
+        """Make this many updates, each from the next `batch_size` transitions of one sample."""
         transitions, batch = self._sample(count)
         with torch.no_grad():
             target_values = self.target(batch.next_encoded)
@@ -222,7 +226,7 @@ class DQNTrainer:
             yield update
 
     def _sample(self, count: int) -> tuple[Transitions, Batch]:
-        """Transitions for so many updates."""
+        """Sample transitions for this many updates."""
         size = count * self.hyper.batch_size
         if self.priorities is None:
             transitions = self.replay.sample(size, self.sampling)
@@ -239,13 +243,13 @@ class DQNTrainer:
 
     @property
     def importance_exponent(self) -> float:
-        """β, from the given one at step 0 to 1 at the end."""
+        """β, which grows from its initial value at step 0 to 1 at the end."""
         first: float = self.hyper.importance_exponent
         return first + (1 - first) * self.step / self.resolved.total_steps
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         first: float = self.hyper.learning_rate
         if not self.hyper.anneal_learning_rate:
             return first
@@ -265,7 +269,7 @@ class DQNTrainer:
 
     @torch.no_grad()
     def _targets(self, batch: Batch, target_values: Tensor) -> Tensor:
-        """Y [B], or its quantiles [B, M], of Q⁻ at o' [B, A] or [B, A, M]."""
+        """The targets Y [B], or their quantiles [B, M], from Q⁻ at o' [B, A] or [B, A, M]."""
         choosing = self.network(batch.next_encoded) if self.hyper.double else target_values
         values = bootstrapped(target_values, self.network.means(choosing), batch.next_masks)
         rewards = batch.rewards
@@ -287,7 +291,7 @@ class DQNTrainer:
         return (weights * loss).sum(), targets.mean(dim=1) - means, means
 
     def _update(self, batch: Batch, target_values: Tensor) -> Update:
-        """One step of Adam."""
+        """Make one step of Adam."""
         targets = self._targets(batch, target_values)
         loss, errors, values = self.gradients(batch.encoded, batch.actions, targets, batch.weights)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
@@ -298,7 +302,7 @@ class DQNTrainer:
         return update
 
     def _diverged(self, update: Update, targets: Tensor) -> Diverged:
-        """The statistics of the batch that must not be learnt from."""
+        """The error with statistics of the batch that must not be learnt from."""
         columns = {"Q": update.values, "targets": targets, "errors": update.errors}
         return Diverged(
             f"loss or gradient is not finite in epoch {self.epoch + 1}, after step {self.step}: "
@@ -307,7 +311,7 @@ class DQNTrainer:
         )
 
     def _metrics(self, learnt: Sequence[Update]) -> dict[str, float | None]:
-        """Means over an epoch's updates, None if there was none."""
+        """Means over an epoch's updates; None if there was none."""
         names = ("loss", "q_mean", "td_error", "gradient_norm")
         means: dict[str, float | None] = dict.fromkeys(names)
         learnt = [update for update in learnt if update.weights.any()]
@@ -322,7 +326,7 @@ class DQNTrainer:
         return {"epsilon": self.epsilon, **means, "learning_rate": self.learning_rate}
 
     def state_dict(self) -> State:
-        """Everything that affects the future but the replay's rows, which are streams."""
+        """Everything that affects the future, except the replay's rows, which are streams."""
         return {
             "format": FORMAT, "epoch": self.epoch,
             "interface": self.spaces.as_dict(),
@@ -335,8 +339,10 @@ class DQNTrainer:
         }  # fmt: skip
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Continue exactly where `state_dict` was taken, with `load_streams`; between: called every
-        few replayed steps; may raise. Raises `NoUsableState` for a state of another format.
+        """Continue exactly where `state_dict` was taken; `load_streams` must follow.
+
+        between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of
+        another format.
         """
         check_format(state)
         self.network.load_state_dict(to_tensors(state["network"]))
@@ -356,7 +362,7 @@ class DQNTrainer:
         return self.collection.grown()
 
     def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
-        """Take back the replay's rows; raises `NoUsableState` for fewer than there were."""
+        """Restore the replay's rows. Raises `NoUsableState` if there are fewer than there were."""
         self.collection.load_streams(streams)
 
     def close(self) -> None:

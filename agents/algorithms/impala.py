@@ -52,23 +52,24 @@ from config.resolve import Resolved
 from config.seeds import integer_seed
 
 LARGEST_LOG_RATIO = 80.0
-"""Its exponential is finite."""
+"""The exponential of this is still finite."""
 SHARED = ("epoch", "step", "updates", "network", "optimiser", "observation_normaliser")
-"""Entries of the state that are the same for several learners."""
+"""Entries of the state that are equal for several learners."""
 METRICS = (
     "policy_loss", "value_loss", "entropy", "ratio_mean", "ratio_deviation", "gradient_norm",
     "policy_lag", "policy_lag_deviation", "policy_lag_max",
 )  # fmt: skip
-"""Of one update, in the order in which `_learn` measures them; an epoch's are their means, and the
-largest lag."""
+"""The metrics of one update, in the order in which `_learn` measures them. An epoch's metrics are
+their means, and the largest lag.
+"""
 
 
 class Rows(NamedTuple):
-    """B unrolls, time first: T + 1 rows of what the network is given, T of all others.
+    """B unrolls, time first: T + 1 rows of network inputs, T rows of everything else.
 
-    encoded: [B · (T + 1), ...], an unroll after the other, or `Sequences`; actions [T, B] or [T, B,
-    A]; log_mu, rewards [T, B]; terminated, valid bool [T, B]; final bool [T, B]: rows that only hold
-    the observation with which an episode was truncated; masks bool [T, B, P] where there are some.
+    encoded: [B · (T + 1), ...], one unroll after the other, or `Sequences`; actions [T, B] or [T,
+    B, A]; log_mu, rewards [T, B]; terminated, valid bool [T, B]; final bool [T, B]: rows that only
+    hold the observation with which an episode was truncated; masks bool [T, B, P] if there are any.
     """
 
     encoded: Any
@@ -82,8 +83,8 @@ class Rows(NamedTuple):
 
 
 class Update(NamedTuple):
-    """What the optimiser saw: the loss; log π/μ, targets and advantages [T, B]; the loss's parts [3]
-    (E[log π A], E[(V − v)²], E[H]); and the gradient's norm.
+    """What the optimiser saw: the loss; log π/μ, targets and advantages [T, B]; the loss's parts
+    [3] (E[log π A], E[(V − v)²], E[H]); and the gradient's norm.
     """
 
     loss: Tensor
@@ -95,8 +96,8 @@ class Update(NamedTuple):
 
 
 class IMPALATrainer:
-    """The learner of one run; `agents.interfaces.Learner`. wait_s: after so long without a batch,
-    `train` yields None.
+    """The learner of one run. Implements `agents.interfaces.Learner`. wait_s: `train` yields None
+    after this long without a batch.
     """
 
     learnt = ("network", "observation_normaliser")
@@ -135,7 +136,7 @@ class IMPALATrainer:
         self.measured = list[list[float]]()
 
     def learn_with(self, peers: Peers) -> None:
-        """As one of several learners from now on, from where the first of them is; before
+        """Become one of several learners, starting from the first one's state. To be called before
         `receiver`. Raises `PeersLost`, as `train` does.
         """
         self.peers = peers
@@ -143,8 +144,8 @@ class IMPALATrainer:
         self.load_state_dict(state)
 
     def receiver(self, generation: int) -> Receiver:
-        """Where actors find this start of the learner; to be called once, before `train` and after
-        `load_state_dict`; generation: higher than at any start before.
+        """The receiver for actors of this start of the learner. To be called once, before `train`
+        and after `load_state_dict`. generation: higher than at any start before.
         """
         self.exchange.begin(generation)
         self._publish()
@@ -158,12 +159,12 @@ class IMPALATrainer:
         return self.central
 
     def counters(self) -> Mapping[str, float]:
-        """Of its exchange."""
+        """The counters of its exchange."""
         return self.exchange.counters()
 
     def train(self) -> Iterator[Progress | None]:
-        """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
-        before a non-finite update.
+        """Yield one `Progress` for each epoch, and None while there is nothing to learn from.
+        Raises `Diverged` before a non-finite update.
         """
         while self.epoch < self.resolved.epochs:
             while self.updates < (self.epoch + 1) * self.hyper.epoch_updates:
@@ -180,7 +181,7 @@ class IMPALATrainer:
         self.exchange.end()
 
     def _learn(self, batch: Batch) -> None:
-        """One update, and what is measured of it."""
+        """Make one update and return its metrics."""
         lags = self.updates - batch.oldest
         with together.whole_update(self.peers, self.observation_normaliser):
             rows = self._rows(batch.columns)
@@ -199,7 +200,9 @@ class IMPALATrainer:
         )  # fmt: skip
 
     def _progress(self) -> Progress:
-        """Of the epoch that ends here; its episodes are those that were received in it."""
+        """The progress of the epoch that ends here. Its episodes are those that were received in
+        it.
+        """
         own = np.array(self.measured).reshape(-1, len(METRICS))
         returns, lengths, measured = together.epoch_of_all(self.peers, self.exchange, own)
         metrics = {
@@ -219,7 +222,7 @@ class IMPALATrainer:
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         first: float = self.hyper.learning_rate
         if not self.hyper.anneal_learning_rate:
             return first
@@ -227,8 +230,9 @@ class IMPALATrainer:
         return first * (1 - self.updates / updates)
 
     def _rows(self, columns: Columns) -> Rows:
-        """A batch [B, T + 1, ...] as it is learnt from; the statistics of observations learn first,
-        because what has acted is no matter here: log μ is known.
+        """A batch [B, T + 1, ...] as it is learnt from. The statistics of observations are updated
+        first: how the observations were normalised when acting does not matter, because log μ is
+        known.
         """
         observation = columns["observation"]
         valid = columns["valid"][:, :-1]
@@ -257,11 +261,11 @@ class IMPALATrainer:
         )
 
     def _time_first(self, column: np.ndarray) -> Tensor:
-        """[B, T, ...] -> [T, B, ...]."""
+        """Move time to the front: [B, T, ...] -> [T, B, ...]."""
         return on_device(torch.from_numpy(column), self.device).transpose(0, 1)
 
     def _encoded(self, observation: np.ndarray, begins: np.ndarray, columns: Columns) -> Any:
-        """Observations [B, T + 1, ...] as the network is given them."""
+        """Observations [B, T + 1, ...] as the network takes them."""
         flat = torch.from_numpy(observation.reshape(-1, *observation.shape[2:]))
         encoded = on_device(self.network.encode(flat), self.device)
         if not isinstance(self.network, RecurrentActorCritic):
@@ -272,7 +276,7 @@ class IMPALATrainer:
         return Sequences(sequences, state, self._time_first(begins), every)
 
     def _heads(self, encoded: Any) -> tuple[Tensor, Tensor]:
-        """Policy [T + 1, B, P] and values [T + 1, B]."""
+        """The policy [T + 1, B, P] and the values [T + 1, B]."""
         policy, values = self.network(encoded)
         length = self.hyper.unroll_length + 1
         size = self.share
@@ -281,7 +285,7 @@ class IMPALATrainer:
         return policy.view(size, length, -1).transpose(0, 1), values.view(size, length).T
 
     def _loss(self, *inputs: Any) -> tuple[Tensor, ...]:
-        """Of `Rows`: L, and what else an `Update` has."""
+        """The loss of `Rows`, and the other parts of an `Update`."""
         rows = Rows(*inputs)
         hyper = self.hyper
         policy, values = self._heads(rows.encoded)
@@ -308,7 +312,7 @@ class IMPALATrainer:
         return loss, log_ratio, targets, advantages, parts
 
     def _update(self, rows: Rows) -> Update:
-        """One step of the optimiser."""
+        """Make one step of the optimiser."""
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
         if self.peers is not None:
             valid = int(rows.valid.sum())
@@ -322,7 +326,7 @@ class IMPALATrainer:
         return update
 
     def _diverged(self, rows: Rows, update: Update) -> Diverged:
-        """The statistics of the batch that must not be learnt from."""
+        """The error with statistics of the batch that must not be learnt from."""
         objective, squared_error, entropy = update.parts.tolist()
         columns = {
             "rewards": rows.rewards, "targets": update.targets, "advantages": update.advantages,
@@ -336,7 +340,9 @@ class IMPALATrainer:
         )
 
     def state_dict(self) -> State:
-        """Everything that affects the future, but the actors; between any two updates."""
+        """Everything that affects the future, except the actors. May be called between any two
+        updates.
+        """
         normaliser = self.observation_normaliser
         return {
             "format": FORMAT, "epoch": self.epoch, "step": self.step, "updates": self.updates,
@@ -349,8 +355,8 @@ class IMPALATrainer:
         }  # fmt: skip
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Go on where `state_dict` was taken, with whatever actors come. Raises `NoUsableState` for
-        a state of another format.
+        """Continue where `state_dict` was taken, with any actors. Raises `NoUsableState` for a
+        state of another format.
         """
         check_format(state)
         self.epoch, self.step = int(state["epoch"]), int(state["step"])
@@ -363,7 +369,7 @@ class IMPALATrainer:
         self.measured = [list(map(float, one)) for one in state["measured"]]
 
     def close(self) -> None:
-        """Actors wait no longer, for a place or for actions."""
+        """Release actors that wait for room or for actions."""
         self.exchange.close()
         if self.central is not None:
             self.central.close()

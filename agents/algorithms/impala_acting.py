@@ -1,5 +1,5 @@
-"""How IMPALA acts, and writes down how probable each action was: by an actor's copy of the policy, or
-for all actors at once where the learner is.
+"""How IMPALA acts and records the probability of each action: with an actor's copy of the policy,
+or in the learner for all actors at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from config.seeds import integer_seed
 def make_network(
     hyper: Any, spaces: Interface, precision: str, generator: torch.Generator
 ) -> ActorCritic | RecurrentActorCritic:
-    """PPO's, or PPO's with a memory; hyper: IMPALA's hyperparameters."""
+    """PPO's network, recurrent or not. hyper: IMPALA's hyperparameters."""
     if not hyper.remembers:
         return make_actor_critic(
             spaces, hidden_sizes=hyper.hidden_sizes, log_std_init=hyper.log_std_init,
@@ -45,8 +45,8 @@ def make_network(
 
 
 class Memory(ActingMemory):
-    """What a policy has of one actor's E environments: what it remembers of their episodes, and the
-    noise of their actions; `agents.distributed.stepping.Remembers`.
+    """A policy's memory of one actor's E environments: the recurrent states of their episodes, and
+    the noise of their actions. Implements `agents.distributed.stepping.Remembers`.
     """
 
     def __init__(self, rows: Specs, first_state: TorsoState, noise: NoiseRows) -> None:
@@ -56,25 +56,26 @@ class Memory(ActingMemory):
         self.noise = noise
 
     def before_next(self, environments: slice | np.ndarray) -> Columns:
-        """What is remembered of their episodes, whether or not these have ended."""
+        """The recurrent states before the next observation, whether or not episodes have ended."""
         return self.columns(environments)
 
     def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
-        """The learner asks for the value by its own weights."""
+        """Nothing: the learner computes values with its own weights."""
         return {}
 
 
 class ActorCriticPolicy:
-    """`agents.distributed.central.BatchedActing`; row: log μ of each action.
+    """Acts for batches of environments and records log μ of each action. Implements
+    `agents.distributed.central.BatchedActing`.
 
-    pads: batches are filled up to a power of two, so that a GPU sees few shapes.
+    pads: whether batches are filled up to a power of two, so that a GPU sees few shapes.
     """
 
     def __init__(
         self, resolved: Resolved, environments: TrainingEnvironments, *, run: int,
         device: str = "cpu", precision: str = "fp32",
     ) -> None:  # fmt: skip
-        """Environments: such as it will act in."""
+        """environments: examples of those in which it will act."""
         torch.set_num_threads(resolved.experiment.threads)
         spaces = environments.interface
         self._seed, self._run, self.device = resolved.experiment.seed, run, torch.device(device)
@@ -91,7 +92,7 @@ class ActorCriticPolicy:
         self.first = ActingMemory(self._first).specs
 
     def load(self, weights: Weights) -> None:
-        """The network's, and the statistics of observations."""
+        """Load the network's weights and the statistics of observations."""
         self.weights.load(weights)
         self._freeze()
 
@@ -101,7 +102,7 @@ class ActorCriticPolicy:
         self.network_now: Callable[..., Any] = by_numpy or self.network.acting()
 
     def begin(self, environments: int, number: int, again: int = 0) -> Memory:
-        """Zeros, and noise of its own."""
+        """A new memory: zero states, and a noise generator of its own."""
         purpose = f"actions {again}" if again else "actions"
         seed = integer_seed(self._seed, self._run, purpose, number)
         parts = (part.repeat(environments, *[1] * (part.ndim - 1)) for part in self._first)
@@ -109,7 +110,7 @@ class ActorCriticPolicy:
         return Memory(self.rows, tuple(parts), noise)
 
     def act(self, turns: Sequence[Turn]) -> list[Acted]:
-        """Sampled actions."""
+        """Sample actions."""
         firsts = [turn.memory.before_next(turn.places) for turn in turns]
         noise = _joined([turn.memory.noise.take(len(turn.begins)) for turn in turns])
         taken, log_probability = self.actions.drawn(self._allowed(turns), noise)
@@ -122,7 +123,7 @@ class ActorCriticPolicy:
         return acted
 
     def _allowed(self, turns: Sequence[Turn]) -> np.ndarray:
-        """The head's output [N, P], what is not allowed masked; memories go on."""
+        """The head's output [N, P] with forbidden actions masked. The memories advance."""
         observations = _joined([turn.observations for turn in turns])
         if self.normaliser is not None:
             observations = self.normaliser(observations)
@@ -138,7 +139,7 @@ class ActorCriticPolicy:
 
     @torch.inference_mode()
     def _by_torch(self, turns: Sequence[Turn], observations: np.ndarray) -> np.ndarray:
-        """The head's output [N, P]."""
+        """The head's output [N, P], computed by torch."""
         encoded = self._encoded(observations)
         rows = len(observations)
         if isinstance(self.network, RecurrentActorCritic):
@@ -153,7 +154,7 @@ class ActorCriticPolicy:
         return found
 
     def _remember(self, turns: Sequence[Turn], after: TorsoState) -> None:
-        """Parts [N, ...], of one turn after the other."""
+        """Store states [N, ...] in the memories, one turn after the other."""
         start = 0
         for turn in turns:
             own = slice(start, start + len(turn.begins))
@@ -168,28 +169,30 @@ class ActorCriticPolicy:
         return on_device(tensor, self.device)
 
     def _padded(self, rows: np.ndarray) -> torch.Tensor:
-        """[N, ...] -> [size, ...] on the CPU, the last ones zeros."""
+        """[N, ...] -> [size, ...] on the CPU, filled up with zeros."""
         if self.pads:
             missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
             rows = np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)))
         return torch.from_numpy(rows)
 
     def _first_state(self, observations: np.ndarray) -> TorsoState:
-        """Of one environment: what is remembered before its first observation."""
+        """The recurrent state of one environment before its first observation."""
         if not isinstance(self.network, RecurrentActorCritic):
             return ()
         return self.network.first_state(self._encoded(observations))
 
 
 def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """[n, ...] each -> [N, ...]; what has travelled cannot be written to, which torch warns of."""
+    """Concatenate arrays [n, ...] to [N, ...]. The result is a copy, because torch warns of
+    read-only arrays, and received ones are.
+    """
     if len(arrays) == 1 and arrays[0].flags.writeable:
         return arrays[0]
     return np.concatenate(arrays)
 
 
 class ActorCriticActing:
-    """`agents.distributed.stepping.Acting`: the policy of one actor, on its CPU."""
+    """The policy of one actor, on its CPU. Implements `agents.distributed.stepping.Acting`."""
 
     def __init__(
         self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
@@ -200,7 +203,7 @@ class ActorCriticActing:
         self.memory = self.policy.begin(environments.count, number)
 
     def load(self, weights: Weights) -> None:
-        """The network's, and the statistics of observations."""
+        """Load the network's weights and the statistics of observations."""
         self.policy.load(weights)
 
     def act(
@@ -210,15 +213,15 @@ class ActorCriticActing:
         begins: np.ndarray,
         masks: np.ndarray | None,
     ) -> Acted:
-        """Sampled actions."""
+        """Sample actions."""
         return self.policy.act([Turn(self.memory, places, observations, begins, masks)])[0]
 
     def before_next(self, environments: np.ndarray) -> Columns:
-        """What is remembered of their episodes."""
+        """The recurrent states of the episodes before the next observation."""
         return self.memory.before_next(environments)
 
     def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
-        """Nothing is said there."""
+        """Nothing: the learner computes values with its own weights."""
         return self.memory.of_final(environments, observations)
 
 
@@ -235,7 +238,7 @@ def look(
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor | ObservingActor:
-    """What the descriptor names; `agents.interfaces.MakeActor`."""
+    """The function that the descriptor names; an `agents.interfaces.MakeActor`."""
     if resolved.hyperparameters.inference == "learner":
         observing: Any = link
         return ObservingActor(resolved, run=run, member=member, link=observing)

@@ -41,14 +41,14 @@ from config.resolve import Resolved
 from config.seeds import integer_seed
 
 LARGEST_LOG_RATIO = 80.0
-"""Its exponential is finite: infinity times a gradient of 0 is none."""
+"""The exponential of this is finite. Infinity times a gradient of 0 would be NaN."""
 
 
 class Batch(NamedTuple):
-    """B rows to learn from: those of a rollout that are valid, or a minibatch of them.
+    """B rows to learn from: the valid rows of a rollout, or a minibatch of them.
 
-    encoded [B, ...], or what else the network is given; actions [B] or [B, A], log_probabilities
-    (log π_old), values, advantages, returns [B]; masks [B, P] where the environment has them.
+    encoded [B, ...], or another input of the network; actions [B] or [B, A]; log_probabilities (log
+    π_old), values, advantages, returns [B]; masks [B, P] if the environment gives masks.
     """
 
     encoded: Any
@@ -65,8 +65,8 @@ class Batch(NamedTuple):
         return taken if self.masks is None else taken._replace(masks=self.masks[rows])
 
     def normalised(self) -> Batch:
-        """With advantages of mean 0 and deviation 1; a single row is left as it is, its deviation
-        would be NaN.
+        """The batch with advantages of mean 0 and standard deviation 1. A single row is left
+        unchanged, because its deviation would be NaN.
         """
         if len(self.advantages) < 2:
             return self
@@ -86,7 +86,7 @@ class Update(NamedTuple):
 
 
 def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
-    """Eq. 7: mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)); log_ratio (log ρ), advantages [B]."""
+    """Eq. 7: mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)). log_ratio (log ρ), advantages: [B]."""
     ratio = log_ratio.clamp(max=LARGEST_LOG_RATIO).exp()
     free = ratio * advantages
     with torch.no_grad():  # where the clipped term is the smaller one, it is constant
@@ -97,8 +97,8 @@ def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Te
 def squared_value_error(
     values: Tensor, returns: Tensor, old_values: Tensor, clip: Tensor | None
 ) -> Tensor:
-    """mean((V − R)²), all [B]; with `clip`, of the larger square of this and of V moved at most
-    `clip` from its old value, as in openai/baselines.
+    """mean((V − R)²), all [B]. With `clip`, the mean of the larger square of this one and of that
+    of V moved at most `clip` from its old value, as in openai/baselines.
     """
     if clip is None:
         return functional.mse_loss(values, returns)
@@ -107,7 +107,7 @@ def squared_value_error(
 
 
 class PPOTrainer:
-    """One training; `agents.interfaces.Trainer`."""
+    """The training of one run. Implements `agents.interfaces.Trainer`."""
 
     learnt = ("network", "observation_normaliser", *REWARD_SCALE)
 
@@ -152,7 +152,7 @@ class PPOTrainer:
         )  # fmt: skip
 
     def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
             returns, lengths = self._warm_up() if self.epoch == 0 else ([], [])
@@ -167,10 +167,12 @@ class PPOTrainer:
             )  # fmt: skip
 
     def _warm_up(self) -> tuple[list[float], list[int]]:
-        """A rollout that fills the statistics of observations and is not learnt from; its episodes.
+        """Collect a rollout that only fills the statistics of observations, and return its
+        episodes.
 
-        The first epoch would learn from raw observations otherwise, and then never see such again.
-        Also of large images, which have none: a training's length is announced before its game is seen.
+        Otherwise the first epoch would learn from raw observations and then never see such again.
+        It is also done for images, which have no such statistics, because a training's length is
+        announced before its game is seen.
         """
         if not self.settings.normalise_observations:
             return [], []
@@ -180,7 +182,7 @@ class PPOTrainer:
         return episodes
 
     def _collect(self) -> tuple[list[float], list[int]]:
-        """One rollout, its steps counted; returns and lengths of the episodes that ended in it."""
+        """Collect one rollout, count its steps, and return the episodes that ended in it."""
         with threads_for(self.environments.groups[0].stop):
             self._fill_rollout()
         rollout = self.rollout
@@ -194,13 +196,15 @@ class PPOTrainer:
         )  # fmt: skip
 
     def _observe(self) -> None:
-        """The statistics of observations learn from the rollout."""
+        """Update the statistics of observations with the rollout."""
         rollout = self.rollout
         if self.observation_normaliser is not None and rollout.observations is not None:
             self.observation_normaliser.update(rollout.observations[rollout.valid])
 
     def _learnt_rewards(self) -> np.ndarray:
-        """Rewards as they are learnt, [T, N]; the statistics of their scale learn first."""
+        """The rewards as they are learnt from, [T, N]. The statistics of their scale are updated
+        first.
+        """
         rollout = self.rollout
         rewards = np.clip(rollout.rewards, -1, 1) if self.settings.clip_rewards else rollout.rewards
         if self.reward_normaliser is None:
@@ -209,7 +213,7 @@ class PPOTrainer:
         return self.reward_normaliser(rewards, ended, rollout.valid)
 
     def _batch(self) -> Batch:
-        """Advantages and returns of the rollout, eq. 11 and 12, and log π_old of its actions."""
+        """The rollout's advantages and returns, eq. 11 and 12, and log π_old of its actions."""
         rollout = self.rollout
         hyper = self.hyper
         terminated = rollout.terminated | rollout.life_lost
@@ -235,7 +239,9 @@ class PPOTrainer:
         return batch.take(on_device(valid, self.device))
 
     def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
-        """K passes over the batch; remaining falls from 1 to 0. Returns the epoch's metrics."""
+        """Make K passes over the batch and return the epoch's metrics. remaining: falls from 1 to 0
+        over the training.
+        """
         hyper = self.hyper
         learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
         clip = torch.tensor(hyper.clip * (remaining if hyper.anneal_clip else 1)).to(self.device)
@@ -261,7 +267,9 @@ class PPOTrainer:
         }
 
     def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
-        """K times all rows, in nearly equal minibatches and a new order; one is not shuffled."""
+        """All rows K times, each time in nearly equal minibatches and a new order. A single
+        minibatch is not shuffled.
+        """
         if self.hyper.minibatches == 1:
             yield from [[self._minibatch(batch)]] * self.hyper.update_epochs
             return
@@ -271,11 +279,11 @@ class PPOTrainer:
             yield (self._minibatch(batch.take(rows)) for rows in parts if len(rows))
 
     def _minibatch(self, rows: Batch) -> Batch:
-        """These rows, as they are learnt from."""
+        """These rows as they are learnt from."""
         return rows.normalised() if self.hyper.normalise_advantages else rows
 
     def _loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Batch and clip [] -> eq. 9, negated, and what else an `Update` has."""
+        """Batch and clip [] -> eq. 9, negated, and the other parts of an `Update`."""
         batch = Batch(*inputs[:-1])
         clip = inputs[-1]
         hyper = self.hyper
@@ -294,7 +302,7 @@ class PPOTrainer:
         return loss, log_ratio, torch.stack((objective, squared_error, entropy))
 
     def _update(self, batch: Batch, learning_rate: float, clip: Tensor) -> Update:
-        """One step of the optimiser on one minibatch."""
+        """Make one step of the optimiser on one minibatch."""
         loss, log_ratio, parts = self.gradients(*batch, clip)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, parts, norm)
@@ -304,7 +312,7 @@ class PPOTrainer:
         return update
 
     def _diverged(self, batch: Batch, update: Update) -> Diverged:
-        """The statistics of the minibatch that must not be learnt from."""
+        """The error with statistics of the minibatch that must not be learnt from."""
         columns = {"advantages": batch.advantages, "returns": batch.returns}
         objective, squared_error, entropy = update.parts.tolist()
         return Diverged(
@@ -315,7 +323,9 @@ class PPOTrainer:
         )
 
     def _parts(self) -> dict[str, Any]:
-        """What has a state of its own kind, by its name in a checkpoint; None: not used here."""
+        """The parts with a state of their own, by their names in a checkpoint; None for those that
+        are not used.
+        """
         return {
             "optimiser": self.optimiser,
             "episodes": self.episodes,
@@ -336,9 +346,11 @@ class PPOTrainer:
         }  # fmt: skip
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Continue exactly where `state_dict` was taken; replays what the environments did since
-        each was seeded; between: called every few replayed steps; may raise. Raises `NoUsableState`
-        for a state of another format.
+        """Continue exactly where `state_dict` was taken. The environments are brought back by
+        replaying their actions since each was seeded.
+
+        between: called every few replayed steps; may raise. Raises `NoUsableState` for a state of
+        another format.
         """
         check_format(state)
         self.epoch, self.step = int(state["epoch"]), int(state["step"])

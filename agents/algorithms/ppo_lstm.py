@@ -32,7 +32,7 @@ from config.resolve import Resolved
 
 
 class RecurrentPPOTrainer(PPOTrainer):
-    """One training; `agents.interfaces.Trainer`."""
+    """The training of one run. Implements `agents.interfaces.Trainer`."""
 
     network: RecurrentActorCritic
 
@@ -57,8 +57,8 @@ class RecurrentPPOTrainer(PPOTrainer):
         )  # fmt: skip
 
     def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
-        """K times all sequences, in nearly equal minibatches and a new order; one is not
-        shuffled.
+        """All sequences K times, each time in nearly equal minibatches and a new order. A single
+        minibatch is not shuffled.
         """
         count = self.steps.shape[1]
         parts = self.hyper.minibatches
@@ -74,8 +74,8 @@ class RecurrentPPOTrainer(PPOTrainer):
             yield (self._of_sequences(columns, one, places) for one in order.tensor_split(parts))
 
     def _of_sequences(self, columns: Batch, chosen: Tensor, places: Tensor) -> Batch:
-        """The minibatch of the sequences `chosen` [S]; places [T · N]: of each step of the rollout
-        in the columns of the valid ones, -1 where it is none of them.
+        """The minibatch of the sequences `chosen` [S]. places [T · N]: for each step of the rollout
+        its index among the valid steps, or -1.
         """
         steps = self.steps[:, chosen]
         place = places[steps].flatten()
@@ -96,9 +96,10 @@ class RecurrentPPOTrainer(PPOTrainer):
 
 
 def _steps_of_sequences(length: int, sequence_length: int, environments: int) -> Tensor:
-    """Of T steps of N environments, counted time first, those of each sequence: [L, T / L · N].
+    """The steps of each sequence, [L, T / L · N], among T steps of N environments, counted time
+    first.
 
-    Sequence s is the one of environment s mod N that begins at step L · ⌊s / N⌋.
+    Sequence s belongs to environment s mod N and begins at step L · ⌊s / N⌋.
     """
     steps = torch.arange(length * environments)
     parts = steps.view(length // sequence_length, sequence_length, environments)

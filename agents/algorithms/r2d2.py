@@ -53,12 +53,14 @@ from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
 
 METRICS = ("loss", "q_mean", "td_error", "gradient_norm")
-"""Of one update, in the order in which `_learn` measures them; an epoch's are their means."""
+"""The metrics of one update, in the order in which `_learn` measures them. An epoch's metrics are
+their means.
+"""
 
 
 class Seen(NamedTuple):
-    """B sequences as a network takes them, time first: encoded [T + 1, B, ...]; state [B, ...] each:
-    before the first row; begins bool [T + 1, B].
+    """B sequences as a network takes them, time first: encoded [T + 1, B, ...]; state [B, ...]
+    each, before the first row; begins bool [T + 1, B].
     """
 
     encoded: Tensor
@@ -67,9 +69,9 @@ class Seen(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rest of them, of the T' = T − burn_in rows that are learnt from: actions [T', B], int64;
-    rewards [T', B]; terminated, final, valid bool [T', B], final: rows that only hold the observation
-    with which an episode was truncated; masks bool [T' + 1, B, A] where there are some.
+    """The other columns of the T' = T − burn_in rows that are learnt from: actions [T', B], int64;
+    rewards [T', B]; terminated, final, valid bool [T', B], where final marks rows that only hold
+    the observation with which an episode was truncated; masks bool [T' + 1, B, A] if there are any.
     """
 
     actions: Tensor
@@ -89,7 +91,7 @@ def sequence_priorities(errors: np.ndarray, valid: np.ndarray, mixed: float) -> 
 
 
 class R2D2Trainer(LearnsFromReplay):
-    """The learner of one run; `agents.interfaces.Learner` and `HasStreams`."""
+    """The learner of one run. Implements `agents.interfaces.Learner` and `HasStreams`."""
 
     learnt = ("network", "target", "observation_normaliser")
 
@@ -128,8 +130,8 @@ class R2D2Trainer(LearnsFromReplay):
         self.target.load_state_dict(self.network.state_dict())
 
     def train(self) -> Iterator[Progress | None]:
-        """One `Progress` an epoch, and None while there is nothing to learn from; raises `Diverged`
-        before a non-finite update.
+        """Yield one `Progress` for each epoch, and None while there is nothing to learn from.
+        Raises `Diverged` before a non-finite update.
         """
         while self.epoch < self.resolved.epochs:
             epoch = self.epoch + 1
@@ -141,7 +143,7 @@ class R2D2Trainer(LearnsFromReplay):
         self.experience.exchange.end()
 
     def _added(self, numbers: np.ndarray, columns: Columns) -> None:
-        """The first priorities of sequences [n]: of the errors that Q had when it acted."""
+        """The first priorities of sequences [n], from the errors that Q had when it acted."""
         learnt = slice(self.hyper.burn_in, None)
         best, found = (
             torch.tensor(columns[name][:, learnt]).transpose(0, 1) for name in (BEST, TAKEN)
@@ -156,7 +158,7 @@ class R2D2Trainer(LearnsFromReplay):
         self.priorities.update(numbers, sequence_priorities(*both, self.hyper.priority_mix))
 
     def _learn(self) -> None:
-        """One update, and what is measured of it."""
+        """Make one update and return its metrics."""
         unrolls, probabilities = self.priorities.sample(self.hyper.batch_size, self.sampling)
         count = len(self.experience.replay.unrolls)
         weights = importance_weights(probabilities, count, self.hyper.importance_exponent)
@@ -172,7 +174,7 @@ class R2D2Trainer(LearnsFromReplay):
             self.measured.append([float(loss), *means, norm])
 
     def _rows(self, columns: Columns, device: torch.device) -> Rows:
-        """Sequences [B, T + 1, ...] without what is seen, after the burn-in."""
+        """The columns of sequences [B, T + 1, ...] besides the network's inputs, after the burn-in."""
         terminated = columns["terminated"]
         begins = columns["begins"]
         final = begins[:, 1:] & ~terminated[:, :-1]
@@ -206,7 +208,7 @@ class R2D2Trainer(LearnsFromReplay):
         )
 
     def _values(self, network: RecurrentActionValues, seen: Seen) -> Tensor:
-        """Q of the rows after the burn-in, [T' + 1, B, A]; before it no gradient flows."""
+        """Q of the rows after the burn-in, [T' + 1, B, A]. No gradient flows through the burn-in."""
         burn_in = self.hyper.burn_in
         state = seen.state
         if burn_in:
@@ -216,7 +218,7 @@ class R2D2Trainer(LearnsFromReplay):
         return values
 
     def _targets(self, rows: Rows, values: Tensor) -> Tensor:
-        """Y [T', B], of the values h(V) [T' + 1, B] that it bootstraps from."""
+        """The targets Y [T', B], from the values h(V) [T' + 1, B] that they bootstrap from."""
         returns = n_step_returns(
             rows.rewards, self._unscaled(values), rows.terminated, rows.final,
             discount=self.hyper.discount, n=self.hyper.n_step,
@@ -229,7 +231,9 @@ class R2D2Trainer(LearnsFromReplay):
     def _loss(
         self, seen: Seen, rows: Rows, weights: Tensor, target_values: Tensor
     ) -> tuple[Tensor, ...]:
-        """L, y − Q(o, a), and Q(o, a), [T', B]; weights [B]; target_values: Q⁻ [T' + 1, B, A]."""
+        """The loss, y − Q(o, a), and Q(o, a), [T', B]. weights [B]; target_values: Q⁻ [T' + 1, B,
+        A].
+        """
         values = self._values(self.network, seen)
         masks = None if rows.masks is None else rows.masks.flatten(0, 1)
         best = bootstrapped(target_values.flatten(0, 1), values.detach().flatten(0, 1), masks)
@@ -242,7 +246,7 @@ class R2D2Trainer(LearnsFromReplay):
     def _update(
         self, seen: Seen, rows: Rows, weights: np.ndarray
     ) -> tuple[Tensor, Tensor, Tensor, float]:
-        """One step of Adam: what `_loss` gives, and the gradient's norm."""
+        """Make one step of Adam. Returns what `_loss` returns, and the gradient's norm."""
         with torch.no_grad():
             target_values = self._values(self.target, seen)
         of_each = on_device(torch.from_numpy(weights), self.device)
@@ -255,7 +259,7 @@ class R2D2Trainer(LearnsFromReplay):
 
     @property
     def learning_rate(self) -> float:
-        """Of the next update."""
+        """The learning rate of the next update."""
         first: float = self.hyper.learning_rate
         if not self.hyper.anneal_learning_rate:
             return first
@@ -265,7 +269,7 @@ class R2D2Trainer(LearnsFromReplay):
     def _diverged(
         self, rows: Rows, loss: float, errors: Tensor, values: Tensor, norm: float
     ) -> Diverged:
-        """The statistics of the batch that must not be learnt from."""
+        """The error with statistics of the batch that must not be learnt from."""
         columns = {"Q": values, "errors": errors, "rewards": rows.rewards}
         return Diverged(
             f"loss or gradient is not finite in epoch {self.epoch + 1}, after step "
@@ -274,7 +278,9 @@ class R2D2Trainer(LearnsFromReplay):
         )
 
     def _progress(self) -> Progress:
-        """Of the epoch that has ended; its episodes are those that were received in it."""
+        """The progress of the epoch that has ended. Its episodes are those that were received in
+        it.
+        """
         returns, lengths = self.experience.exchange.ended_episodes()
         metrics: dict[str, float | None] = dict.fromkeys(METRICS)
         if self.measured:
@@ -287,8 +293,8 @@ class R2D2Trainer(LearnsFromReplay):
         )  # fmt: skip
 
     def state_dict(self) -> State:
-        """Everything that affects the future, but the replay's sequences and the actors; after any
-        epoch.
+        """Everything that affects the future, except the replay's sequences and the actors. To be
+        called after an epoch.
         """
         return {
             "format": FORMAT, "epoch": self.epoch, "step": self.step,
@@ -302,7 +308,7 @@ class R2D2Trainer(LearnsFromReplay):
         }  # fmt: skip
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Go on where `state_dict` was taken, with whatever actors come; `load_streams` follows.
+        """Continue where `state_dict` was taken, with any actors. `load_streams` must follow.
         Raises `NoUsableState` for a state of another format.
         """
         check_format(state)
@@ -316,7 +322,9 @@ class R2D2Trainer(LearnsFromReplay):
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-    """`agents.interfaces.ReplayBytes`; of the network's own state as if it were our LSTM's."""
+    """Size of the replay; an `agents.interfaces.ReplayBytes`. The state of a user's own network is
+    taken to be as large as the LSTM's.
+    """
     hyper = resolved.hyperparameters
     rows = {**row_specs(spaces, dtype), TAKEN: Spec("float32", ()), BEST: Spec("float32", ())}
     state = {"state": Spec("float32", (2, hyper.lstm_size))}

@@ -1,5 +1,5 @@
-"""How R2D2 acts: an actor's copy of the action values, ε-greedily, with an ε of each environment's own;
-what it thought of its actions travels along, for the first priority of a sequence.
+"""How R2D2 acts: with an actor's copy of the action values, ε-greedily, each environment with an ε
+of its own. The values of its actions are sent along, for the first priority of a sequence.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from config.resolve import Resolved
 from config.seeds import seed_sequence
 
 TAKEN, BEST = "value", "best_value"
-"""Columns: Q of the action that was taken, and the largest of those that were allowed."""
+"""Columns: Q of the action that was taken, and the largest Q of the allowed actions."""
 
 
 def make_network(
     hyper: Any, spaces: Interface, precision: str, generator: torch.Generator
 ) -> RecurrentActionValues:
-    """hyper: R2D2's hyperparameters."""
+    """The recurrent action-value network. hyper: R2D2's hyperparameters."""
     return make_recurrent_action_values(
         spaces, lstm_size=hyper.lstm_size, hidden_sizes=hyper.hidden_sizes, dueling=hyper.dueling,
         precision=precision, generator=generator, torso=hyper.network,
@@ -45,8 +45,9 @@ def make_network(
 
 
 class RecurrentValueActing:
-    """`agents.distributed.stepping.Acting`, on the CPU. epsilons [E]: every environment explores like one
-    of the paper's actors, which have one each; member: which of the experiment's actors this is.
+    """Acts on the CPU. Implements `agents.distributed.stepping.Acting`. epsilons [E]: every
+    environment explores like one of the paper's actors, which have one environment each. member:
+    which of the experiment's actors this is.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class RecurrentValueActing:
         self.first = self.memory.specs
 
     def load(self, weights: Weights) -> None:
-        """The network's, and the statistics of observations."""
+        """Load the network's weights and the statistics of observations."""
         self.weights.load(weights)
         self.network_now = self.network.frozen()
 
@@ -95,7 +96,7 @@ class RecurrentValueActing:
         begins: np.ndarray,
         masks: np.ndarray | None,
     ) -> Acted:
-        """The best actions, or random ones."""
+        """The best actions, or random ones with probability ε."""
         first = self.memory.columns(places)
         before = as_state(first, self.first)
         values, after = self.network_now(
@@ -115,12 +116,12 @@ class RecurrentValueActing:
         return self.network.encode(torch.from_numpy(observations))
 
     def before_next(self, environments: np.ndarray) -> Columns:
-        """What is remembered of their episodes, whether or not these have ended."""
+        """The recurrent states before the next observation, whether or not episodes have ended."""
         return self.memory.columns(environments)
 
     @torch.inference_mode()
     def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
-        """What the best action would be worth there."""
+        """The value of the best action at the final observations."""
         before = as_state(self.memory.columns(environments), self.first)
         goes_on = torch.zeros(len(environments), dtype=torch.bool)
         values, _ = self.network_now(self._encoded(observations), before, goes_on)
@@ -128,7 +129,7 @@ class RecurrentValueActing:
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
-    """What the descriptor names; `agents.interfaces.MakeActor`."""
+    """The function that the descriptor names; an `agents.interfaces.MakeActor`."""
     return Actor(
         resolved, run=run, member=member, link=link, overlap=resolved.hyperparameters.burn_in,
         gathers=False, make_acting=functools.partial(RecurrentValueActing, member=member),

@@ -45,7 +45,9 @@ ADAM_EPSILON = 1e-8
 MEANS = ("q_mean", "td_error", "entropy", "alpha", "critic_loss", "actor_loss")
 NORMS = ("critic_gradient_norm", "actor_gradient_norm")
 METRICS = ("learning_rate", *MEANS, *NORMS)
-"""Of an epoch: the last learning rate, and means over its updates; None where it has none."""
+"""The metrics of an epoch: the last learning rate, and means over its updates; None without
+updates.
+"""
 CRITICS = "critics"
 ACTOR = "actor"
 TEMPERATURE = "temperature"
@@ -54,14 +56,14 @@ INPUTS = {
     ACTOR: ("features", "noise", "alpha"),
     TEMPERATURE: ("entropy",),
 }
-"""What each learns from, as the report of a divergence calls it."""
+"""The inputs of each loss, by the names that the report of a divergence uses."""
 
 
 class Batch(NamedTuple):
     """B transitions to learn from.
 
-    encoded, next_encoded [B, ...]; actions [B, A], between −1 and 1; rewards, discounts [B]: γ, 0
-    after a termination; weights [B]: 1/B, and 0 where nobody knows what followed; noise,
+    encoded, next_encoded [B, ...]; actions [B, A], between −1 and 1; rewards; discounts [B]: γ, or
+    0 after a termination; weights [B]: 1/B, or 0 if it is not known what followed; noise,
     next_noise [B, A]: for the actions that the policy samples at both ends.
     """
 
@@ -76,7 +78,7 @@ class Batch(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """The gradients of a loss, and the optimiser of the parameters that it is for."""
+    """The gradients of a loss, and the optimiser of its parameters."""
 
     gradients: GradientTape
     optimiser: Adam
@@ -105,8 +107,8 @@ def temperature_loss(log_alpha: Tensor, entropy: Tensor, target_entropy: float) 
 
 
 class SoftActorCriticLearning:
-    """The networks of one training and how they learn, wherever its experience comes from: with
-    SAC's hyperparameters, for these spaces.
+    """The networks of one training and their updates, with SAC's hyperparameters, for these spaces.
+    A subclass says where experience comes from.
     """
 
     def __init__(
@@ -156,11 +158,11 @@ class SoftActorCriticLearning:
         raise NotImplementedError
 
     def _drawn(self) -> Transitions:
-        """What the next update learns from, its observations normalised."""
+        """The transitions of the next update, with normalised observations."""
         raise NotImplementedError
 
     def _batch(self) -> Batch:
-        """Drawn from the replay, and the noise for its update."""
+        """A batch from the replay, with the noise for its update."""
         drawn = self._drawn()
         weights = drawn.valid / np.float32(max(1, drawn.valid.sum()))
         shape = (2, *drawn.action.shape)
@@ -172,7 +174,9 @@ class SoftActorCriticLearning:
         )  # fmt: skip
 
     def _update(self) -> tuple[Tensor, float, float]:
-        """One step of each optimiser, then of the targets; the means [6], and the norms."""
+        """Make one step of each optimiser, then update the target networks. Returns the means [6]
+        and the norms.
+        """
         batch = self._batch()
         network = self.network
         alpha = self.log_alpha.detach().exp()
@@ -193,7 +197,7 @@ class SoftActorCriticLearning:
 
     @torch.no_grad()
     def _targets(self, batch: Batch, alpha: Tensor) -> Tensor:
-        """The targets y, [B], of actions that the policy samples now."""
+        """The targets y, [B], with actions that the policy samples now."""
         network = self.network
         policy = network.policy(network.features(batch.next_encoded))
         actions, log_probabilities = self.actions.sample(policy, batch.next_noise)
@@ -201,7 +205,7 @@ class SoftActorCriticLearning:
         return soft_targets(batch.rewards, batch.discounts, values, log_probabilities, alpha)
 
     def _critics_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """J_Q, the mean of Q, and of |Q − y|."""
+        """J_Q, and the means of Q and of |Q − y|."""
         encoded, actions, targets, weights = inputs
         values = self.network.values(self.network.features(encoded), actions)
         with torch.no_grad():
@@ -221,7 +225,7 @@ class SoftActorCriticLearning:
         return (temperature_loss(self.log_alpha, entropy, self.target_entropy),)
 
     def _descend(self, name: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], float]:
-        """One step of Adam; what the loss gave, and the norm of its gradient."""
+        """Make one step of Adam. Returns what the loss gave, and the norm of its gradient."""
         gradients, optimiser = self.learners[name]
         outputs = gradients(*inputs)
         norm = optimiser.clip_gradients(math.inf)
@@ -237,7 +241,7 @@ class SoftActorCriticLearning:
         return rate * remaining if self.hyper.anneal_learning_rate else rate
 
     def _metrics(self, learnt: list[tuple[Tensor, float, float]]) -> dict[str, Any]:
-        """METRICS of the epoch's updates."""
+        """The METRICS of an epoch, from its updates."""
         if not learnt:
             return dict.fromkeys(METRICS)
         means, *norms = zip(*learnt, strict=True)
@@ -248,7 +252,7 @@ class SoftActorCriticLearning:
     def _diverged(
         self, name: str, inputs: tuple[Tensor, ...], loss: float, norm: float
     ) -> Diverged:
-        """The statistics of the batch that must not be learnt from."""
+        """The error with statistics of the batch that must not be learnt from."""
         columns = dict(zip(INPUTS[name], inputs, strict=True))
         return Diverged(
             f"loss or gradient of the {name} is not finite in epoch {self.epoch + 1}, after step "
@@ -265,7 +269,7 @@ class SoftActorCriticLearning:
         return on_device(torch.from_numpy(array), self.device)
 
     def learnt_state(self) -> State:
-        """Everything that affects the future, but what there is of experience."""
+        """Everything that affects the future, except the experience."""
         return {
             "format": FORMAT, "epoch": self.epoch,
             "interface": self.spaces.as_dict(),
@@ -278,7 +282,7 @@ class SoftActorCriticLearning:
         }  # fmt: skip
 
     def load_learnt_state(self, state: State) -> None:
-        """What `learnt_state` gave; raises `NoUsableState` for a state of another format."""
+        """Load what `learnt_state` gave. Raises `NoUsableState` for a state of another format."""
         check_format(state)
         self.epoch = int(state["epoch"])
         self.network.load_state_dict(to_tensors(state["network"]))
@@ -290,7 +294,7 @@ class SoftActorCriticLearning:
 
 
 class SACTrainer(SoftActorCriticLearning):
-    """One training; `agents.interfaces.Trainer` and `HasStreams`."""
+    """The training of one run. Implements `agents.interfaces.Trainer` and `HasStreams`."""
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         self.collection = Collection(resolved, run)
@@ -300,7 +304,7 @@ class SACTrainer(SoftActorCriticLearning):
         self.policy = self.network.acting()
 
     def train(self) -> Iterator[Progress]:
-        """One `Progress` an epoch; raises `Diverged` before a non-finite update."""
+        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         steps = self.hyper.epoch_steps // self.resolved.environment.count
         while self.epoch < self.resolved.epochs:
             learnt = [row for _ in range(steps) for row in self._step()]
@@ -313,7 +317,7 @@ class SACTrainer(SoftActorCriticLearning):
             )  # fmt: skip
 
     def _step(self) -> Iterator[tuple[Tensor, float, float]]:
-        """One step of all environments, and what each update after it says."""
+        """Make one step of all environments, and return the metrics of each update after it."""
         self.collection.take_step(self._act)
         step = self.collection.step
         hyper = self.hyper
@@ -329,8 +333,8 @@ class SACTrainer(SoftActorCriticLearning):
 
     @torch.no_grad()
     def _act(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
-        """Actions [N, A]: uniform before `learning_starts`, then the policy's; there are no masks of
-        continuous actions.
+        """Actions [N, A]: uniform before `learning_starts`, then the policy's. Continuous actions
+        have no masks.
         """
         generator = self.generators["actions"]
         if self.collection.step < self.hyper.learning_starts:
@@ -338,16 +342,16 @@ class SACTrainer(SoftActorCriticLearning):
         return self.actions.drawn(self.policy(self._encoded(observations)), generator)
 
     def _drawn(self) -> Transitions:
-        """From the replay."""
+        """Draw transitions from the replay."""
         drawn = self.collection.replay.sample(self.hyper.batch_size, self.generators["minibatches"])
         return drawn.changed(self.collection.normalised)
 
     def state_dict(self) -> State:
-        """Everything that affects the future, but the replay's rows, which are streams."""
+        """Everything that affects the future, except the replay's rows, which are streams."""
         return {**self.learnt_state(), **self.collection.state_dict()}
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """Continue exactly where `state_dict` was taken; `load_streams` follows. Raises
+        """Continue exactly where `state_dict` was taken; `load_streams` must follow. Raises
         `NoUsableState` for a state of another format.
         """
         self.load_learnt_state(state)
@@ -359,7 +363,7 @@ class SACTrainer(SoftActorCriticLearning):
         return self.collection.grown()
 
     def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
-        """Take back the replay's rows; raises `NoUsableState` for fewer than there were."""
+        """Restore the replay's rows. Raises `NoUsableState` if there are fewer than there were."""
         self.collection.load_streams(streams)
 
     def close(self) -> None:
