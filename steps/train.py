@@ -52,7 +52,8 @@ def train(context: StepContext) -> dict[str, Any]:
     """Train one run from its newest checkpoint, or from the start. As an actor or a worker, help
     with it.
     """
-    from steps.training.training_attempt import attempt, train_in_one_process
+    from steps.training.training_attempt import attempt
+    from steps.training.training_files import train_in_one_process
 
     if context.member and context.arguments.role == ACTOR:
         from steps.training import actor

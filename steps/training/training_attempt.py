@@ -310,28 +310,3 @@ def _read_guard(previous: Status | None) -> Guard | None:
         return Guard(**previous.details["guard"]) if previous is not None else None
     except (KeyError, TypeError):
         return None
-
-
-def train_in_one_process(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end. Raises `Preempted` after a SIGTERM, and what the trainer raises."""
-    context = attempt.context
-    context.check_stop()
-    from agents.load import make_trainer
-    from steps.training.training_files import TrainingFiles
-
-    compute = attempt.decided()
-    trainer = make_trainer(
-        attempt.resolved,
-        run=context.run_index or 0,
-        device=compute.device,
-        precision=compute.precision,
-    )
-    try:
-        attempt.restore(trainer, compute)
-        with TrainingFiles(attempt) as files:
-            files.begun(trainer)
-            for progress in trainer.train():
-                files.epoch_ended(trainer, progress)
-            return files.end()
-    finally:
-        trainer.close()

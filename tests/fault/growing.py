@@ -99,9 +99,9 @@ def train(attempt: Any) -> dict[str, Any]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     import steps.train
-    from steps.training import stream_writer, training_attempt
+    from steps.training import stream_writer, training_files
 
-    training_attempt.train_in_one_process = train
+    training_files.train_in_one_process = train
     stream_writer.LARGEST_BYTES = LARGEST_BYTES
     stream_writer.SEALED_BYTES = LARGEST_BYTES // 2
     return steps.train.main(argv)
