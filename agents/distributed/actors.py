@@ -33,22 +33,22 @@ from agents.environments.training import TrainingEnvironments
 from config.resolve import Resolved
 
 PAUSE_S = 0.1
-"""Until an actor asks again for the first weights."""
+"""How long an actor waits before it asks again for the first weights."""
 LONGEST_SILENCE_S = 1.0
 """After which an actor says how far it is, however slow its environments are."""
 
 
 class MakeActing(Protocol):
-    """What makes an actor's policy; number: as in `Joined`."""
+    """Makes an actor's policy. number: as in `Joined`."""
 
     def __call__(
         self, resolved: Resolved, environments: TrainingEnvironments, *, run: int, number: int
     ) -> Acting:
-        """For all of these environments."""
+        """Make a policy for all of these environments."""
 
 
 class Joining:
-    """What all actors do: join a learner, and the next one after that."""
+    """The part that all actors share: joining a learner, and its successor after that."""
 
     def __init__(
         self, resolved: Resolved, *, run: int, member: int, join: Callable[[Join], Joined]
@@ -80,7 +80,7 @@ class Joining:
                 self.close()
 
     def _act_for(self, joined: Joined) -> Iterator[int]:
-        """For one generation of the learner, until there is nothing left to train."""
+        """Act for one generation of the learner, until there is nothing left to train."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Joining:
 
 
 class Actor(Joining):
-    """One of a run's actors, with a policy; `agents.interfaces.Actor`."""
+    """One of a run's actors, with a policy of its own. Implements `agents.interfaces.Actor`."""
 
     def __init__(
         self,
@@ -192,7 +192,9 @@ def is_crowd(actors: int) -> bool:
 
 
 class ObservingActor(Joining):
-    """One of a run's actors, without a policy; `agents.interfaces.Actor`."""
+    """One of a run's actors, without a policy: the learner acts. Implements
+    `agents.interfaces.Actor`.
+    """
 
     def __init__(self, resolved: Resolved, *, run: int, member: int, link: ObservingLink) -> None:
         super().__init__(resolved, run=run, member=member, join=link.join)

@@ -35,7 +35,9 @@ from agents.environments.training import halves
 
 
 class Turn(NamedTuple):
-    """One actor's environments at these places [n], in one batch: as `Acting.act` takes them."""
+    """The environments of one actor at these places [n], as part of a batch. The fields are the
+    arguments of `Acting.act`.
+    """
 
     memory: Any
     places: slice
@@ -51,12 +53,12 @@ class BatchedActing(Protocol):
         """Act by these from now on; the arrays are not kept."""
 
     def begin(self, environments: int, number: int, again: int) -> Remembers:
-        """What is remembered of an actor with so many environments, of which nothing was seen. number: as in `Joined`;
-        again: how often this was called for it before, so that no noise is drawn twice.
+        """A new memory for an actor with this many environments. number: as in `Joined`. again: how
+        often this was called for the actor before, so that no noise is drawn twice.
         """
 
     def act(self, turns: Sequence[Turn]) -> list[Acted]:
-        """In all of them at once; their memories go on."""
+        """Act in all of them at once and update their memories."""
 
 
 @dataclass(eq=False)
@@ -111,7 +113,7 @@ class CentralInference:
         self._thread.start()
 
     def join(self, request: Join) -> Joined:
-        """As of the exchange, like the next three."""
+        """See the exchange; so are the next three."""
         return replace(self._exchange.join(request), answers=True)
 
     def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
@@ -165,7 +167,7 @@ class CentralInference:
             raise self._error
 
     def close(self) -> None:
-        """Nothing is answered any more; may come again."""
+        """Stop answering. May be called again."""
         self._batcher.close()
         self._thread.join()
 
@@ -177,7 +179,7 @@ class CentralInference:
         return stream.trajectories
 
     def _complaint(self, stream: Stream, shown: Observations) -> str:
-        """What is wrong with a message; empty: nothing."""
+        """What is wrong with a message; empty if nothing is."""
         if not 0 <= shown.group < len(stream.groups):
             return f"there is no group {shown.group}"
         if shown.tick <= stream.tick:
@@ -259,12 +261,12 @@ class Batcher(Generic[T]):
         self._closed = False
 
     def enter(self, stream: Hashable, rows: int) -> None:
-        """A stream begins, all of whose groups together have so many rows."""
+        """Note that a stream begins. rows: number of rows of all its groups together."""
         with self._changed:
             self._rows[stream] = rows
 
     def leave(self, stream: Hashable) -> None:
-        """It has ended; what came from it is not answered any more."""
+        """Note that a stream has ended. Its waiting turns are dropped."""
         with self._changed:
             self._rows.pop(stream, None)
             self._held.discard(stream)
@@ -272,14 +274,14 @@ class Batcher(Generic[T]):
             self._changed.notify()
 
     def hold(self, stream: Hashable) -> None:
-        """Nothing comes from it until it is let go, or adds something."""
+        """Do not wait for this stream's turns until it adds one: it waits for something else."""
         with self._changed:
             if stream in self._rows:
                 self._held.add(stream)
             self._changed.notify()
 
     def add(self, stream: Hashable, rows: int, item: T) -> None:
-        """What waits from now on, unless its stream has ended."""
+        """Put a turn into the queue, unless its stream has ended."""
         with self._changed:
             if stream not in self._rows:
                 return
@@ -291,7 +293,7 @@ class Batcher(Generic[T]):
                 self._changed.notify()
 
     def take(self) -> list[T]:
-        """All that waits, as soon as it is to be answered; nothing once this is closed."""
+        """All waiting turns, as soon as they should be answered. Empty once this is closed."""
         with self._changed:
             while not self._closed and not self._is_due():
                 self._changed.wait(self._patience_s() if self._waiting else None)
@@ -300,11 +302,11 @@ class Batcher(Generic[T]):
             return [] if self._closed else [one.item for one in taken]
 
     def took(self, seconds: float) -> None:
-        """For so long was what was taken last answered."""
+        """Note how long answering the last batch took."""
         self._took_s = seconds
 
     def close(self) -> None:
-        """Nothing is answered any more."""
+        """Stop answering."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -313,7 +315,7 @@ class Batcher(Generic[T]):
         return bool(self._waiting) and (self._is_enough() or self._patience_s() <= 0)
 
     def _is_enough(self) -> bool:
-        """Whether it is not worth waiting for more."""
+        """Whether waiting for more turns is not worth it."""
         live = self._rows.keys() - self._held
         rows = sum(one.rows for one in self._waiting)
         if 2 * rows >= sum(self._rows[stream] for stream in live):
@@ -321,6 +323,6 @@ class Batcher(Generic[T]):
         return live <= {one.stream for one in self._waiting}
 
     def _patience_s(self) -> float:
-        """For so long the oldest will still wait."""
+        """How much longer the oldest turn may wait for others."""
         allowed_s = max(self._took_s / 2, SHORTEST_WAIT_S)
         return self._since + allowed_s - self._clock()

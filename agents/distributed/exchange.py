@@ -64,7 +64,7 @@ Taken = TypeVar("Taken")
 
 
 class Queue(Protocol[Taken]):
-    """Where unrolls wait for the learner, and actors for the learner: `BatchQueue`,
+    """Where unrolls wait for the learner and actors wait for room: a `BatchQueue` or a
     `ReplayQueue`.
     """
 
@@ -72,13 +72,15 @@ class Queue(Protocol[Taken]):
         """Called by many threads: blocks while there is no place for more."""
 
     def take(self, timeout_s: float) -> Taken | None:
-        """What the learner goes on with, its own until it is given back; None: nothing yet."""
+        """What the learner uses next; it belongs to the learner until it is given back. None if
+        there is nothing yet.
+        """
 
     def give_back(self, taken: Taken) -> None:
         """The learner has done its work with it."""
 
     def close(self) -> None:
-        """Nothing waits here any more, and nothing is taken in."""
+        """Wake everybody who waits here, and accept nothing any more."""
 
     def __len__(self) -> int:
         """Unrolls that wait for the learner."""
@@ -136,7 +138,9 @@ class Exchange(Generic[Taken]):
             )  # fmt: skip
 
     def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
-        """The same buffer for all who ask; None: there is nothing newer, or nothing yet."""
+        """The newest weights, in one buffer for all who ask. None if there is nothing newer, or
+        nothing yet.
+        """
         with self._lock:
             if self._packed is None or have == self._version:
                 return None
@@ -189,7 +193,7 @@ class Exchange(Generic[Taken]):
             self._counters.refused += 1
 
     def number(self, incarnation: int) -> int:
-        """As in `Joined`, of an actor that has joined."""
+        """The number of an actor that has joined, as in `Joined`."""
         with self._lock:
             return self._numbers[incarnation]
 
@@ -231,7 +235,7 @@ class Exchange(Generic[Taken]):
         )
 
     def _complaint(self, unrolls: Unrolls) -> str:
-        """What is wrong with a message; empty: nothing."""
+        """What is wrong with a message; empty if nothing is."""
         try:
             return (
                 wrong_columns(unrolls.columns, self.specs)
@@ -277,7 +281,9 @@ class Exchange(Generic[Taken]):
             self._packed = packed
 
     def take(self, timeout_s: float) -> Taken | None:
-        """What the queue has for the learner, which gives it back; None: nothing yet."""
+        """What the queue has for the learner, which must give it back. None if there is nothing
+        yet.
+        """
         started_s = time.monotonic()
         taken = self._queue.take(timeout_s)
         with self._lock:
@@ -314,7 +320,7 @@ class Exchange(Generic[Taken]):
         return self._ended
 
     def end(self) -> None:
-        """Nothing is left to train: actors are told so, and nobody waits here any more."""
+        """Tell actors that nothing is left to train, and wake everybody who waits here."""
         self._ended = True
         self._queue.close()
 

@@ -140,7 +140,7 @@ def _rows_of_all(peers: Peers, rows: np.ndarray) -> np.ndarray:
 
 
 def wait_for_all(peers: Peers | None) -> None:
-    """Until every learner has done all that there is to do, or is gone."""
+    """Wait until every learner has finished its work or is gone."""
     if peers is not None:
         with contextlib.suppress(PeersLost):
             peers.sum(torch.zeros(1))

@@ -39,7 +39,7 @@ class LocalLink:
         return joined
 
     def weights(self, have: Version | None) -> Weights | None:
-        """None: there is nothing newer; raises `Rejoin`."""
+        """Newer weights, or None. Raises `Rejoin`."""
         packed = self._receiver.packed_weights(have)
         if packed is None:
             return None
@@ -58,7 +58,7 @@ class LocalLink:
         return [ack]
 
     def newer(self) -> Weights | None:
-        """Those that there were after what was sent last."""
+        """The weights that were newest after the last message was sent."""
         newer = self._newer
         self._newer = None
         return newer

@@ -55,9 +55,9 @@ Answer = Callable[[Actions], object]
 
 @runtime_checkable
 class Answering(Protocol):
-    """What a `Receiver` has as well where the learner acts; called by many threads at once.
+    """The additional methods of a `Receiver` if the learner acts. Many threads call them at once.
 
-    shown: of one environment, the columns of `Observations`; empty: actors act by themselves.
+    shown: the columns of `Observations` for one environment; empty if actors act by themselves.
     """
 
     shown: Specs
@@ -66,10 +66,11 @@ class Answering(Protocol):
         """A stream of an actor that has joined begins: what the next two are called with."""
 
     def observe(self, stream: Any, observations: Observations) -> None:
-        """One message, by one thread for each stream; its actions come later, by another one.
+        """Handle one message, called by one thread for each stream. Its actions are sent later by
+        another thread.
 
-        Blocks while the queue has no place for the unrolls that end with it, which withholds the
-        actions of these environments. Raises `Refused` with 3 for what cannot be learnt from.
+        Blocks while the queue has no room for the unrolls that end with the message, which delays
+        the actions of these environments. Raises `Refused` with 3 for what cannot be learnt from.
         """
 
     def leave(self, stream: Any) -> None:
@@ -86,7 +87,7 @@ class ObservingLink(Protocol):
     """
 
     def join(self, request: Join) -> Joined:
-        """As of a `Link`."""
+        """See `Link.join`."""
 
     def observe(self, observations: Observations) -> None:
         """Hand over. Raises `Rejoin` after another learner took over."""
@@ -121,7 +122,9 @@ def wrong_columns(columns: Columns, specs: Specs) -> str:
 
 
 def wrong_array(name: str, array: np.ndarray, spec: Spec, count: int) -> str:
-    """One that is not [count, *spec.shape], or holds numbers that are not finite."""
+    """The name of an array that does not have the shape [count, *spec.shape] or contains numbers
+    that are not finite.
+    """
     shape = (count, *spec.shape)
     if array.dtype != spec.dtype or array.shape != shape:
         return f"{name} is {array.dtype} {array.shape}, not {spec.dtype} {shape}"
@@ -142,8 +145,8 @@ def wrong_episodes(returns: Sequence[float], lengths: Sequence[int]) -> str:
 def wrong_observations(
     shown: Observations, specs: Specs, count: int, choices: Sequence[int]
 ) -> str:
-    """Of a group of so many environments, with these columns (`shown_specs`); choices: of each
-    component of their actions, where there are masks.
+    """What is wrong with the observations of a group of this many environments, with these columns
+    (`shown_specs`). choices: of each component of the actions, if there are masks.
     """
     try:
         return (

@@ -201,7 +201,7 @@ class Rejoin(Exception):
 
 
 class PeersLost(Exception):
-    """One of the learners has ended, or does not answer."""
+    """Another learner has ended, or does not answer."""
 
 
 class Peers(Protocol):

@@ -114,7 +114,7 @@ class BatchQueue:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing waits here any more, and nothing is taken in."""
+        """Wake everybody who waits here, and accept nothing any more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -190,7 +190,7 @@ class ReplayQueue:
         return ratio.balance(more, self._inserted) <= ratio.slack
 
     def take(self, timeout_s: float) -> Arrived | None:
-        """Whatever has come in; waits for that or until an update is due."""
+        """The unrolls that have arrived. Waits for some, or until an update is due."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._may_update(), timeout_s)
             may_update = self._may_update()
@@ -202,13 +202,13 @@ class ReplayQueue:
             return Arrived(unrolls, may_update)
 
     def give_back(self, taken: Arrived) -> None:
-        """Its update is done, if one was due: actors may go on."""
+        """Note that the update, if one was due, is done, so that actors may go on."""
         with self._changed:
             self.updates += taken.may_update
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing waits here any more, and nothing is taken in."""
+        """Wake everybody who waits here, and accept nothing any more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -219,10 +219,10 @@ class ReplayQueue:
             return (self._inserted - self.taken) // self.ratio.unroll
 
     def state_dict(self) -> State:
-        """What the learner has taken over, and done with it."""
+        """The counts of what the learner has received and of its updates."""
         return {"taken": self.taken, "updates": self.updates}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave; nothing waits."""
+        """Load what `state_dict` gave, with empty queues."""
         self.taken = self._inserted = int(state["taken"])
         self.updates = int(state["updates"])

@@ -39,14 +39,14 @@ class ReplayedExperience:
         self._added = added
 
     def begin(self, generation: int) -> Exchange[Arrived]:
-        """Where actors find this start of the learner, with the weights of now."""
+        """The receiver for actors of this start of the learner, with the present weights."""
         self.exchange.begin(generation)
         self.exchange.publish(self.updates, self._weights())
         return self.exchange
 
     @property
     def updates(self) -> int:
-        """That were done in the whole training."""
+        """Number of updates in the whole training."""
         return self.queue.updates
 
     @property
@@ -100,7 +100,7 @@ class ReplayedExperience:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave; `load_streams` follows."""
+        """Load what `state_dict` gave. `load_streams` must follow."""
         if self.normaliser is not None:
             self.normaliser.load_state_dict(state["observation_normaliser"])
         self.exchange.load_state_dict(state["exchange"])
@@ -117,20 +117,20 @@ class ReplayedExperience:
 
 
 class LearnsFromReplay:
-    """What a trainer with such an experience has of `agents.interfaces.Learner`, `HasStreams` and
-    `HasCounters`, whatever it learns by.
+    """Implements the parts of `agents.interfaces.Learner`, `HasStreams` and `HasCounters` that
+    every learner with a replay shares.
     """
 
     experience: ReplayedExperience
 
     def receiver(self, generation: int) -> Exchange[Arrived]:
-        """Where actors find this start of the learner; to be called once, before `train` and after
-        `load_state_dict`; generation: higher than at any start before.
+        """The receiver for actors of this start of the learner. To be called once, before `train`
+        and after `load_state_dict`. generation: higher than at any start before.
         """
         return self.experience.begin(generation)
 
     def counters(self) -> Mapping[str, float]:
-        """Of its exchange."""
+        """The counters of its exchange."""
         return self.experience.exchange.counters()
 
     def grown(self) -> dict[str, Growth]:
@@ -159,7 +159,7 @@ class SequenceReplay:
 
     @property
     def unrolls(self) -> range:
-        """Those that are here."""
+        """The numbers of the unrolls in the replay."""
         return range(max(0, self.added - self.slots), self.added)
 
     def add(self, columns: Columns) -> np.ndarray:
@@ -171,11 +171,11 @@ class SequenceReplay:
         return numbers
 
     def take(self, unrolls: np.ndarray) -> Columns:
-        """Those with these numbers [B], which must be here, [B, *spec.shape]."""
+        """The unrolls with these numbers [B], as [B, *spec.shape]. They must be in the replay."""
         return {name: column[unrolls % self.slots] for name, column in self._columns.items()}
 
     def rows(self, name: str, unrolls: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """One column of single rows [B] of these unrolls [B], [B, ...]."""
+        """One column of single rows [B] of these unrolls [B], as [B, ...]."""
         found: np.ndarray = self._columns[name][unrolls % self.slots, rows]
         return found
 
@@ -189,11 +189,11 @@ class SequenceReplay:
         return {"added": self.added}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave; `load_streams` follows."""
+        """Load what `state_dict` gave. `load_streams` must follow."""
         self.added = self._asked = int(state["added"])
 
     def grown(self) -> dict[str, Growth]:
-        """What was added since this was last called, as far as it is still there."""
+        """The unrolls added since the last call, as far as they are still in the replay."""
         numbers = np.arange(max(self._asked, self.unrolls.start), self.added)
         self._asked = self.added
         return {STREAM: Growth(rows=self.take(numbers), keep=self.slots)}

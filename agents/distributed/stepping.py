@@ -43,8 +43,8 @@ class Stepping:
         self._acted[group] = True
 
     def show(self, group: int) -> Observations:
-        """What a group shows, after its step where it was acted in; raises `Diverged` for a number
-        that is not finite, and where no action is allowed.
+        """The observations of a group, after its step if an action was sent. Raises `Diverged` for
+        a number that is not finite, and if no action is allowed.
         """
         environments = self.environments
         rows = self.environments.groups[group]
@@ -88,7 +88,7 @@ class Stepping:
         return columns, final, *self._episodes[group].step(answer.reward, answer.ended)
 
     def _nothing(self, group: int) -> _Answered:
-        """Where nobody has acted yet."""
+        """The columns before anybody has acted."""
         rows = self.environments.groups[group]
         count = rows.stop - rows.start
         columns = {
@@ -102,7 +102,9 @@ class Stepping:
 
 @contextlib.contextmanager
 def one_environment(resolved: Resolved, run: int) -> Iterator[TrainingEnvironments]:
-    """As many of an actor's as it takes to see what all of them look like: never stepped."""
+    """A copy of an actor's environments that is never stepped and only shows their spaces; it has
+    as few environments as possible.
+    """
     settings = resolved.environment.with_count(1)
     environments = TrainingEnvironments(replace(resolved, environment=settings), run)
     with contextlib.closing(environments):
@@ -131,8 +133,8 @@ ACTED_BY = "update"
 
 
 class Acted(NamedTuple):
-    """What a policy does in n environments: actions [n] or [n, A], and columns [n, ...]; rows: what
-    belongs to these rows; first: what an unroll holds that begins with them.
+    """A policy's actions in n environments, [n] or [n, A], with columns [n, ...]. rows: the columns
+    of these rows. first: the columns of an unroll that begins with them.
     """
 
     actions: np.ndarray
@@ -141,8 +143,8 @@ class Acted(NamedTuple):
 
 
 class Remembers(Protocol):
-    """What a policy says of its rows, and remembers of one actor's episodes; rows, first: what
-    `Acted` has of each environment.
+    """The columns that a policy adds to its rows, and its memory of one actor's episodes. rows,
+    first: the columns of `Acted` for one environment.
     """
 
     rows: Specs
@@ -170,7 +172,7 @@ class Acting(Remembers, Protocol):
         begins: np.ndarray,
         masks: np.ndarray | None,
     ) -> Acted:
-        """In the environments at these places: observations [n, ...], begins bool [n], masks
+        """Act in the environments at these places: observations [n, ...], begins bool [n], masks
         [n, P].
         """
 
@@ -184,11 +186,11 @@ class _Asked(NamedTuple):
 
 
 class Trajectories:
-    """What is known, where the policy is, of one actor's environments: rows that wait for their
-    answers, and unfinished unrolls. The groups take turns by themselves: each is acted in, answers,
-    and is acted in again.
+    """What is known about one actor's environments where the policy is: rows that wait for their
+    rewards, and unfinished unrolls. Each group takes turns by itself: it is acted in, answers, and
+    is acted in again.
 
-    specs: of the unrolls.
+    specs: those of the unrolls.
     """
 
     def __init__(
@@ -210,11 +212,11 @@ class Trajectories:
         self._asked = dict[int, _Asked]()
 
     def acted(self, shown: Observations, acted: Acted, update: int) -> None:
-        """In what a group showed, by the weights after so many updates."""
+        """Act in the environments of a group, with the weights after this many updates."""
         self._asked[shown.group] = _Asked(shown, acted, update)
 
     def answered(self, shown: Observations) -> None:
-        """What a group shows next; nothing was asked before the first time."""
+        """Take in what a group shows next. The first time it answers nothing."""
         asked = self._asked.pop(shown.group, None)
         if asked is None:
             return
@@ -292,8 +294,8 @@ class Play:
         self.specs = self._trajectories.specs
 
     def step(self) -> Stepped:
-        """One step of all environments: while a group is looked at, the others step. The first call
-        only asks.
+        """Make one step of all environments. While the policy looks at one group, the others step.
+        The first call only starts steps.
         """
         before = self._stepping.steps
         returns = list[float]()
@@ -312,5 +314,5 @@ class Play:
         return Stepped(self._stepping.steps - before, returns, lengths)
 
     def take(self, generation: int, least: int = 1) -> Unrolls | None:
-        """As of `Trajectories`."""
+        """See `Trajectories.take`."""
         return self._trajectories.take(generation, least)

@@ -17,12 +17,12 @@ from agents.distributed.protocol import Columns, Spec, Specs
 from agents.networks.torsos import TorsoState
 
 Rows = dict[str, np.ndarray | int]
-"""By name, of n environments: [n, ...], or the same for all."""
+"""Column name -> values of n environments [n, ...], or one value for all."""
 
 
 def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spec]:
-    """Of unrolls of T + 1 rows; rows: of one row of one environment; first: of what only the first
-    row of an unroll has.
+    """The columns of unrolls of T + 1 rows. rows: the columns of one row of one environment. first:
+    columns that only an unroll's first row has.
     """
     of_rows = {
         name: Spec(spec.dtype, (unroll_length + 1, *spec.shape)) for name, spec in rows.items()
@@ -31,7 +31,7 @@ def unroll_specs(rows: Specs, first: Specs, unroll_length: int) -> dict[str, Spe
 
 
 def bytes_of(specs: Specs) -> int:
-    """What one unroll takes."""
+    """Size of one unroll."""
     return sum(np.dtype(one.dtype).itemsize * math.prod(one.shape) for one in specs.values())
 
 
@@ -41,8 +41,8 @@ class Assembler:
     def __init__(
         self, rows: Specs, first: Specs, unroll_length: int, environments: int, overlap: int = 0
     ) -> None:
-        """As `unroll_specs`, of whose columns the unrolls are. overlap: rows before its last one that
-        the next unroll has again, fewer than T.
+        """The columns are those of `unroll_specs`. overlap: number of rows before the last that the
+        next unroll repeats, less than T.
         """
         self._rows = unroll_length + 1
         self._kept = overlap + 1
@@ -56,8 +56,8 @@ class Assembler:
         self._finished = list[Columns]()
 
     def add(self, environments: np.ndarray | slice, rows: Rows) -> None:
-        """One row of each of these environments, which are distinct: what every row has, and what an
-        unroll holds that begins with this one.
+        """Add one row for each of these distinct environments: the columns of every row, and those
+        of an unroll that begins with it.
         """
         places = self._next[environments]
         for name, column in self._columns.items():
@@ -121,11 +121,11 @@ class ActingMemory:
         return {name: part[environments].copy() for name, part in parts}
 
     def parts(self, environments: slice) -> tuple[np.ndarray, ...]:
-        """The same where it is kept, [n, ...] each."""
+        """The memory's own arrays, [n, ...] each."""
         return tuple(part[environments] for part in self._parts)
 
     def keep(self, environments: slice, after: TorsoState) -> None:
-        """What is remembered from now on."""
+        """Replace the memory."""
         for kept, part in zip(self._parts, after, strict=True):
             kept[environments] = part.numpy(force=True)
 

@@ -26,11 +26,11 @@ from agents.states import to_tensors
 ALIGNMENT = 64
 LENGTH_BYTES = 8
 TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
-"""That may travel, by numpy's names."""
+"""The types that may be sent, by numpy's names."""
 
 
 class _Place(NamedTuple):
-    """Of one array: its bytes, from the first array's on."""
+    """The place of one array: its bytes, counted from the first array's."""
 
     kind: np.dtype[Any]
     shape: tuple[int, ...]
@@ -66,8 +66,8 @@ class Packer:
 
 
 def unpack(version: Version, packed: memoryview) -> Weights:
-    """What `Packer.pack` wrote; the arrays are read-only views of it. Raises `ValueError` with what
-    is wrong.
+    """Read what `Packer.pack` wrote. The arrays are read-only views of it. Raises `ValueError` with
+    the reason.
     """
     seen = np.frombuffer(packed, np.uint8)
     length = int.from_bytes(seen[:LENGTH_BYTES].tobytes(), "little")
@@ -85,7 +85,7 @@ def prefixed(arrays: Mapping[str, Any], prefix: str) -> Columns:
 
 
 def named(arrays: Columns, prefix: str) -> Columns:
-    """Those whose names begin so, by the rest of their names."""
+    """The arrays whose names have this prefix, by the rest of their names."""
     return {
         name.removeprefix(prefix): array
         for name, array in arrays.items()
@@ -103,7 +103,7 @@ def _places(header: bytes) -> dict[str, _Place]:
 
 
 def _place(described: list[Any]) -> _Place:
-    """Where the header says that an array is."""
+    """The place of an array, from the header."""
     name = described[0]
     shape = tuple(map(int, described[1]))
     first = int(described[2])
@@ -114,7 +114,7 @@ def _place(described: list[Any]) -> _Place:
 
 
 def _view(buffer: np.ndarray, place: _Place, begin: int) -> np.ndarray:
-    """One array in a buffer whose first array begins there."""
+    """A view of one array in a buffer whose first array begins there."""
     first = begin + place.first
     end = begin + place.end
     if end > len(buffer):
@@ -133,7 +133,9 @@ NETWORK, STATISTICS = "network.", "observations."
 
 
 def weights_of(network: nn.Module, normaliser: ObservationNormaliser | None) -> Columns:
-    """What `PolicyWeights` takes; views of the network's own memory where that is the CPU's."""
+    """The arrays that `PolicyWeights` loads: views of the network's own memory if that is the
+    CPU's.
+    """
     arrays = {name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()}
     statistics = {} if normaliser is None else normaliser.state_dict()
     return prefixed(arrays, NETWORK) | prefixed(statistics, STATISTICS)
@@ -162,7 +164,7 @@ class PolicyWeights:
         }
 
     def load(self, weights: Weights) -> None:
-        """What `weights_of` gave. Raises `RuntimeError` for those of another network."""
+        """Load what `weights_of` gave. Raises `RuntimeError` for another network's weights."""
         arrays = named(weights.arrays, NETWORK)
         if {name: array.shape for name, array in arrays.items()} != self._shapes:
             self._network.load_state_dict(to_tensors(arrays))
@@ -177,7 +179,7 @@ class PolicyWeights:
 
 
 class Buffers:
-    """As many as are read at the same time; for one thread."""
+    """Reusable buffers, as many as are read at the same time. For one thread."""
 
     def __init__(self) -> None:
         self._kept = list[tuple[np.ndarray, weakref.ref[np.ndarray]]]()

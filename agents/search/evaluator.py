@@ -1,4 +1,4 @@
-"""What a search takes and gives."""
+"""The arguments and results of a search."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Evaluate(Protocol):
     """
 
     def __call__(self, encoded: Floats, legal: Booleans) -> tuple[Floats, Floats]:
-        """Of independent rows; the arrays that come back are never written to again."""
+        """Evaluate independent rows. The returned arrays are never changed later."""
         ...
 
 
 class EvaluatePositions(Protocol):
-    """What a search asks: a cache before a network, or rollouts."""
+    """What a search calls for positions: a cache in front of a network, or rollouts."""
 
     def __call__(self, states: States, legal: Booleans) -> tuple[Floats, Floats]:
         """Logits [n, A] and values [n] for the mover."""
@@ -75,13 +75,13 @@ class Searched(NamedTuple):
 
 
 Generators = list[np.random.Generator | None]
-"""One for each game that is to have noise at its root, else None."""
+"""A generator for each game with noise at its root, else None."""
 Arrays = npt.NDArray[Any]
 
 
 EMPTY = -1
 OFFSET, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-"""Of the 64-bit FNV-1a hash."""
+"""Constants of the 64-bit FNV-1a hash."""
 LEAST_PLACES = 16
 
 Keys = npt.NDArray[np.uint8]

@@ -20,8 +20,8 @@ Visits = npt.NDArray[np.int32]
 
 @functools.lru_cache(maxsize=4096)
 def considered_visits(actions: int, simulations: int) -> npt.NDArray[np.int32]:
-    """For each simulation how many visits the actions have that it chooses among, when `actions` are
-    considered: every round visits those that are left equally often, then half of them goes.
+    """For each simulation, the number of visits of the actions among which it chooses, if `actions`
+    are considered: every round visits the remaining actions equally often, then drops half of them.
     """
     if actions <= 1:
         return np.arange(simulations, dtype=np.int32)
@@ -69,7 +69,7 @@ def advantages(
 
 
 def improved_policy(advantages: Doubles) -> Doubles:
-    """Their softmax [k, A] (eq. 11)."""
+    """The softmax of the improved logits [k, A] (eq. 11)."""
     exponentials = np.exp(advantages - advantages.max(axis=1, keepdims=True))
     policy: Doubles = exponentials / exponentials.sum(axis=1, keepdims=True)
     return policy

@@ -20,7 +20,7 @@ from agents.games.compiled import compiled
 IDLE, SEARCHING, WAITING, FINISHED = 0, 1, 2, 3
 """A slot's status; waiting: for the network."""
 GROW = -1
-"""What `expand` returns, before it has changed anything, where edges have no room."""
+"""Returned by `expand`, before it has changed anything, if there is no room for more edges."""
 
 Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.int8]
@@ -89,8 +89,8 @@ def _puct_edge(trees: Trees, g: int, node: int, rule: Rule) -> int:
 
 @compiled
 def _gumbel_edge(trees: Trees, g: int, rule: Rule) -> int:
-    """Of the root: the largest g + logits + σ(q) among the actions with as many visits as the plan
-    considers (Danihelka et al. 2022, algorithm 2).
+    """The edge at the root with the largest g + logits + σ(q) among the actions with as many visits
+    as the plan considers (Danihelka et al. 2022, algorithm 2).
     """
     first = trees.first[g, 0]
     count = trees.breadth[g, 0]

@@ -108,8 +108,9 @@ class Search:
         return Leaves(states, legal)
 
     def receive(self, logits: Floats, values: Floats) -> None:
-        """What the network says of the latest leaves. Raises `Diverged` for what is not finite, and
-        `ValueError` for answers of another shape and a game without a legal action before its end.
+        """Take in the network's answers for the latest leaves. Raises `Diverged` for numbers that
+        are not finite, and `ValueError` for answers of another shape and for a game without a legal
+        action before its end.
         """
         if self._waiting is None:
             raise ValueError("no leaves wait for an answer")
@@ -136,7 +137,7 @@ class Search:
         return np.flatnonzero(self.trees.status == kernels.FINISHED)
 
     def results(self, slots: Slots) -> Searched:
-        """Of finished searches [k]; their slots are free then."""
+        """The results of finished searches [k]. Their slots are free afterwards."""
         shape = (len(slots), self.game.actions)
         visits = np.zeros(shape, np.int32)
         totals = np.zeros(shape)
@@ -202,7 +203,7 @@ def search_all(
 OF_NODES = ("plan", "parent", "via", "first", "breadth", "visits", "mover", "over", "value")
 OF_EDGES = ("action", "child", "tries", "total", "prior")
 USUAL_ACTIONS = 16
-"""So many edges a node are made room for at first."""
+"""Number of edges per node for which there is room at first."""
 
 
 def empty_trees(slots: int, actions: int) -> Trees:

@@ -56,7 +56,7 @@ def make_network(hyper: Any, game: Game, generator: torch.Generator) -> BoardNet
 
 
 def search_settings(hyper: Any) -> SearchSettings:
-    """As the hyperparameters say."""
+    """The settings of the search, from the hyperparameters."""
     return SearchSettings(
         c_init=hyper.c_init, noise_fraction=hyper.noise_fraction,
         dirichlet_alpha=hyper.dirichlet_alpha, gumbel=hyper.gumbel,

@@ -20,7 +20,7 @@ from agents.selfplay.roles import Rows
 from config.errors import BadInput, shown
 
 TOLERANCE = 1e-3
-"""Of a policy's sum."""
+"""How far the sum of a policy may be from 1."""
 COMPARED = 20_000
 """Positions among which equal ones are counted."""
 
@@ -44,7 +44,7 @@ def packed_states(states: States) -> np.ndarray:
 
 
 def unpacked_states(game: Game, packed: np.ndarray) -> States:
-    """What `packed_states` was given."""
+    """Undo `packed_states`."""
     states: States = np.ascontiguousarray(packed).view(game.state_dtype).reshape(len(packed))
     return states
 
@@ -108,14 +108,14 @@ class Window:
         return self._rows(generator.integers(self._first, self._end, count))
 
     def unique_share(self) -> float:
-        """Of the newest positions, how many are left without those that are there several times."""
+        """The share of distinct positions among the newest."""
         states = self._columns["state"][max(self._first, self._end - COMPARED) : self._end]
         keys = states.view(f"V{states.shape[1]}").ravel()
         return len(np.unique(keys)) / max(1, len(keys))
 
     def grown(self) -> Rows:
-        """What was added since this was last called, in order; of more than a whole window its last
-        part.
+        """The positions added since the last call, in order; if they are more than a whole window,
+        the last ones.
         """
         new = min(self._new, len(self))
         self._new = 0
@@ -132,7 +132,7 @@ class Window:
         return {name: column[which] for name, column in self._columns.items()}
 
     def _make_room(self, count: int) -> None:
-        """For these, and as many again as there are."""
+        """Make room for these rows and for as many again as there are."""
         kept = self._rows(slice(self._first, self._end))
         room = 2 * (len(self) + count)
         self._first, self._end = 0, len(self)

@@ -1,5 +1,5 @@
-"""What workers and the trainer of a self-play say to each other, however it travels: `steps.training`
-carries it through the run's directory.
+"""The roles of self-play, workers and trainer, and what they exchange. `steps.training` carries it
+through the run's directory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Rows = dict[str, np.ndarray]
 
 
 class Played(NamedTuple):
-    """One game of a worker with itself. rows: its positions in order; score: of player 0, 100 won, 50
-    drawn, 0 lost.
+    """One game of a worker with itself. rows: its positions in order. score: player 0's, 100 won,
+    50 drawn, 0 lost.
     """
 
     rows: Rows
@@ -61,8 +61,8 @@ class SelfPlayTrainer(Resumable, Protocol):
     """A training whose experience comes from workers, in other processes."""
 
     def train(self, take: Take) -> Iterator[Progress | None]:
-        """One `Progress` a generation until `epochs` are done, and None about once a second in
-        between; raises `config.errors.Diverged` before a non-finite update.
+        """Yield one `Progress` for each generation until `epochs` are done, and None about once a
+        second in between. Raises `config.errors.Diverged` before a non-finite update.
         """
 
     def playing(self) -> State:
@@ -79,14 +79,14 @@ class SelfPlayTrainer(Resumable, Protocol):
 
 @runtime_checkable
 class Imitates(Protocol):
-    """What a trainer has as well that can learn from recorded games before its own begin."""
+    """Optional for trainers that can learn from recorded games before their own begin."""
 
     def imitate(self, rows: Rows) -> Iterator[None]:
         """Learn from these positions, as often as it has been told; yields between updates."""
 
 
 class MakeSelfPlayTrainer(Protocol):
-    """What a descriptor's `trainer` names, of an algorithm with workers."""
+    """The callable named by a descriptor's `trainer`, for an algorithm with workers."""
 
     def __call__(
         self, resolved: Resolved, *, run: int, device: str, precision: str
@@ -104,14 +104,14 @@ class Worker(Protocol):
 
 
 class MakeWorker(Protocol):
-    """What a descriptor's `worker` names."""
+    """The callable named by a descriptor's `worker`."""
 
     def __call__(self, resolved: Resolved, *, run: int, member: int, attempt: int) -> Worker:
-        """One of a run's workers, by its number from 0; attempt: no two of its starts are alike."""
+        """Make one of a run's workers, by its number from 0. attempt: different at each start."""
 
 
 class LoadPlayer(Protocol):
-    """What a descriptor's `policy` names, of an algorithm with workers."""
+    """The callable named by a descriptor's `policy`, for an algorithm with workers."""
 
     def __call__(self, resolved: Resolved, state: State) -> SelfPlayPolicy:
         """The player of a checkpoint or of a published network, on the CPU."""

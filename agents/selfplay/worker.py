@@ -1,5 +1,5 @@
-"""One worker of self-play: many games at once, in two halves, of which one is searched while the other
-one's leaves are with the network.
+"""One worker of self-play. It plays many games at once in two halves: while one half is searched,
+the network evaluates the other half's leaves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from config.resolve import Resolved
 from config.seeds import seed_sequence
 
 CACHE_BYTES = 64 * 2**20
-"""Of evaluations, of one network."""
+"""Memory for evaluations of one network."""
 GAMES_BITS = 22
 """4 million games of each worker have generators of their own."""
 
@@ -86,7 +86,7 @@ class Worker:
         evaluations.renew(self._evaluate(network), next(self._versions))
 
     def _generator(self) -> np.random.Generator:
-        """Of the next game."""
+        """The generator of the next game."""
         number = self.member << GAMES_BITS | next(self._numbers) % (1 << GAMES_BITS)
         purpose = f"self-play {self.attempt}"
         return np.random.default_rng(
@@ -158,7 +158,7 @@ class Moves:
 
 
 def stacked(rows: Sequence[Rows]) -> Rows:
-    """One by one -> [n, ...]."""
+    """Stack single arrays to [n, ...]."""
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 

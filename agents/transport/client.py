@@ -58,7 +58,7 @@ class Client:
         return joined
 
     def weights(self, have: Version | None) -> Weights | None:
-        """None: there is nothing newer. Raises `Rejoin` after another learner took over."""
+        """Newer weights, or None. Raises `Rejoin` after another learner took over."""
         learner = self._learner
         while True:
             try:
@@ -94,7 +94,9 @@ class Client:
         return acks
 
     def observe(self, observations: Observations) -> None:
-        """What was not answered when the connection was lost is sent again. Raises `Rejoin`."""
+        """Send observations. Those without an answer when the connection was lost are sent again.
+        Raises `Rejoin`.
+        """
         message = pack_observations(observations)
         self._check_size(message)
         self._learner.send(observations.tick, message)
@@ -130,8 +132,8 @@ class Client:
 
 
 LOOK_S = 10.0
-"""So often the address is read again while all is well: a second learner may have taken over while
-the first one still answers. By a thread, because its user may wait for that one.
+"""How often the address is read again while all is well: a second learner may have taken over while
+the first one still answers. A thread does this, because the user may be waiting for the first one.
 """
 
 
@@ -248,7 +250,9 @@ class LastingConnection:
             raise Rejoin(f"a learner of generation {generation} has taken over")
 
     def _look(self) -> None:
-        """For a newer learner: then this connection ends, and its user finds out why."""
+        """Look for a newer learner. If there is one, this connection ends, and its user finds out
+        why.
+        """
         while not self._closed.wait(LOOK_S):
             if (connection := self._connection) and self._has_a_successor():
                 connection.close()
@@ -275,8 +279,8 @@ LONGEST_PAUSE_S = 10.0
 STEADY_S = 10.0
 """A connection that holds for so long ends an outage; a shorter one interrupts it."""
 DENIED_S = 5.0
-"""For so long a learner's token may be refused because its successor, at the same address, has not
-written down its own yet.
+"""How long a token may be refused before that counts: a successor at the same address may not have
+written its own token yet.
 """
 
 

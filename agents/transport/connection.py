@@ -1,4 +1,6 @@
-"""One connection of an actor to a learner. It is never reused: `client` makes a new one when it is lost."""
+"""One connection of an actor to a learner. It is never reused; `client` makes a new one when it is
+lost.
+"""
 
 from __future__ import annotations
 

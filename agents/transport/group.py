@@ -36,11 +36,11 @@ from config.errors import BadInput
 
 log = logging.getLogger(__name__)
 pytorch: Any = torch.distributed
-"""Its annotations leave out half of what is used here."""
+"""torch.distributed as Any, because its annotations leave out half of what is used here."""
 CONNECT_S = 60
 """To connect with all others, once these have said that they are there."""
 ANSWER_S = 30
-"""Of the store."""
+"""Time limit for an answer of the store."""
 REACH_S = 3
 PAUSE_S = 0.1
 POLL = timedelta(seconds=0.5)
@@ -59,7 +59,7 @@ Wait = Callable[[], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a run's learners meet. generation: of the first of them. Raises `BadInput`."""
+    """Where a run's learners meet. generation: that of the first of them. Raises `BadInput`."""
 
     host: str
     port: int
@@ -98,8 +98,8 @@ class Meeting:
         )
 
     def gather(self, count: int, longest_s: float, wait: Wait) -> Group:
-        """As soon as all are there. longest_s: for so long the group waits for one of them, each time
-        that they add something up. Raises `PeersLost`, and what `wait` does.
+        """Form the group as soon as all are there. longest_s: how long the group waits for one of
+        them each time they add something up. Raises `PeersLost`, and what `wait` raises.
         """
         store = pytorch.PrefixStore(self.place.secret, self._store)
         names = [_name(number) for number in range(1, count)]
@@ -121,8 +121,8 @@ class Meeting:
 def take_part(
     place: Place, number: int, count: int, *, host: str, longest_s: float, wait: Wait
 ) -> Group | None:
-    """As a further learner, see `Meeting.gather`; host: the address of this machine, as `Meeting`
-    takes it. None: there is no meeting (any more), or it began without this learner.
+    """Join as a further learner, see `Meeting.gather`. host: the address of this machine, as for
+    `Meeting`. Returns None if there is no meeting (any more), or it began without this learner.
     """
     try:
         socket.create_connection((place.host, place.port), timeout=REACH_S).close()
@@ -172,7 +172,7 @@ class Group:
         return self._gpus is not None
 
     def sum(self, values: Tensor) -> None:
-        """As of `Peers`; raises what `wait` does, too."""
+        """See `Peers.sum`. Also raises what `wait` raises."""
         if values.device.type == "cpu":
             self._sum_on_cpu(values)
             return
@@ -189,8 +189,8 @@ class Group:
         self._gpus.sum(values)
 
     def _connect_gpus(self, device: torch.device) -> GroupOfGPUs | None:
-        """None where two learners share a GPU, which NCCL refuses, or where it cannot connect them;
-        all learners come to the same.
+        """Connect the learners' GPUs with NCCL. Returns None if two learners share a GPU, which
+        NCCL refuses, or if it cannot connect them; all learners get the same answer.
         """
         identities = torch.zeros(self.count, dtype=torch.int64)
         identities[self.number] = gpu_identity(device)

@@ -174,7 +174,7 @@ class Service:
         self._parts_lock = threading.Lock()
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """For a server; messages are bytes here, so that broken ones are counted too."""
+        """The handlers for a server. Messages are bytes here, so that broken ones are counted, too."""
         answered = {
             "Join": grpc.unary_unary_rpc_method_handler(self.join),
             "Weights": grpc.unary_stream_rpc_method_handler(self.weights),

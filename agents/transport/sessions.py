@@ -44,8 +44,8 @@ class Session:
 
 
 class Sessions:
-    """One per incarnation, and no more than `most`. left: called once for every session that was
-    accepted, when it has ended.
+    """One session per incarnation, and at most `most`. left: called once for every accepted session
+    when it has ended.
     """
 
     def __init__(self, most: int, left: Callable[[int], None]) -> None:
