@@ -1,7 +1,7 @@
-"""Where and how precisely an experiment computes, and with how many threads.
+"""Chooses device, precision and number of threads.
 
 `auto` is decided once, by the first training that starts, recorded, and kept by all runs and every
-resume; `probe.py` measures what the decision needs.
+resume. `agents.checks.precision` measures what the decision needs.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ ROWS_PER_THREAD = 8
 then leave the emulator alone."""
 
 LEAST_RATIO = 1.15
-"""So much faster must bf16 be, before its rounding is worth it."""
+"""bf16 must be this many times as fast before its rounding is accepted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """What the probe measured: seconds of a forward and backward pass over `rows` observations."""
+    """The probe's measurements: seconds of a forward and backward pass over `rows` observations."""
 
     rows: int
     threads: int
@@ -43,7 +43,7 @@ class Trials:
         return statistics.median(fp32 / bf16 for fp32, bf16 in pairs)
 
     def as_dict(self) -> dict[str, Any]:
-        """For the record."""
+        """The measurements for the record."""
         return {
             "rows": self.rows,
             "threads": self.threads,
@@ -58,8 +58,8 @@ Probe = Callable[[], Trials | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a training computes on and in, and why; trials: None where no probe was needed;
-    vectorisation: how its environments step together, and why.
+    """Device and precision of a training, with the reason. trials: None if no probe was needed.
+    vectorisation: how its environments step together, with the reason.
     """
 
     device: str
@@ -144,7 +144,7 @@ def computes_bf16(device: str) -> bool:
 
 
 def processor_name(device: str) -> str:
-    """Of the GPU, or of the processor as Linux names it."""
+    """The name of the GPU, or of the processor as Linux gives it."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What an algorithm's descriptor names by import path: its trainer, its policy, its probe."""
+"""Loads what an algorithm's descriptor names by import path: trainer, policy, probe."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def make_trainer(resolved: Resolved, *, run: int, device: str, precision: str) -
 
 
 def make_learner(resolved: Resolved, *, run: int, device: str, precision: str) -> Learner:
-    """As `make_trainer`, of an algorithm with actors."""
+    """As `make_trainer`, for an algorithm with actors."""
     make: MakeLearner = _trainer(resolved)
     return make(resolved, run=run, device=device, precision=precision)
 
 
 def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Actor:
-    """One of a run's actors, by its number from 0; not joined yet."""
+    """Make one of a run's actors, by its number from 0. It has not joined yet."""
     make: MakeActor = imported(resolved.descriptor.actor, f"the actor of {resolved.algorithm!r}")
     return make(resolved, run=run, member=member, link=link)
 
@@ -38,18 +38,18 @@ def make_actor(resolved: Resolved, *, run: int, member: int, link: Link) -> Acto
 def make_self_play_trainer(
     resolved: Resolved, *, run: int, device: str, precision: str
 ) -> SelfPlayTrainer:
-    """As `make_trainer`, of an algorithm with workers."""
+    """As `make_trainer`, for an algorithm with workers."""
     make: MakeSelfPlayTrainer = _trainer(resolved)
     return make(resolved, run=run, device=device, precision=precision)
 
 
 def _trainer(resolved: Resolved) -> Any:
-    """What the descriptor names, whichever of the three kinds its topology asks for."""
+    """The trainer that the descriptor names, of whichever of the three kinds."""
     return imported(resolved.descriptor.trainer, f"the trainer of {resolved.algorithm!r}")
 
 
 def make_worker(resolved: Resolved, *, run: int, member: int, attempt: int) -> Worker:
-    """One of a run's workers, by its number from 0; attempt: no two of its starts are alike."""
+    """Make one of a run's workers, by its number from 0. attempt: different at each start."""
     make: MakeWorker = imported(resolved.descriptor.worker, f"the worker of {resolved.algorithm!r}")
     return make(resolved, run=run, member=member, attempt=attempt)
 
@@ -61,10 +61,9 @@ def load_policy(resolved: Resolved, state: State) -> AnyPolicy:
 
 
 def decide(resolved: Resolved) -> Decision:
-    """What the experiment whose first training starts here computes on and in, and how its
-    environments step together.
+    """Decide device, precision and vectorisation of an experiment whose first training starts here.
 
-    Raises `BadInput` for a GPU that is asked for and not there.
+    Raises `BadInput` for a GPU that is asked for and does not exist.
     """
     asked = resolved.experiment
     device = choose_device(asked.device)

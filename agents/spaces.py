@@ -1,6 +1,4 @@
-"""What a policy sees and does: observation and action spaces as a few plain numbers that fit into a
-checkpoint.
-"""
+"""Observation and action spaces of a policy, as a few plain numbers that fit into a checkpoint."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ class Interface:
 
     @property
     def environment_shape(self) -> tuple[int, ...]:
-        """Of one observation as the environment gives it."""
+        """The shape of one observation as the environment gives it."""
         if not self.channels_last:
             return self.observation_shape
         channels, height, width = self.observation_shape
@@ -105,7 +103,7 @@ class Interface:
         return taken.reshape(-1, *self.action_shape)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a checkpoint: JSON scalars and lists."""
+        """JSON scalars and lists, for a checkpoint."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
@@ -113,7 +111,7 @@ class Interface:
 
     @staticmethod
     def from_dict(written: Mapping[str, Any]) -> Interface:
-        """What `as_dict` wrote."""
+        """Read what `as_dict` wrote."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in written.items()

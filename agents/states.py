@@ -14,7 +14,7 @@ from agents.interfaces import HasStreams, HasWeights, Resumable, State
 from config.errors import BadInput, NoUsableState
 
 FORMAT = 3
-"""Of the states of our own algorithms."""
+"""The format of the states of this project's algorithms."""
 
 
 def check_format(state: Mapping[str, Any]) -> None:
@@ -35,8 +35,8 @@ def to_arrays(state: Any) -> Any:
 
 
 def to_tensors(arrays: Any) -> Any:
-    """What `load_state_dict` takes; an optimiser numbers its parameters, so that keys of digits are
-    numbers again.
+    """Convert to what `load_state_dict` takes. An optimiser numbers its parameters, so keys of
+    digits become numbers again.
     """
     if isinstance(arrays, Mapping):
         return {

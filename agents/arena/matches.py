@@ -112,7 +112,7 @@ def play_games(
 
 
 def watched(game: Game, players: Sequence[Player], start: States, seed: int) -> Iterator[Turn]:
-    """One game from a position [1] to its end, turn by turn; players [2]: by colour."""
+    """Play one game from a position [1] to its end and yield each turn. players [2]: by colour."""
     generators = _generators(players, 1, seed)
     state = start
     while not game.outcome(state)[0][0]:
@@ -131,7 +131,9 @@ def watched(game: Game, players: Sequence[Player], start: States, seed: int) -> 
 def _generators(
     players: Sequence[Player], games: int, seed: int
 ) -> list[list[np.random.Generator]]:
-    """Of each player and game, by the players' names, not by their places in a list."""
+    """A generator for each player and game, derived from the players' names and not from their
+    places in a list.
+    """
     names = [zlib.crc32(player.name.encode()) for player in players]
     return [
         [np.random.default_rng([seed, *names, who, game]) for game in range(games)]

@@ -18,7 +18,9 @@ from agents.games.rules import Game, Integers, States
 MOST_POSITIONS = 20_000
 """A level that may have more is not looked at, if the depth is not given."""
 NEARER = 1e-3
-"""What a win is worth more for each ply that it comes sooner: the player also ends its games."""
+"""The additional value of a win for each ply that it comes sooner, so that the player also ends its
+games.
+"""
 
 Doubles = npt.NDArray[np.float64]
 
@@ -54,7 +56,9 @@ class Minimax:
         return Choices(drawn(best, generators), policy, value)
 
     def values(self, state: States) -> Doubles:
-        """Of every action [A] of one position [1], for its mover; -inf where it is not legal."""
+        """The value of every action [A] in one position [1], for its mover; -inf for illegal
+        actions.
+        """
         return self._values(self._levels(state))
 
     def exact(self, state: States) -> Doubles | None:
@@ -79,8 +83,8 @@ class Minimax:
         return worth
 
     def _seen_before(self, level: _Level, following: _Level, values: Doubles) -> Doubles:
-        """What the edges [e] of a level are worth for its movers, when the positions of the
-        following one have these values for theirs.
+        """The values of the edges [e] of a level for its movers, from the values of the following
+        level's positions for theirs.
         """
         movers = self.game.mover(level.states)[level.parents]
         same = movers == self.game.mover(following.states)[level.children]
@@ -89,7 +93,7 @@ class Minimax:
         return seen
 
     def _levels(self, state: States) -> list[_Level]:
-        """At least two; the edges of the last one are not followed."""
+        """At least two levels of positions. The edges of the last level are not followed."""
         levels = list[_Level]()
         level = self._described(state)
         while self._goes_deeper(len(levels), len(level.actions)):
@@ -125,13 +129,13 @@ class ValueKept(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """None without such a position."""
+        """The share of moves that kept the value; None without such a position."""
         return self.kept / self.positions if self.positions else None
 
 
 def value_kept(game: Game, states: States, actions: npt.NDArray[np.int64]) -> ValueKept:
-    """Of these moves [n] in these positions [n], of which equal ones count once; of very many, some
-    from all over.
+    """How many of these moves [n] in these positions [n] keep the value. Equal pairs count once; of
+    very many, a sample from all over is taken.
     """
     _, first = np.unique(np.ascontiguousarray(states).view(_raw(states)), return_index=True)
     tried = np.sort(first)[:: max(1, -(-len(first) // MOST_TRIED))]

@@ -23,10 +23,10 @@ from config.errors import BadInput, shown, unknown
 from config.imports import is_import_path
 
 NAMES = ("random", "lookahead", "mcts-100", "minimax", "minimax-4", "package.module:Name")
-"""As messages and help list them: other numbers are as good."""
+"""The names that messages and help list. Other numbers are allowed."""
 NUMBERED = re.compile(r"(mcts|minimax)-([0-9]{1,9})")
 MOST_ROLLOUTS = 100_000
-"""For each move: seconds."""
+"""Largest number of rollouts for each move; it takes seconds."""
 DEEPEST = 12
 """Plies: a level of Connect Four then has millions of positions."""
 
@@ -94,26 +94,26 @@ class Searching:
 
 
 class SearchPolicy(Protocol):
-    """What was learnt, and how it searches: `agents.selfplay.policy.SelfPlayPolicy`."""
+    """A trained network and its search: the interface of `agents.selfplay.policy.SelfPlayPolicy`."""
 
     @property
     def game(self) -> Game:
-        """What it plays."""
+        """The game that it plays."""
         ...
 
     @property
     def evaluate(self) -> Evaluate:
-        """Its network."""
+        """Evaluate positions with the network."""
         ...
 
     @property
     def settings(self) -> SearchSettings:
-        """Of its search; noise is for self-play only."""
+        """The settings of its search. Noise is for self-play only."""
         ...
 
     @property
     def simulations(self) -> int:
-        """For each move."""
+        """Number of simulations for each move."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a match asks of a player, and what a person's own player is asked for."""
+"""The interfaces of players: of those that a match uses, and of a user's own player."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from config.errors import BadInput, shown
 from config.imports import imported, reason
 
 Generators = Sequence[np.random.Generator]
-"""One for each game and each of its players."""
+"""A generator for each game and each of its players."""
 
 
 class Choices(NamedTuple):
-    """What a player does in positions [n], and what it thinks of them, where it can say so.
+    """A player's actions in positions [n], and its opinion, if it has one.
 
-    actions [n]. policy [n, A]: how much it likes each action, rows that sum to 1. value [n]: what it
+    actions [n]. policy [n, A]: how much it likes each action; rows sum to 1. value [n]: what it
     expects for the mover, -1 … 1.
     """
 
@@ -43,10 +43,10 @@ class Player(Protocol):
 
 
 class Position(NamedTuple):
-    """What a person's own player is shown.
+    """What a user's own player receives.
 
     state []: as the game stores it. planes [C, H, W]: as the game encodes it, own stones before the
-    other's. legal: the actions, ascending.
+    other's. legal: the legal actions, ascending.
     """
 
     state: States
@@ -60,12 +60,14 @@ class OwnPlayer(Protocol):
     """
 
     def move(self, position: Position, generator: np.random.Generator) -> int:
-        """One of the legal actions; all chance from the generator."""
+        """Choose one of the legal actions. All chance must come from the generator."""
         ...
 
 
 def drawn(allowed: Booleans, generators: Generators) -> Integers:
-    """One of the allowed actions [n, A] of each row, all equally likely; at least one is allowed."""
+    """Draw one of the allowed actions [n, A] in each row, all equally likely. At least one must be
+    allowed.
+    """
     actions = [
         generator.choice(np.flatnonzero(row))
         for row, generator in zip(allowed, generators, strict=True)
@@ -128,7 +130,7 @@ def results(game: Game, states: States, players: Integers) -> tuple[Booleans, In
 
 
 def _first_of(*allowed: Booleans) -> Booleans:
-    """In each row of [n, A] the first one of these that allows anything."""
+    """In each row, the first of these masks [n, A] that allows anything."""
     chosen = allowed[-1].copy()
     for one in reversed(allowed[:-1]):
         chosen = np.where(one.any(axis=1, keepdims=True), one, chosen)

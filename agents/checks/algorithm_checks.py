@@ -1,4 +1,4 @@
-"""What is asked of a trainer and of its policy."""
+"""The contract tests of a trainer and its policy."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ POLICY_STEPS = 3
 
 
 class TrainingChecks:
-    """What is asked of a trainer and of its policy; `resolved` has at least 2 x EPOCHS_BEFORE
-    epochs.
+    """The contract tests of a trainer and its policy. `resolved` must have at least 2 x
+    EPOCHS_BEFORE epochs.
     """
 
     def __init__(self, resolved: Resolved) -> None:
@@ -38,7 +38,7 @@ class TrainingChecks:
         self.saved_streams, self.later_streams = KeptStreams(), KeptStreams()
 
     def all(self) -> dict[str, Check]:
-        """By promise, in the order in which they build on each other."""
+        """The checks by the rule that each tries. Later ones build on earlier ones."""
         return {
             "an epoch is what the descriptor says": self.progress,
             "one seed is one training": self.seeds,
@@ -72,7 +72,7 @@ class TrainingChecks:
         return f"{self.resolved.steps_per_epoch} steps an epoch, metrics {', '.join(names)}"
 
     def seeds(self) -> str:
-        """The same run twice is equal; another one is not."""
+        """The same run twice gives equal results; another run gives different ones."""
         first = self._train(EPOCHS_BEFORE)[1]
         again = self._train(EPOCHS_BEFORE)[1]
         if first != again:
@@ -82,7 +82,9 @@ class TrainingChecks:
         return "equal when repeated, other runs differ"
 
     def state(self) -> str:
-        """Of nested dicts with text keys, arrays, and what JSON knows; taking it changes nothing."""
+        """The state is nested dicts with text keys, arrays, and JSON values; taking it changes
+        nothing.
+        """
         trainer = self._trainer()
         kept = KeptStreams()
         epochs = _epochs(trainer, kept)
@@ -206,7 +208,7 @@ class TrainingChecks:
 
 
 def _epochs(trainer: Trainer, kept: KeptStreams) -> Iterator[Progress]:
-    """As the steps train: what has grown is asked for after every epoch."""
+    """Train as the steps do: the streams' growth is taken after every epoch."""
     for progress in trainer.train():
         kept.take(trainer)
         yield progress
@@ -220,7 +222,9 @@ def _acted(policy: AnyPolicy, observations: np.ndarray, sample: bool) -> list[np
 
 
 def _check_reset(policy: RecurrentPolicy, observations: np.ndarray) -> None:
-    """That an episode begins alike whatever was before it: what is then remembered says so."""
+    """Check that an episode begins the same way whatever came before it, by the memory after its
+    first step.
+    """
     begins = np.ones(len(observations), np.bool_)
     first = policy.first_state(len(observations))
     _, state = policy.act(observations, first, begins, sample=False)
@@ -232,7 +236,7 @@ def _check_reset(policy: RecurrentPolicy, observations: np.ndarray) -> None:
 
 
 def _as_taken(action: Any, space: Any) -> Any:
-    """As the environment gets it: an integer of its space's type, or an array."""
+    """The action as the environment gets it: an integer of its space's type, or an array."""
     if isinstance(action, np.integer | int) and space.dtype is not None:
         return np.dtype(space.dtype).type(action)
     return np.asarray(action, space.dtype)

@@ -1,4 +1,4 @@
-"""What is asked of a game that a person brings."""
+"""The contract tests of a user's own environment."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SPEED_S = 1.0
 
 
 class EnvironmentChecks:
-    """What is asked of a game that a person brings."""
+    """The contract tests of a user's own environment."""
 
     def __init__(self, resolved: Resolved) -> None:
         self.resolved = resolved
         self.spaces: Interface | None = None
 
     def all(self) -> dict[str, Check]:
-        """By promise."""
+        """The checks by the rule that each tries."""
         return {
             "its spaces can be learnt on": self.supported,
             "gymnasium's own checker": self.gymnasium_checker,
@@ -38,7 +38,7 @@ class EnvironmentChecks:
         }
 
     def supported(self) -> str:
-        """As `prepare` asks."""
+        """The environment passes the check that `prepare` makes."""
         self.spaces = check_game(self.resolved)
         kind = "images" if self.spaces.image else "numbers"
         return f"{kind} {self.spaces.observation_shape}, {self.spaces.actions} actions"
@@ -73,7 +73,9 @@ class EnvironmentChecks:
         )
 
     def repeats(self) -> str:
-        """In another instance: so checkpoints bring the episodes in flight back."""
+        """Another instance repeats an episode from its seed and actions, which is how checkpoints
+        bring back episodes in flight.
+        """
         first, second = (self._episode() for _ in range(2))
         for row, (one, other) in enumerate(zip(first, second, strict=False)):
             if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
@@ -100,7 +102,7 @@ class EnvironmentChecks:
         return rows
 
     def speed(self) -> str:
-        """Of one environment with random actions."""
+        """Measure the speed of one environment with random actions."""
         environment = make_environment(self.resolved.game, self.resolved.environment)
         _, info = environment.reset(seed=0)
         started_s = time.perf_counter()

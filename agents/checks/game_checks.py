@@ -1,4 +1,4 @@
-"""What is asked of a game for self-play that a person brings."""
+"""The contract tests of a user's own game for self-play."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GameChecks:
         self.played = RandomGames([], self.game.start(0))
 
     def all(self) -> dict[str, Check]:
-        """By promise; the later ones build on the earlier."""
+        """The checks by the rule that each tries. Later ones build on earlier ones."""
         return {
             "its numbers": self.numbers,
             "shapes and types": self.shapes,
@@ -49,7 +49,7 @@ class GameChecks:
         return MethodChecks(self.make, self.game, self.played)
 
     def numbers(self) -> str:
-        """Of actions, planes and plies, and the size of a position."""
+        """The numbers of actions, planes and plies, and the size of a position, are valid."""
         game = self.game
         for field in ("actions", "longest"):
             if not isinstance(getattr(game, field), int) or getattr(game, field) < 1:
@@ -62,7 +62,7 @@ class GameChecks:
         return f"{game.actions} actions, planes {game.planes}, at most {game.longest} plies, {size} bytes a position"
 
     def shapes(self) -> str:
-        """For no position, one, and three."""
+        """All methods return the right shapes for no position, one, and three."""
         game = self.game
         for count in (0, 1, 3):
             states = game.start(count)
@@ -81,14 +81,14 @@ class GameChecks:
         return "kept"
 
     def legal(self) -> str:
-        """Of random games, in which the other rules are tried, too."""
+        """The legal actions of random games are right, in which the other rules are tried, too."""
         self.played = play_randomly(self.game)
         counts = [self.game.legal(ply.states).sum(axis=1) for ply in self.played.plies]
         mean = float(np.concatenate(counts).mean())
         return f"{GAMES} random games, on average {mean:.1f} legal actions"
 
     def end(self) -> str:
-        """Of the random games."""
+        """Random games end, and end correctly."""
         going_on = GAMES - len(self.played.ends)
         if going_on:
             raise Broken(
@@ -118,7 +118,7 @@ class GameChecks:
         return f"one moves again after {again} of {sum(turns)} plies"
 
     def illegal(self) -> str:
-        """By a `ValueError`, also at an end."""
+        """Illegal actions raise `ValueError`, also after the end."""
         draws = np.random.default_rng(1)
         tried = 0
         for state in [*(ply.states[0] for ply in self.played.plies), *self.played.ends]:
@@ -194,7 +194,7 @@ class GameChecks:
         return f"{np.prod(self.game.planes)} numbers"
 
     def speed(self) -> str:
-        """Of random play, with everything that a search asks for."""
+        """Measure the speed of random play with everything that a search calls."""
         draws = np.random.default_rng(2)
         plies = 0
         states = self.game.start(64)

@@ -1,4 +1,4 @@
-"""What is asked of the methods of a game for self-play, in every position of some random games."""
+"""The contract tests of a game's methods, in every position of some random games."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GAMES = 24
 
 
 class Ply(NamedTuple):
-    """Of all games that still go on: positions [n] and actions [n]."""
+    """One ply of all games that are still going on: positions [n] and actions [n]."""
 
     states: States
     actions: npt.NDArray[np.intp]
 
 
 class RandomGames(NamedTuple):
-    """As far as they were played; ends: the positions of those that are over."""
+    """Random games. ends: the final positions of those that are over."""
 
     plies: list[Ply]
     ends: States
@@ -74,7 +74,7 @@ class MethodChecks:
         return f"{len(self.played.plies)} plies"
 
     def repeats(self) -> str:
-        """At once, and in another instance."""
+        """A call repeated at once, or in another instance, gives the same."""
         other = self.make()
         states = other.start(GAMES)
         for number, ply in enumerate(self.played.plies):
@@ -94,7 +94,7 @@ class MethodChecks:
         return f"{len(self.played.plies)} plies"
 
     def rows(self) -> str:
-        """One by one, and in reverse."""
+        """Rows given one by one, or in reverse, give the same."""
         for states, actions in self.played.plies:
             last = slice(len(states) - 1, None)
             for (name, call), (_, alone), (_, reverse) in zip(

@@ -11,11 +11,11 @@ from agents.interfaces import HasStreams
 
 Rows = dict[str, np.ndarray]
 PARTS = 3
-"""In which a stream is given back."""
+"""Number of parts in which a stream is given back."""
 
 
 class KeptStreams:
-    """Nothing, for a trainer that has no streams."""
+    """Keeps a trainer's streams in memory; empty for a trainer without streams."""
 
     def __init__(self) -> None:
         self._added: dict[str, list[Rows]] = {}
@@ -23,11 +23,11 @@ class KeptStreams:
 
     @property
     def names(self) -> list[str]:
-        """Of the streams that something was added to."""
+        """The names of the streams to which something was added."""
         return list(self._added)
 
     def copy(self) -> KeptStreams:
-        """What is kept now, whatever is added later."""
+        """A copy of what is kept now."""
         copied = KeptStreams()
         copied._added = {name: list(parts) for name, parts in self._added.items()}
         copied._unneeded = dict(self._unneeded)
@@ -74,7 +74,7 @@ class KeptStreams:
         return sum(_length(part) for part in self._added.get(name, []))
 
     def rows(self, name: str) -> Rows:
-        """Those that a training which goes on needs."""
+        """The rows of a stream that a continued training needs."""
         parts = self._added.get(name, [])
         unneeded = self._unneeded.get(name, 0)
         columns = parts[0] if parts else {}

@@ -24,7 +24,9 @@ TRIALS = 3
 TRIAL_S = 0.1
 """A trial repeats passes that are shorter than this: a GPU's take a millisecond."""
 LARGEST_BYTES = 512 * 4 * 84 * 84
-"""Of observations in one pass: more rows are not faster, and would take minutes on one core."""
+"""Largest size of observations in one pass: more rows are not faster, and would take minutes on one
+core.
+"""
 
 
 def measure(resolved: Resolved, device: str) -> Trials | None:

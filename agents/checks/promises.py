@@ -20,7 +20,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One promise; kept or not, and what was seen."""
+    """Whether one rule of the contract holds, and what was seen."""
 
     promise: str
     kept: bool
@@ -31,8 +31,8 @@ Check = Callable[[], str]
 
 
 def tried(checks: Mapping[str, Check]) -> Iterator[Finding]:
-    """One finding for each promise, in order; the first one that is broken ends it, for the later
-    ones build on it.
+    """Yield one finding for each rule, in order. Stops at the first broken rule, because later ones
+    build on it.
     """
     for promise, check in checks.items():
         try:

@@ -27,8 +27,9 @@ from config.games import check_installed
 from config.resolve import check_family
 
 BESIDES_BYTES = 2**29
-"""What a training takes without its replay: torch, a small network, classic control (0.4 to 0.7 GiB
-resident, of which a part are files that others use, too)."""
+"""Memory of a training without its replay: torch, a small network, classic control (0.4 to 0.7 GiB
+resident, part of which are files that other processes share).
+"""
 
 
 def check_replay(
@@ -62,7 +63,7 @@ def check_replay(
 
 
 def _size_of_replay(resolved: Resolved) -> str:
-    """What the algorithm calls it."""
+    """The name of the hyperparameter for the replay's size."""
     names = declared(resolved.descriptor.hyperparameters)
     return next((name for name in names if name.startswith("replay_")), "replay")
 

@@ -1,4 +1,4 @@
-"""One environment of a game, made by the game's own code; knows no torch."""
+"""Makes one environment of a game by the game's own code. Imports no torch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from config.imports import imported, is_import_path, reason
 def make_environment(
     game: Game, settings: EnvironmentSettings, render_mode: str | None = None
 ) -> gymnasium.Env[Any, Any]:
-    """One environment of a game that is not Atari; raises `BadInput` when it cannot be made."""
+    """Make one environment of a game that is not Atari. Raises `BadInput` if that fails."""
     filmed = {} if render_mode is None else {"render_mode": render_mode}
     options = make_or_refuse(game, lambda: options_of(game, settings)) | filmed
     if is_import_path(game.id):

@@ -34,11 +34,11 @@ class MaskFromObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.observation_space = kept[self._only] if self._only else spaces.Dict(kept)
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:
-        """As every environment."""
+        """See `gymnasium.Env.reset`."""
         return self._taken_out(*self.env.reset(**arguments))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """As every environment."""
+        """See `gymnasium.Env.step`."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         observation, info = self._taken_out(observation, info)
         return observation, reward, terminated, truncated, info
@@ -54,8 +54,8 @@ def is_in_observation(space: spaces.Space[Any]) -> bool:
 
 
 def mask(info: Mapping[str, Any], interface: Interface, game: str) -> np.ndarray | None:
-    """Of a single environment's info, bool [P]; None where it says nothing. Raises `BadInput` for
-    another size.
+    """The mask in a single environment's info, bool [P], or None. Raises `BadInput` for another
+    size.
     """
     given = info.get(KEY)
     if given is None or interface.continuous:
@@ -70,7 +70,9 @@ def mask(info: Mapping[str, Any], interface: Interface, game: str) -> np.ndarray
 
 
 def masks(info: Mapping[str, Any], count: int, interface: Interface, game: str) -> np.ndarray:
-    """Of a vector's info, bool [count, P]; environments that say nothing allow everything."""
+    """The masks in a vector environment's info, bool [count, P]. Environments without one allow
+    everything.
+    """
     found = np.ones((count, interface.policy_outputs), np.bool_)
     for place in np.flatnonzero(info.get(f"_{KEY}", ())):
         found[place] = mask({KEY: info[KEY][place]}, interface, game)

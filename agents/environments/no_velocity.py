@@ -15,9 +15,9 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 POSITION, ANGLE = 0, 2
-"""Of CartPole's observation; 1 and 3 are their velocities."""
+"""Components of CartPole's observation; 1 and 3 are their velocities."""
 COSINE, SINE = 0, 1
-"""Of Pendulum's angle; 2 is its velocity."""
+"""Components of Pendulum's observation, of its angle; 2 is the velocity."""
 
 
 class Partial(gymnasium.ObservationWrapper[np.ndarray, Any, np.ndarray]):

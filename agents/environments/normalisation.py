@@ -23,8 +23,9 @@ CLIP = 10.0
 network."""
 
 REWARD_SCALE = tuple(f"reward_normaliser.{name}" for name in ("mean", "variance", "count"))
-"""Of a training's state: what its values count in. The returns in flight beside it belong to its
-own episodes."""
+"""The entry of a training's state with the scale of rewards, in whose unit its values are. The
+returns in flight beside it belong to the training's own episodes.
+"""
 
 
 class RunningStatistics:
@@ -57,7 +58,7 @@ class RunningStatistics:
         return {"mean": self.mean.copy(), "variance": self.variance.copy(), "count": self.count}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self.mean, self.variance, self.count = (
             np.array(state["mean"]),
             np.array(state["variance"]),
@@ -97,7 +98,7 @@ class ObservationNormaliser:
         return self.statistics.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self.statistics.load_state_dict(state)
         self._freeze()
 
@@ -109,7 +110,7 @@ class ObservationNormaliser:
 def make_observation_normaliser(
     resolved: Resolved, spaces: Interface
 ) -> ObservationNormaliser | None:
-    """Where that is asked for, and not of images."""
+    """The normaliser if the parameters ask for one and observations are not images, else None."""
     if spaces.image or not resolved.environment.normalise_observations:
         return None
     return ObservationNormaliser(spaces.environment_shape)
@@ -142,7 +143,9 @@ class RewardNormaliser:
         )
 
     def forget(self, environments: np.ndarray) -> None:
-        """What is in flight in these environments, bool [N], could not be brought back."""
+        """Drop the returns in flight of these environments, bool [N], whose episodes could not be
+        brought back.
+        """
         self._discounted_return[environments] = 0
 
     def state_dict(self) -> State:
@@ -150,6 +153,6 @@ class RewardNormaliser:
         return {**self.statistics.state_dict(), "discounted_return": self._discounted_return.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self.statistics.load_state_dict(state)
         self._discounted_return = np.array(state["discounted_return"])

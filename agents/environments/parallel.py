@@ -31,7 +31,7 @@ from config.errors import ExperimentError
 CLOSE_S = 5.0
 """An environment that has not closed by then is killed."""
 ASKING_S = 1e-4
-"""What a step costs when another process takes it, with some reserve."""
+"""Time that passing a step to another process costs, with some reserve."""
 TRIAL_STEPS = 32
 TRIAL_S = 0.1
 SIGNALS = {signal.SIGINT, signal.SIGTERM}
@@ -40,7 +40,7 @@ MakeEnvironment = Callable[[], gymnasium.Env[Any, Any]]
 
 
 class ParallelEnvironments(AsyncVectorEnv):
-    """One process for each environment; they never reset by themselves."""
+    """One process for each environment. Environments never reset by themselves."""
 
     def __init__(self, makers: Sequence[MakeEnvironment]) -> None:
         self.processes: list[Any] = []
@@ -55,12 +55,12 @@ class ParallelEnvironments(AsyncVectorEnv):
             )
 
     def step(self, actions: Any) -> Any:
-        """As every vector of environments; raises `ExperimentError` for a process that is gone."""
+        """See `gymnasium.vector.VectorEnv.step`. Raises `ExperimentError` if a process is gone."""
         with self._one_line():
             return super().step(actions)
 
     def reset(self, **arguments: Any) -> Any:
-        """As every vector of environments; raises `ExperimentError` for a process that is gone."""
+        """See `gymnasium.vector.VectorEnv.reset`. Raises `ExperimentError` if a process is gone."""
         with self._one_line():
             return super().reset(**arguments)
 
@@ -124,7 +124,9 @@ def _work(*arguments: Any) -> None:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """What is started now inherits it; here a signal arrives when it is over."""
+    """Block signals, which processes started meanwhile inherit. Here a signal is delivered
+    afterwards.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -133,7 +135,7 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def cores() -> int:
-    """That this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

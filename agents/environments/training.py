@@ -56,7 +56,7 @@ class Transition:
 
 
 class _Reset(NamedTuple):
-    """Of the environments at these places [n] of a group; answer: what `reset` returns."""
+    """A reset of the environments at these places [n] of a group. answer: what `reset` will return."""
 
     places: np.ndarray
     answer: Future[tuple[np.ndarray, dict[str, Any]]]
@@ -155,7 +155,7 @@ class TrainingEnvironments:
         )  # fmt: skip
 
     def step(self, actions: np.ndarray) -> list[Transition]:
-        """One step of all groups; actions [N] or [N, A]."""
+        """Make one step of all groups. actions: [N] or [N, A]."""
         for group, rows in enumerate(self.groups):
             self.send(group, actions[rows])
         transitions = [self.receive(group) for group in range(len(self.groups))]
@@ -210,7 +210,7 @@ class TrainingEnvironments:
     def _place(
         self, group: int, places: np.ndarray, observation: np.ndarray, info: dict[str, Any]
     ) -> None:
-        """Where the new episodes start."""
+        """Store the first observations of new episodes."""
         environments = places + self.groups[group].start
         self.observation[environments] = observation[places]
         self._note_masks(group, places, info)
@@ -219,7 +219,7 @@ class TrainingEnvironments:
             self.forced[environments] = self._fire
 
     def _note_masks(self, group: int, places: slice | np.ndarray, info: dict[str, Any]) -> None:
-        """What the environments at these places of a group allow next."""
+        """Store the masks of the environments at these places of a group."""
         if self.masks is None:
             if KEY not in info or self.interface.continuous:
                 return
@@ -346,7 +346,7 @@ class ActionLog:
         return lengths
 
     def append(self, actions: np.ndarray) -> None:
-        """One step of all environments."""
+        """Append one step of all environments."""
         if self._used == len(self._rows):
             self._make_room()
         self._rows[self._used] = actions

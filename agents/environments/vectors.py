@@ -139,7 +139,7 @@ class _Unchecked(MultiDiscrete):
     """
 
     def contains(self, x: Any) -> bool:
-        """Whatever it is."""
+        """Always true."""
         return True
 
 

@@ -32,10 +32,11 @@ other sizes are computed in another order, and their answers differ by 6e-8."""
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """One episode: its number and seed, return_ in the game's own reward, length in environment
+    """One episode: its number and seed; return_ in the game's own reward; length in environment
     steps.
 
-    actions: [length] or [length, A], exactly as the environment got them, a forced FIRE included.
+    actions: [length] or [length, A], exactly as the environment received them, including a forced
+    FIRE.
     """
 
     episode: int
@@ -96,7 +97,7 @@ Played = tuple[list[float], list[np.ndarray]]
 
 
 def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
-    """One episode from each seed; an environment that has ended stands still until the others
+    """Play one episode from each seed. An environment that has ended stands still until the others
     have.
     """
     environments = [make_environment(resolved.game, resolved.environment) for _ in seeds]
@@ -203,7 +204,7 @@ class Acting:
     def act(
         self, observations: np.ndarray, *, sample: bool, masks: np.ndarray | None = None
     ) -> np.ndarray:
-        """As of a `Policy`, for the next observation of every row."""
+        """As `Policy.act`, for the next observation of every row."""
         allowed = {} if masks is None else {"masks": masks}
         if not isinstance(self.policy, RecurrentPolicy):
             return self.policy.act(observations, sample=sample, **allowed)

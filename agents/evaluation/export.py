@@ -86,7 +86,7 @@ Examples = dict[str, Tensor | list[Tensor]]
 
 
 def _names(examples: Examples) -> list[str]:
-    """Of the inputs: those of a list are numbered."""
+    """The names of the inputs; those of a list are numbered."""
     names = list[str]()
     for name, example in examples.items():
         several = isinstance(example, list)
@@ -127,7 +127,7 @@ class Graph(nn.Module):
         self.network = policy.network
 
     def examples(self) -> Examples:
-        """Of the arguments of `forward`."""
+        """Examples of the arguments of `forward`."""
         kind = torch.uint8 if self.spaces.image else torch.float32
         examples: Examples = {
             "observation": torch.zeros((2, *self.spaces.environment_shape), dtype=kind)
@@ -171,7 +171,7 @@ class Graph(nn.Module):
 
 
 class PolicyGraph(Graph):
-    """Of a `TrainedPolicy`."""
+    """The graph of a `TrainedPolicy`."""
 
     def __init__(self, policy: Trained) -> None:
         super().__init__(policy)
@@ -194,7 +194,7 @@ class PolicyGraph(Graph):
 
 
 class ValueGraph(Graph):
-    """Of a `ValuePolicy`."""
+    """The graph of a `ValuePolicy`."""
 
     outputs = ("action", "q")
 
@@ -207,7 +207,7 @@ class ValueGraph(Graph):
 
 
 class RecurrentPolicyGraph(PolicyGraph):
-    """What `TrainedRecurrentPolicy.act` computes."""
+    """The graph of a `TrainedRecurrentPolicy`."""
 
     network: RecurrentActorCritic
 
@@ -217,7 +217,7 @@ class RecurrentPolicyGraph(PolicyGraph):
         self.outputs += tuple(f"next_state_{number}" for number in range(len(self._first_state)))
 
     def examples(self) -> Examples:
-        """Of the arguments of `forward`."""
+        """Examples of the arguments of `forward`."""
         observation, *rest = super().examples().items()
         remembered: Examples = {
             "reset": torch.ones(2, dtype=torch.bool), "state": self._first_state
@@ -228,7 +228,9 @@ class RecurrentPolicyGraph(PolicyGraph):
         self, observation: Tensor, reset: Tensor, state: list[Tensor],
         action_mask: Tensor | None = None,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        """The same after what is remembered, state [N, ...]; reset [N]: what is not."""
+        """The outputs, and the new state. state [N, ...]: the recurrent state before; reset [N]:
+        rows whose state is cleared first.
+        """
         encoded = self._encoded(observation)
         features, after = self.network.torso(encoded[None], tuple(state), reset[None])
         policy, value = self.network.heads(each(lambda one: one[0], features))

@@ -136,8 +136,8 @@ class TrainedRecurrentPolicy(Trained):
         self, observations: np.ndarray, state: PolicyState, reset: np.ndarray, *, sample: bool,
         masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, PolicyState]:  # fmt: skip
-        """As `TrainedPolicy.act`; state [N, ...] each: what was remembered before; reset bool [N]:
-        whether an episode begins. Returns the actions, and what is remembered then.
+        """As `TrainedPolicy.act`. state [N, ...] each: the recurrent state before. reset bool [N]:
+        whether an episode begins. Returns the actions and the new state.
         """
         before = tuple(torch.from_numpy(np.ascontiguousarray(part, np.float32)) for part in state)
         policy, _, after = self._step(self._encoded(observations), before, torch.from_numpy(reset))
@@ -145,7 +145,9 @@ class TrainedRecurrentPolicy(Trained):
 
 
 def actor_critic_policy(resolved: Resolved, state: State) -> TrainedPolicy | TrainedRecurrentPolicy:
-    """Of an algorithm that trains both kinds, as its hyperparameters say."""
+    """The policy of an algorithm that trains both kinds, recurrent or not as its hyperparameters
+    say.
+    """
     if resolved.hyperparameters.remembers:
         return TrainedRecurrentPolicy(resolved, state)
     return TrainedPolicy(resolved, state)

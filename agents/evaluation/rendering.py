@@ -34,9 +34,7 @@ DEFAULT_FRAMES_PER_SECOND = 30
 
 
 def renders(game: Game, settings: EnvironmentSettings) -> str | None:
-    """None when the game gives images, else the reason in a few words; renders one frame to
-    know.
-    """
+    """Render one frame. Returns None if the game gives images, else the reason in a few words."""
     if game.is_atari:
         return None
     try:
@@ -61,7 +59,7 @@ def renders(game: Game, settings: EnvironmentSettings) -> str | None:
 
 
 def frames_per_second(game: Game, settings: EnvironmentSettings) -> float:
-    """Of the film, so that it plays at the game's own speed."""
+    """The frame rate at which a film plays at the game's own speed."""
     if game.is_atari:
         return ATARI_FRAMES_PER_SECOND / ATARI_FILM_SKIP
     environment = make_environment(game, settings)
@@ -91,8 +89,8 @@ class Replay:
         return self._frames_of_atari() if self._resolved.game.is_atari else self._frames()
 
     def difference(self, return_: float, length: int) -> str | None:
-        """None when all of this was the episode with that return and length, else what the film
-        shows instead.
+        """None if the whole replay was the episode with this return and length, else what it shows
+        instead.
         """
         if (self.return_, self.length, self.has_ended) == (return_, length, True):
             return None
@@ -118,8 +116,8 @@ class Replay:
             environment.close()
 
     def _frames_of_atari(self) -> Iterator[np.ndarray]:
-        """In colour, and with shorter steps than the policy's, of which several take the same
-        action.
+        """Frames in colour. The emulator's steps are shorter than the policy's, so several of them
+        take the same action.
         """
         camera = make_atari(self._resolved, 1, **ATARI_CAMERA)
         try:

@@ -24,8 +24,9 @@ MakeNetwork = Callable[[Interface], Head]
 
 
 class Values:
-    """What both kinds have. Greedy by Q; sampled: a random action with the probability ε that the
-    training ended with. Raises `NoUsableState` for a checkpoint of another version of this program.
+    """The part that both kinds share. Greedy by Q; when sampling, a random action with the
+    probability ε at which the training ended. Raises `NoUsableState` for a checkpoint of another
+    version of this program.
     """
 
     def __init__(
@@ -122,8 +123,8 @@ class RecurrentValuePolicy(Values):
         self, observations: np.ndarray, state: PolicyState, reset: np.ndarray, *, sample: bool,
         masks: np.ndarray | None = None,
     ) -> tuple[np.ndarray, PolicyState]:  # fmt: skip
-        """As `ValuePolicy.act`; state [N, ...] each: what was remembered before; reset bool [N]:
-        whether an episode begins. Returns the actions, and what is remembered then.
+        """As `ValuePolicy.act`. state [N, ...] each: the recurrent state before. reset bool [N]:
+        whether an episode begins. Returns the actions and the new state.
         """
         before = tuple(torch.from_numpy(np.ascontiguousarray(part, np.float32)) for part in state)
         encoded = self._encoded(self.network, observations)

@@ -1,1 +1,1 @@
-"""What is experienced, until it is learnt from."""
+"""Experience, from its collection until it is learnt from."""

@@ -1,4 +1,4 @@
-"""What an off-policy algorithm learns from: environments that step, and the replay that they fill."""
+"""The experience of an off-policy algorithm: environments that step, and the replay that they fill."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Collection:
         self._lost = np.zeros(self.environments.count, np.bool_)
 
     def take_step(self, act: Act) -> None:
-        """One step of all environments; raises `Diverged` for a NaN that they give."""
+        """Make one step of all environments. Raises `Diverged` if they return NaN."""
         environments = self.environments
         count = self.environments.count
         observation = environments.observation
@@ -95,7 +95,7 @@ class Collection:
         }
 
     def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
-        """What `state_dict` gave; `load_streams` follows."""
+        """Load what `state_dict` gave. `load_streams` must follow."""
         self.step = int(state["step"])
         self.replay.load_state_dict(state["replay"])
         self._episodes.load_state_dict(state["episodes"])

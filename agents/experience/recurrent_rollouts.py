@@ -43,7 +43,9 @@ class Memory:
         self.resets = torch.zeros(length, count, dtype=torch.bool, device=encoded.device)
 
     def forget(self, environments: np.ndarray) -> None:
-        """What is in flight in these environments, bool [N], could not be brought back."""
+        """Drop the states of these environments, bool [N], whose episodes could not be brought
+        back.
+        """
         self.begins[environments] = True
 
     def state_dict(self) -> State:
@@ -51,7 +53,7 @@ class Memory:
         return {"state": to_arrays(dict(enumerate(self.state))), "begins": self.begins.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self.state = tuple(
             to_tensors(state["state"][str(number)]).to(part.device)
             for number, part in enumerate(self.state)

@@ -75,8 +75,8 @@ class ReplaySettings:
 
 
 def replay_settings(resolved: Resolved) -> ReplaySettings:
-    """Those of an algorithm whose hyperparameters are `replay_size`, `discount`, and `n_step` if it
-    has that.
+    """The settings of an algorithm whose hyperparameters are `replay_size`, `discount`, and
+    possibly `n_step`.
     """
     hyper = resolved.hyperparameters
     return ReplaySettings(
@@ -203,8 +203,8 @@ class Replay:
     def _after(
         self, last: np.ndarray, n: np.ndarray, going: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """What followed step `last` of environments n: the next slot, or what an episode ended
-        with. After a termination it is whatever lies there, and is multiplied by 0.
+        """The observation after step `last` of environments n: the next slot's, or the episode's
+        final one. After a termination it is whatever the slot contains, and is multiplied by 0.
         """
         observations = self._observations(last + 1, n)
         masks = None
@@ -219,7 +219,7 @@ class Replay:
         return observations, masks
 
     def _observations(self, t: np.ndarray, n: np.ndarray) -> np.ndarray:
-        """As the environment gave them, [B, ...]."""
+        """Observations as the environment gave them, [B, ...]."""
         kept = self._columns["observation"]
         if not self.settings.stacked:
             observations: np.ndarray = kept[t % self.slots, n]
@@ -258,12 +258,12 @@ class Replay:
         return {"steps": self.steps, "age": self._age.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave; `load_streams` follows."""
+        """Load what `state_dict` gave. `load_streams` must follow."""
         self.steps = self._asked = int(state["steps"])
         self._age = np.array(state["age"])
 
     def grown(self) -> dict[str, Growth]:
-        """What was added since this was last called, as far as it is still there."""
+        """The rows added since the last call, as far as they are still in the replay."""
         oldest = max(self._asked, self.steps - self.slots)
         slots = np.arange(oldest, self.steps) % self.slots
         steps = {name: column[slots] for name, column in self._columns.items()}
@@ -312,20 +312,22 @@ class Replay:
 
 
 class _Final(NamedTuple):
-    """What a truncated episode ended with; lost: it is not known, and the observation is empty."""
+    """The final observation of a truncated episode. lost: it is not known, and the observation is
+    empty.
+    """
 
     observation: np.ndarray
     mask: np.ndarray | None
     lost: bool
 
     def as_columns(self) -> dict[str, np.ndarray]:
-        """As a stream holds it."""
+        """The columns of a stream."""
         columns = {"observation": self.observation, "lost": np.array(self.lost)}
         return columns if self.mask is None else {**columns, "mask": self.mask}
 
 
 def bytes_of(spaces: Interface, dtype: np.dtype[Any], settings: ReplaySettings) -> int:
-    """What the slots of a full replay take."""
+    """Size of the slots of a full replay."""
     shape = spaces.environment_shape
     example = np.broadcast_to(np.zeros((), dtype), (1, *shape))
     columns = _columns(spaces, example, 1, stacked=settings.stacked)

@@ -1,4 +1,4 @@
-"""One rollout: T steps of N environments, collected with one network call for all environments per
+"""Collects one rollout: T steps of N environments, with one network call for all environments per
 step.
 """
 
@@ -140,11 +140,11 @@ def fill(collection: Collection) -> None:
 
 @dataclass(slots=True)
 class Collection:
-    """What the groups have in common while a rollout is filled. network_now: of the network, frozen;
-    noise [T, N, ...]; step: where it begins.
+    """The state that all groups share while a rollout is collected. network_now: the network's
+    frozen functions. noise [T, N, ...]. step: where the rollout begins.
 
-    finals: the observations that truncated episodes ended with, by (t, n); ready: the groups that
-    have ended their rollout.
+    finals: the final observations of truncated episodes, by (t, n). ready: the groups that have
+    finished their rollout.
     """
 
     rollout: Rollout
@@ -159,8 +159,8 @@ class Collection:
     ready: set[int] = field(default_factory=set)
 
     def play(self, group: int) -> Iterator[bool]:
-        """One group's rollout; yields True where another one may go on, because this one's
-        environments step or reset.
+        """Collect one group's rollout. Yields True where another group may go on, because this
+        one's environments step or reset.
         """
         environments = self.environments
         rollout = self.rollout
@@ -193,7 +193,7 @@ class Collection:
         return policy, value
 
     def _masks(self, group: int, t: int) -> Tensor | None:
-        """What the environments of a group allow in row t, [n, P]."""
+        """The masks of a group in row t, [n, P]."""
         environments = self.environments
         rows = self.environments.groups[group]
         if environments.masks is None or self.rollout.masks is None:
@@ -259,7 +259,7 @@ class Collection:
         return found
 
     def _values(self, places: list[tuple[int, int]], encoded: Tensor) -> Tensor:
-        """Of the final observations of these episodes, encoded [n, ...]: [n]."""
+        """The values [n] of these episodes' final observations, encoded [n, ...]."""
         values: Tensor = self.network_now(encoded)[1]
         return values
 
@@ -318,7 +318,9 @@ class Episodes:
         return found
 
     def forget(self, environments: np.ndarray) -> None:
-        """What is in flight in these environments, bool [N], could not be brought back."""
+        """Drop the records of these environments, bool [N], whose episodes could not be brought
+        back.
+        """
         self._return[environments], self._length[environments] = 0, 0
 
     def state_dict(self) -> State:
@@ -326,5 +328,5 @@ class Episodes:
         return {"return": self._return.copy(), "length": self._length.copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self._return, self._length = np.array(state["return"]), np.array(state["length"])

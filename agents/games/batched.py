@@ -23,7 +23,7 @@ KEPT = 100_000
 LARGEST_ACTIONS = 32_767
 """Actions are stored in 16 bits."""
 MOVES = "moves:"
-"""What the line of a shown position begins with that tells how it came about."""
+"""The prefix of the line, in a shown position, that lists the moves so far."""
 
 
 class _Position(NamedTuple):
@@ -59,14 +59,14 @@ class Batched:
         return np.zeros(count, self.state_dtype)
 
     def legal(self, states: States) -> Booleans:
-        """As the game says, none at an end."""
+        """The game's legal actions; none at an end."""
         legal = np.zeros((len(states), self.actions), np.bool_)
         for row, position in enumerate(self._all(states)):
             legal[row] = position.legal
         return legal
 
     def play(self, states: States, actions: Integers) -> States:
-        """One action more; the game is asked for legal ones only."""
+        """Play one more action. The game is only asked for legal ones."""
         played = states.copy()
         for row, (position, action) in enumerate(zip(self._all(states), actions, strict=True)):
             if not (0 <= action < self.actions and position.legal[action]):
@@ -79,7 +79,7 @@ class Batched:
         return played
 
     def mover(self, states: States) -> npt.NDArray[np.int8]:
-        """At an end the one who did not move last."""
+        """The player to move; at an end the one who did not move last."""
         return np.array([position.mover for position in self._all(states)], np.int8)
 
     def outcome(self, states: States) -> tuple[Booleans, Floats]:
@@ -89,7 +89,7 @@ class Batched:
         return over, np.array([position.value for position in positions], np.float32)
 
     def encode(self, states: States) -> Floats:
-        """As the game does."""
+        """The game's own encoding."""
         planes = np.empty((len(states), *self.planes), np.float32)
         for row, position in enumerate(self._all(states)):
             planes[row] = self._encoded(position)
@@ -107,13 +107,13 @@ class Batched:
         return list(self.game.examples()) if hasattr(self.game, "examples") else []
 
     def show(self, state: States) -> str:
-        """As the game does, and a line of the moves."""
+        """The game's own text, and a line with the moves."""
         moves = state["moves"][: int(state["played"])]
         text = str(self.game.show(self._all(one(state))[0].state)).rstrip("\n")
         return f"{text}\n{MOVES} {' '.join(map(str, moves))}".rstrip()
 
     def parse(self, text: str) -> States:
-        """By playing the moves of the last line."""
+        """Replay the moves in the last line."""
         last = text.strip().splitlines()[-1:] or [""]
         numbers = last[0].removeprefix(MOVES).split()
         if not last[0].startswith(MOVES) or not all(number.isdecimal() for number in numbers):

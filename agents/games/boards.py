@@ -1,4 +1,4 @@
-"""What our games on a board have in common: their text, their symmetries, their refusals.
+"""What this project's board games share: their text, their symmetries, their refusals.
 
 Cells are 0 for empty, 1 for a stone of player 0 (`X`), 2 for one of player 1 (`O`), row by row from
 the top.
@@ -22,7 +22,7 @@ Turn = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 
 
 def board_text(cells: npt.NDArray[Any], mover: int) -> str:
-    """Of cells [H, W]: a line for each row, and `X to move`."""
+    """The text of cells [H, W]: a line for each row, and `X to move`."""
     lines = [" ".join(STONES[cell] for cell in row) for row in cells]
     return "\n".join([*lines, f"{STONES[1 + mover]} to move"])
 
@@ -48,7 +48,7 @@ def read_board(text: str, height: int, width: int) -> tuple[npt.NDArray[np.int8]
 
 
 def board_symmetries(height: int, width: int, turns: Sequence[Turn]) -> list[Symmetry]:
-    """Of a board where action i is to play in cell i."""
+    """The symmetries of a board on which action i plays in cell i."""
     places = np.arange(height * width).reshape(height, width)
     turned = [turn(places).ravel().astype(np.intp) for turn in turns]
     return [Symmetry(board=board, actions=board) for board in turned]
@@ -76,8 +76,8 @@ class Board(NamedTuple):
 
 
 def board_of(game: Game, state: States) -> Board | None:
-    """Of a position [], if the planes are own stones and the other's and nothing else, on a board of
-    at least two rows; None for other games: those show text.
+    """The board of a position [], if the planes are own stones and the other's and nothing else,
+    with at least two rows. None for other games, which show text.
     """
     channels, height, width = game.planes
     if channels != 2 or height < 2:

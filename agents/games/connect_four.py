@@ -13,7 +13,8 @@ from config.errors import BadInput, shown
 ROWS = 6
 COLUMNS = 7
 BITS = ROWS + 1
-"""Of a column, from below; the uppermost is always empty, so that no line goes over the edge."""
+"""Bits of a column, from below. The uppermost is always empty, so that no line wraps over the edge.
+"""
 BOTTOM = sum(1 << BITS * column for column in range(COLUMNS))
 FULL = BOTTOM * ((1 << ROWS) - 1)
 
@@ -116,7 +117,7 @@ def _woven(left: int, right: int) -> list[int]:
 
 @compiled
 def _has_four(stones: int) -> bool:
-    """Of one player, in a column, a row or a diagonal."""
+    """Whether a player has four in a column, a row or a diagonal."""
     for distance in (1, BITS, BITS - 1, BITS + 1):
         pairs = stones & (stones >> distance)
         if pairs & (pairs >> 2 * distance):

@@ -21,10 +21,10 @@ SINGLE = ("actions", "longest", "start", "legal", "play", "mover", "result", "en
 
 
 def load_game(name: str) -> Game:
-    """One of ours by its short name, OpenSpiel's as `openspiel:NAME`, or a person's own as
-    `package.module:Name`: a `Game`, or one position at a time.
+    """The game of a name: one of this project's by its short name, OpenSpiel's as `openspiel:NAME`,
+    or a user's own as `package.module:Name`, written as a `Game` or for one position at a time.
 
-    Raises `BadInput` with one line for what is unknown, cannot be imported, or is no such game.
+    Raises `BadInput` with one line if it is unknown, cannot be imported, or is not such a game.
     """
     if name.startswith(OPENSPIEL):
         from agents.games.openspiel import OpenSpielGame

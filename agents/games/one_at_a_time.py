@@ -1,8 +1,8 @@
-"""What a person's own game is asked for: one file, one position at a time.
+"""The interface of a user's own game: one file, one position at a time.
 
-`my_lab.games:Nim` names the class `Nim` in `my_lab/games.py`; `tests/stranger/my_lab/games.py` is such
-a file, and `python -m steps.check my_lab.games:Nim` tries every rule. `agents.games.batched` makes a
-game for many positions of it.
+`my_lab.games:Nim` names the class `Nim` in `my_lab/games.py`; `tests/stranger/my_lab/games.py` is
+such a file, and `python -m steps.check my_lab.games:Nim` tries every rule. `agents.games.batched`
+turns it into a game for many positions.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class OneAtATime(Protocol):
         ...
 
     def mover(self, state: Any) -> int:
-        """Whose turn it is in a state that is no end: 0 or 1."""
+        """The player to move in a state that is not an end: 0 or 1."""
         ...
 
     def result(self, state: Any) -> float | None:
-        """None while the game goes on; then 1 if player 0 has won, 0 for a draw, -1 if player 1
-        has.
+        """None while the game goes on; then 1 if player 0 has won, 0 for a draw, -1 if player 1 has
+        won.
         """
         ...
 
     def encode(self, state: Any, mover: int) -> npt.ArrayLike:
-        """What the network sees, [C, H, W], with the mover's eyes."""
+        """What the network sees, [C, H, W], from the mover's point of view."""
         ...
 
     def show(self, state: Any) -> str:
-        """As text."""
+        """The state as text."""
         ...

@@ -66,7 +66,7 @@ class OpenSpielGame(OneAtATime):
         return np.concatenate([seen, np.full((1, *seen.shape[1:]), mover, np.float32)])
 
     def show(self, state: Any) -> str:
-        """As OpenSpiel does."""
+        """OpenSpiel's own text."""
         return str(state)
 
 
@@ -102,7 +102,7 @@ def _loaded(name: str) -> Any:
 
 
 def _refusals(pyspiel: Any, kind: Any) -> list[str]:
-    """What self-play cannot learn from."""
+    """The reasons for which self-play cannot learn a game."""
     asked = pyspiel.GameType
     wrong = {
         "chance": kind.chance_mode != asked.ChanceMode.DETERMINISTIC,

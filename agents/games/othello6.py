@@ -39,7 +39,7 @@ class Othello6:
         return states
 
     def legal(self, states: States) -> Booleans:
-        """Where stones are taken; else the pass."""
+        """The cells in which a stone would be taken; if there is none, the pass."""
         legal = np.zeros((len(states), self.actions), np.bool_)
         _legal(*_fields(states), self.size, legal)
         return legal
@@ -54,12 +54,12 @@ class Othello6:
         return played
 
     def mover(self, states: States) -> npt.NDArray[np.int8]:
-        """As the position says, for passes are not seen on the board."""
+        """The mover as stored in the position, because passes cannot be seen on the board."""
         movers: npt.NDArray[np.int8] = states["mover"].copy()
         return movers
 
     def outcome(self, states: States) -> tuple[Booleans, Floats]:
-        """By the number of stones."""
+        """The outcome by the number of stones."""
         over = np.empty(len(states), np.bool_)
         value = np.empty(len(states), np.float32)
         _outcome(*_fields(states), self.size, over, value)
@@ -160,7 +160,7 @@ def _legal(
     size: int,
     legal: npt.NDArray[np.bool_],
 ) -> None:
-    """Of legal [n, A], full of False until now."""
+    """Fill in `legal` [n, A], which contains only False."""
     for i in range(len(cells)):
         moves = 0
         for place in range(size * size):

@@ -1,5 +1,5 @@
-"""What self-play asks of a game: two players, nothing hidden, no chance, one wins what the other
-loses. Many positions at a time, so that trees, networks and files take them as arrays.
+"""The interface of games for self-play: two players, full information, no chance, zero sum. Methods
+take many positions at once, so that trees, networks and files can use arrays.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Game(Protocol):
         ...
 
     def encode(self, states: States) -> Floats:
-        """What the network sees [n, C, H, W], with the mover's eyes: own stones before the other's,
+        """What the network sees [n, C, H, W], from the mover's point of view: own stones first,
         whoever moves.
         """
         ...

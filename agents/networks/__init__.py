@@ -43,7 +43,7 @@ def make_recurrent_actor_critic(
     generator: torch.Generator,
     torso: str | None = None,
 ) -> RecurrentActorCritic:
-    """The same with a memory; hidden_sizes: of the layers after an LSTM for vectors."""
+    """As `make_actor_critic`, with a memory. hidden_sizes: layers after an LSTM for vectors."""
     chosen: Torso
     if torso is not None:
         chosen = OwnTorso(spaces, torso, generator, may_remember=True)

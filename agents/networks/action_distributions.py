@@ -44,7 +44,7 @@ class Drawn(NamedTuple):
 
 
 class Actions(Choice, Protocol):
-    """And how probable they are."""
+    """A `Choice` whose probabilities are known."""
 
     parameters: int
     """P: numbers in the policy head's output for one observation."""
@@ -97,7 +97,7 @@ class DiscreteActions:
         return -rows.view(actions.shape)
 
     def drawn(self, policy: np.ndarray, noise: np.ndarray) -> Drawn:
-        """The same by numpy, whose calls take a fifth of torch's time on a few rows."""
+        """As the base class, by numpy, whose calls take a fifth of torch's time on a few rows."""
         actions = (policy + noise).argmax(axis=1)
         logits = policy.T.copy()  # sums along the first axis take half the time
         logits -= np.maximum.reduce(logits, axis=0)

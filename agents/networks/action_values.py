@@ -65,7 +65,7 @@ class Head(nn.Module):
         return self.torso.encode(observations)
 
     def means(self, values: Tensor) -> Tensor:
-        """What `forward` gave -> Q [B, A]."""
+        """Q [B, A] from what `forward` gave."""
         return values.mean(dim=2) if self.quantiles else values
 
     def frozen_head(self) -> Values:
@@ -116,14 +116,14 @@ class RecurrentActionValues(Head):
     def forward(
         self, encoded: Tensor, state: TorsoState, reset: Tensor
     ) -> tuple[Tensor, TorsoState]:
-        """As a torso: encoded [T, B, ...], state [B, ...] each, reset bool [T, B]."""
+        """As a torso's `forward`: encoded [T, B, ...], state [B, ...] each, reset bool [T, B]."""
         features, after = self.torso(encoded, state, reset)
         values = self._head(features.flatten(0, 1))
         return values.view(*reset.shape, -1), after
 
     def frozen(self) -> ValuesStep:
-        """One step of N environments at a time: in `torch.inference_mode`, and before the next
-        update.
+        """Make one step of N environments. To be called in `torch.inference_mode` and before the
+        next update.
         """
         step = self.torso.step()
         head = self.frozen_head()

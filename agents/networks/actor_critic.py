@@ -93,7 +93,7 @@ class Heads(nn.Module):
         return heads
 
     def _frozen_policy_head(self) -> Callable[[Tensor], Tensor]:
-        """The same of one head."""
+        """As `_frozen_heads`, for the policy's head only."""
         if self.policy_weight.device.type != "cpu":
             return self._policy_head
         policy = self._policy_head_by_numpy()
@@ -156,7 +156,7 @@ class ActorCritic(Heads):
         return lambda encoded: head(_pair(features_of(encoded))[0])
 
     def acting_by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Of small networks on the CPU."""
+        """As in the base class, for small networks on the CPU."""
         features_of = self.torso.by_numpy()
         size = self.spaces.observation_size
         if features_of is None:
@@ -191,7 +191,7 @@ class RecurrentActorCritic(Heads):
         )
 
     def frozen(self) -> ForwardStep:
-        """One step of N environments at a time."""
+        """Make one step of N environments."""
         step = self.torso.step()
         heads = self._frozen_heads()
 
@@ -215,7 +215,7 @@ class RecurrentActorCritic(Heads):
         return policy
 
     def first_state(self, encoded: Tensor) -> TorsoState:
-        """As of the torso."""
+        """See the torso's `first_state`."""
         return self.torso.first_state(encoded)
 
 

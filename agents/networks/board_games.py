@@ -67,7 +67,7 @@ def evaluator(network: BoardNetwork) -> Evaluate:
 
 
 POLICY_PLANES, VALUE_PLANES, VALUE_UNITS = 2, 1, 256
-"""Of the heads, as published."""
+"""Sizes of the heads, as published."""
 
 
 class Normalised(nn.Module):

@@ -67,8 +67,8 @@ def halved(gates: np.ndarray) -> np.ndarray:
 
 
 class Step(NamedTuple):
-    """What one step leaves, or all of them: gates [..., 4 H] after σ and tanh, c, tanh(c) and h
-    [..., H].
+    """The results of one step, or of all: gates [..., 4 H] after σ and tanh, c, tanh(c) and h [...,
+    H].
     """
 
     gates: np.ndarray
@@ -78,7 +78,7 @@ class Step(NamedTuple):
 
     @staticmethod
     def allocate(gates: np.ndarray) -> Step:
-        """For gates of this shape."""
+        """Allocate for gates of this shape."""
         shape = (*gates.shape[:-1], gates.shape[-1] // 4)
         return Step(np.empty_like(gates), *(np.empty(shape, gates.dtype) for _ in range(3)))
 
@@ -86,7 +86,7 @@ class Step(NamedTuple):
 def step(
     inputs: np.ndarray, weight: np.ndarray, hidden: np.ndarray, cell: np.ndarray, left: Step
 ) -> None:
-    """One step, written into `left`; inputs [K, S, 4 H] and weight [K, H, 4 H] are `halved`."""
+    """Compute one step into `left`. inputs [K, S, 4 H] and weight [K, H, 4 H] must be `halved`."""
     gates = left.gates
     size = hidden.shape[-1]
     np.matmul(hidden, weight, out=gates)
@@ -163,7 +163,7 @@ class _ByHand(torch.autograd.Function):
 
 
 def _before(first: np.ndarray, each: np.ndarray, keep: np.ndarray | None) -> np.ndarray:
-    """What every step began with, [K, L, S, H]: what the one before left, or 0."""
+    """The state before every step, [K, L, S, H]: that after the previous step, or 0."""
     before = np.empty_like(each)
     before[:, 0], before[:, 1:] = first, each[:, :-1]
     if keep is not None:

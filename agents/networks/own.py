@@ -65,7 +65,7 @@ class OwnTorso(FeedForward):
 
 
 def encoded_shape(spaces: Interface) -> tuple[int, ...]:
-    """Of one observation as a torso sees it."""
+    """The shape of one observation as a torso receives it."""
     if spaces.image or spaces.grid:
         return spaces.observation_shape
     return (math.prod(spaces.observation_shape),)
@@ -113,11 +113,11 @@ def make_torso(path: str, shape: tuple[int, ...], *, may_remember: bool) -> Made
 
 
 STEPS, ROWS = 2, 3
-"""Of what a torso is tried on."""
+"""The sizes with which a torso is tried."""
 
 
 def _answer(path: str, torso: nn.Module, shape: tuple[int, ...]) -> tuple[Tensor, TorsoState]:
-    """What comes out for two steps of three rows."""
+    """The torso's output for two steps of three rows."""
     answer = _tried(path, torso, torch.zeros(STEPS, ROWS, *shape), (), _resets(False, False))
     if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], Tensor):
         raise BadInput(
@@ -142,8 +142,8 @@ def _answer(path: str, torso: nn.Module, shape: tuple[int, ...]) -> tuple[Tensor
 
 
 def _check_memory(path: str, torso: nn.Module, shape: tuple[int, ...], state: TorsoState) -> None:
-    """That it goes on from what it returned, that a reset clears that, and that steps together are
-    steps one by one.
+    """Check that a torso continues from the state that it returned, that a reset clears the state,
+    and that several steps at once equal the steps one by one.
     """
     generator = torch.Generator().manual_seed(0)
     seen = torch.rand(STEPS, ROWS, *shape, generator=generator)
@@ -185,7 +185,7 @@ def _resets(*of_steps: bool) -> Tensor:
 
 
 def _described(state: Any) -> str:
-    """Its type, or the shapes of its parts."""
+    """The type of a value, or the shapes of its parts."""
     if not isinstance(state, tuple):
         return f"of type {type(state).__name__}"
     parts = [

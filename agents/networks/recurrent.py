@@ -66,7 +66,7 @@ class LSTMTorso(Torso):
         return torch.stack(weights).contiguous()
 
     def encode(self, observations: Tensor) -> Tensor:
-        """As the eyes do, if there are any."""
+        """As the eyes' `encode`, if there are any."""
         return super().encode(observations) if self.eyes is None else self.eyes.encode(observations)
 
     def forward(
@@ -131,5 +131,5 @@ class LSTMTorso(Torso):
 
 
 def _shared(features: Features) -> Tensor:
-    """Of eyes, which policy and value have in common."""
+    """The features of eyes that policy and value share."""
     return features[0] if isinstance(features, tuple) else features

@@ -25,7 +25,7 @@ class Flat(FeedForward):
         self.features = spaces.observation_size
 
     def rows(self, encoded: Tensor) -> Tensor:
-        """What it is given."""
+        """Return the rows unchanged."""
         return encoded
 
 
@@ -61,7 +61,7 @@ class SoftActorCritic(nn.Module):
 
     @property
     def learnt_by_critics(self) -> list[nn.Parameter]:
-        """Of the torso and of both critics."""
+        """The parameters of the torso and of both critics."""
         return [*self.torso.parameters(), *self.critics.parameters()]
 
     @property
@@ -95,7 +95,7 @@ class SoftActorCritic(nn.Module):
         return values[..., 0]
 
     def values_of_actions(self, features: Tensor, actions: Tensor) -> Tensor:
-        """The same, with gradients for the actions only."""
+        """As `values`, with gradients for the actions only."""
         return self.critics.without_gradients(torch.cat((features, actions), dim=1))[..., 0]
 
     def target_values(self, encoded: Tensor, actions: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class SoftActorCritic(nn.Module):
 
 
 def _only(features: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-    """Of a torso that has the same features for everybody."""
+    """The features of a torso that has the same ones for policy and critics."""
     if isinstance(features, tuple):
         raise TypeError("the torso of SAC gives one tensor of features")
     return features
@@ -153,7 +153,7 @@ class Perceptrons(nn.Module):
         return self._answers(rows, self._layers)
 
     def without_gradients(self, rows: Tensor) -> Tensor:
-        """The same; gradients flow to the rows and not to the weights."""
+        """As `forward`, but gradients flow to the rows and not to the weights."""
         layers = [(weight.detach(), bias.detach()) for weight, bias in self._layers]
         return self._answers(rows, layers)
 

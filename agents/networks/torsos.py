@@ -25,7 +25,7 @@ Features = Tensor | tuple[Tensor, Tensor]
 """Float32 [..., F]; or a pair, for the policy and for the value."""
 FeaturesOf = Callable[[Tensor], Features]
 TorsoState = tuple[Tensor, ...]
-"""What a torso remembers of B rows, float32 [B, ...] each; () without a memory."""
+"""The recurrent state of B rows, float32 [B, ...] each; () without a memory."""
 Step = Callable[[Tensor, TorsoState, Tensor], tuple[Features, TorsoState]]
 """`Torso.forward` for T = 1, without that dimension: encoded [B, ...], state, reset [B] -> features
 [B, F], state."""
@@ -72,7 +72,7 @@ class Torso(nn.Module):
         return step
 
     def first_state(self, encoded: Tensor) -> TorsoState:
-        """Of these rows [N, ...], of which nothing was seen before: zeros [N, ...] each."""
+        """The state before the first observation, for these rows [N, ...]: zeros [N, ...] each."""
         reset = torch.ones(len(encoded), dtype=torch.bool, device=encoded.device)
         with torch.inference_mode():
             after = self.step()(encoded, (), reset)[1]
@@ -100,7 +100,7 @@ class FeedForward(Torso):
         return self.rows
 
     def frozen_for_policy(self) -> FeaturesOf:
-        """The same, or the policy's features alone where the value has others."""
+        """As `frozen`, or only the policy's features if the value has others."""
         return self.frozen()
 
     def by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:

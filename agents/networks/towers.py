@@ -59,7 +59,7 @@ class Towers(FeedForward):
         return features
 
     def frozen_for_policy(self) -> FeaturesOf:
-        """One tower of two."""
+        """As `frozen`, for the policy's tower only."""
         one = self.by_numpy()
         if one is None:
             return super().frozen_for_policy()

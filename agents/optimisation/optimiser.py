@@ -13,13 +13,13 @@ from agents.interfaces import State
 from agents.states import to_arrays
 
 DECAY_1, DECAY_2 = 0.9, 0.999
-"""Of Adam's moments."""
+"""The decay rates of Adam's moments."""
 SQUARES_DECAY = 0.99
-"""Of RMSProp's mean square."""
+"""The decay rate of RMSProp's mean square."""
 
 
 class Optimiser:
-    """What changes parameters by their gradients; epsilon: added to the denominator."""
+    """Changes parameters by their gradients. epsilon: added to the denominator."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, epsilon: float) -> None:
         self.parameters: list[Tensor] = list(parameters)
@@ -36,22 +36,22 @@ class Optimiser:
         return norm
 
     def step(self, learning_rate: float) -> None:
-        """One update of all parameters."""
+        """Make one update of all parameters."""
         raise NotImplementedError
 
     def _gradients(self) -> list[Tensor]:
-        """Of every parameter; 0 for one that the loss does not depend on."""
+        """The gradient of every parameter; 0 for one that the loss does not depend on."""
         return [
             torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             for parameter in self.parameters
         ]
 
     def state_dict(self) -> State:
-        """Whatever the next step depends on, besides parameters and gradients."""
+        """Everything that the next step depends on, besides parameters and gradients."""
         raise NotImplementedError
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         raise NotImplementedError
 
 
@@ -74,7 +74,7 @@ class Adam(Optimiser):
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
-        """One update of all parameters."""
+        """Make one update of all parameters."""
         self._updates += 1
         torch._fused_adam_(
             self.parameters, self._gradients(), self._moments_1, self._moments_2, [],
@@ -89,7 +89,7 @@ class Adam(Optimiser):
         return {**arrays, "updates": int(self._updates)}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         self._updates.fill_(state["updates"])
         for moments, name in ((self._moments_1, "moments_1"), (self._moments_2, "moments_2")):
             for number, moment in enumerate(moments):
@@ -107,7 +107,7 @@ class RMSProp(Optimiser):
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> None:
-        """One update of all parameters."""
+        """Make one update of all parameters."""
         gradients = self._gradients()
         torch._foreach_mul_(self._squares, SQUARES_DECAY)
         torch._foreach_addcmul_(self._squares, gradients, gradients, 1 - SQUARES_DECAY)
@@ -120,10 +120,10 @@ class RMSProp(Optimiser):
         return {"squares": to_arrays(dict(enumerate(self._squares)))}
 
     def load_state_dict(self, state: State) -> None:
-        """What `state_dict` gave."""
+        """Load what `state_dict` gave."""
         for number, square in enumerate(self._squares):
             square.copy_(torch.from_numpy(state["squares"][str(number)].copy()))
 
 
 OPTIMISERS = {"adam": Adam, "rmsprop": RMSProp}
-"""By the names that parameters have for them."""
+"""The optimisers by the names that parameters use."""

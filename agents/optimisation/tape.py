@@ -29,13 +29,13 @@ FORGOTTEN = ("aten::alias", "aten::detach")
 CONSTANT = ("aten::ones_like", "aten::scalar_tensor")
 """With these autograd begins: what follows from them alone is the same for all inputs."""
 METHODS = {"expand": Tensor.expand, "view": Tensor.view}
-"""What torch offers as methods of a tensor only."""
+"""Operations that torch offers only as methods of a tensor."""
 
 
 @dataclass
 class _Replay:
-    """What repeats the operations, gradients first; checked: with other numbers than it was
-    recorded with.
+    """Repeats the recorded operations, gradients first. checked: whether it was compared with other
+    numbers than those it was recorded with.
     """
 
     function: LossFunction
@@ -127,7 +127,7 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
 
 @dataclass(frozen=True)
 class Call:
-    """One operation as it was performed."""
+    """One recorded operation."""
 
     operation: Any
     arguments: tuple[Any, ...]
@@ -136,7 +136,7 @@ class Call:
 
     @property
     def name(self) -> str:
-        """As `aten::mul`."""
+        """The operation's name, such as `aten::mul`."""
         return str(self.operation._schema.name)
 
     @property
@@ -154,7 +154,9 @@ class _Recorder(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here; to tell torch's compiler so would import it, for 2 s."""
+        """False: nothing is compiled here, and telling torch's compiler so would import it, which
+        takes 2 s.
+        """
         return False
 
     def __init__(self) -> None:
@@ -248,7 +250,7 @@ class _Lines:
         return replay
 
     def _text(self, value: Any) -> str:
-        """As it is written in a line."""
+        """The text of a value in a line."""
         if isinstance(value, list | tuple):
             return f"[{', '.join(map(self._text, value))}]"
         if isinstance(value, Tensor) and id(value) in self._names:
@@ -267,7 +269,9 @@ class _Lines:
 
 
 def _kernel(call: Call) -> Any:
-    """What torch itself offers is called faster than its operation, but takes no list with None."""
+    """The function to call for an operation. Functions of torch itself are faster to call than the
+    operation, but take no list with None.
+    """
     if any(isinstance(one, list) and None in one for one in call.arguments):
         return call.operation
     name = call.name.partition("::")[2]
