@@ -30,8 +30,8 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC")
 PLENTY = Capacity(64.0, ("0", "1"))
 LONGEST_CASE_S = 120
 AT_ONCE = 40
-LONG = ("ads", "specparallel")
-"""They sleep for ten seconds and more: `make test-long`."""
+LONG = ("ads", "bare", "deadlineexit", "retryexpr", "specparallel")
+"""They sleep for longer than the others: `make test-long`."""
 SLEEPING = ("agg", "deadline", "parallel", "retrytimeout", "timeout", "timeoutparameter")
 """They sleep for seconds: started first, and looked at last."""
 

@@ -25,7 +25,7 @@ from steps.directory.tables import read_rows
 from tests.fault.conftest import Start, Step, assignments
 from tests.outside import ROOT, outside
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 EPOCHS = 400
 OWNER = {"EXPERIMENT_OWNER": "uid", "EXPERIMENT_WORKFLOW": "ppo-x"}
 
@@ -100,7 +100,6 @@ def assert_whole(run: RunDirectory, expected: bytes) -> None:
     "stopped",
     [pytest.param(False, id="alive"), pytest.param(True, id="stopped and woken")],
 )
-@pytest.mark.slow
 def test_a1_two_attempts_on_two_nodes(
     start: Start, tmp_path: Path, undisturbed: list[bytes], stopped: bool
 ) -> None:
@@ -109,7 +108,6 @@ def test_a1_two_attempts_on_two_nodes(
     assert_whole(run, expected)
 
 
-@pytest.mark.slow
 @pytest.mark.soak
 def test_a1_two_attempts_on_two_nodes_twenty_times(
     start: Start, tmp_path: Path, undisturbed: list[bytes]
@@ -123,7 +121,6 @@ def test_a1_two_attempts_on_two_nodes_twenty_times(
         assert_whole(run, expected)
 
 
-@pytest.mark.slow
 def test_a2_two_trainings_started_together_by_hand(
     start: Start, tmp_path: Path, undisturbed: list[bytes]
 ) -> None:
@@ -157,7 +154,6 @@ sys.exit(steps.train.main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
 def test_a1_an_attempt_that_stood_still_while_it_started(
     start: Start, tmp_path: Path, undisturbed: list[bytes]
 ) -> None:

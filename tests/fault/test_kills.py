@@ -135,6 +135,7 @@ def test_sigterm_saves_the_epoch_under_way_and_loses_nothing(
     assert products(run) == oracle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     [
@@ -212,6 +213,7 @@ def test_damaged_newest_checkpoint_costs_one_interval(
     assert products(run) == oracle
 
 
+@pytest.mark.slow
 def test_a1_rows_that_are_not_those_before_the_checkpoint(
     start: Start, tmp_path: Path, oracle: Oracle
 ) -> None:
@@ -237,6 +239,7 @@ def test_a1_rows_that_are_not_those_before_the_checkpoint(
     assert products(run) == oracle
 
 
+@pytest.mark.slow
 def test_all_checkpoints_damaged(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", epochs=6)
     assert start(*train(tmp_path / "x")).end() == 0
@@ -248,6 +251,7 @@ def test_all_checkpoints_damaged(start: Start, tmp_path: Path) -> None:
     assert len(run.checkpoint_steps()) == 2
 
 
+@pytest.mark.slow
 def test_full_disk_while_saving(start: Start, tmp_path: Path, oracle: Oracle) -> None:
     run = prepare(start, tmp_path / "x")
     step = start(*train(tmp_path / "x"))
@@ -284,6 +288,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_full_disk_on_train_csv(
     start: Start, tmp_path: Path, oracle: Oracle, small_disk: Path
 ) -> None:
@@ -302,6 +307,7 @@ def test_full_disk_on_train_csv(
     assert products(run) == oracle
 
 
+@pytest.mark.slow
 def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", game="tests.fault.breaking:BreaksAtStep50")
     first = start(*train(tmp_path / "x"))
@@ -364,6 +370,7 @@ def python(
     )
 
 
+@pytest.mark.slow
 def test_sigterm_during_the_start(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x")
     process = python("steps.train", "--outdir", str(tmp_path / "x"), "--run", "0")

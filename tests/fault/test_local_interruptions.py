@@ -214,6 +214,7 @@ def test_an_interrupt_is_argo_stop(tmp_path: Path, numbers: list[signal.Signals]
     )
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_kills(tmp_path: Path) -> None:
     manifest = workflow(
         [task("a", "leaf")],

@@ -19,6 +19,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
 from tests.fault.conftest import Start, Step, assignments, snapshot
 
+pytestmark = pytest.mark.slow
 TRAIN = "tests.fault.other_processor"
 Prepared = Callable[..., ExperimentDirectory]
 
@@ -137,7 +138,6 @@ def test_a_displaced_training_decides_nothing(
     assert not directory.compute_json.exists()
 
 
-@pytest.mark.slow
 def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(
     start: Start, prepared: Prepared
 ) -> None:
@@ -155,7 +155,6 @@ def test_a_directory_without_the_record_goes_on_as_its_checkpoint_says(
     assert used(directory, 0) == used(directory, 1) == ("cpu", "bf16")
 
 
-@pytest.mark.slow
 def test_a_checkpoint_that_says_otherwise_counts_for_its_run(
     start: Start, prepared: Prepared
 ) -> None:
@@ -178,23 +177,22 @@ def test_a_checkpoint_that_says_otherwise_counts_for_its_run(
     ("content", "words"),
     [
         (b"", "Expecting value"),
-        pytest.param(b'{"device": "cpu", "precision"', "Expecting", marks=pytest.mark.slow),
-        pytest.param(b"[]", "no mapping", marks=pytest.mark.slow),
+        (b'{"device": "cpu", "precision"', "Expecting"),
+        (b"[]", "no mapping"),
         (
             b'{"device": "cpu", "precision": "fp16", "reason": "x"}',
             "precision is 'fp16', allowed: fp32, bf16",
         ),
-        pytest.param(
+        (
             b'{"device": ["cpu"], "precision": "fp32", "reason": "x"}',
             "device is ['cpu'], allowed: cpu, cuda",
-            marks=pytest.mark.slow,
         ),
         (
             b'{"device": "cpu", "precision": "fp32", "reason": "\\u001b[2J"}',
             "reason is no line of text",
         ),
-        pytest.param(b"\xff\xff", "decode", marks=pytest.mark.slow),
-        pytest.param(b"[" * 60000, "depth", marks=pytest.mark.slow),
+        (b"\xff\xff", "decode"),
+        (b"[" * 60000, "depth"),
         (b" " * 70000, "at most 65536"),
     ],
 )
@@ -243,7 +241,6 @@ def test_a_gpu_that_was_decided_on_and_is_not_here_is_refused(
     )
 
 
-@pytest.mark.slow
 def test_the_probe_leaves_no_trace_in_a_training(start: Start, prepared: Prepared) -> None:
     """A game that draws from the global generators, so that one more that is made would be seen."""
     given = {

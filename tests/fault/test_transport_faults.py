@@ -21,6 +21,7 @@ from tests.outside import ROOT
 from tests.plain_receiver import join_request, read_address, some_unrolls, unpack_bytes
 from tests.tcp_proxy import Proxy
 
+pytestmark = pytest.mark.slow
 ACTOR = """
 import sys, time
 from pathlib import Path
@@ -73,7 +74,6 @@ def test_a_killed_learner_s_successor_is_joined(tmp_path: Path) -> None:
     client.close()
 
 
-@pytest.mark.slow
 def test_without_a_successor_the_actor_gives_up_in_time(tmp_path: Path) -> None:
     client = actor(lambda: read_address(tmp_path), reconnect_timeout_s=1)
     with LearnerProcess(tmp_path) as learner:
@@ -86,7 +86,6 @@ def test_without_a_successor_the_actor_gives_up_in_time(tmp_path: Path) -> None:
     client.close()
 
 
-@pytest.mark.slow
 def test_a_stopped_learner_is_noticed_by_its_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +142,6 @@ def test_what_is_sent_again_after_a_lost_acknowledgement_is_learnt_once(tmp_path
         client.close()
 
 
-@pytest.mark.slow
 def test_a_killed_actor_leaves_and_the_others_go_on(tmp_path: Path) -> None:
     with LearnerProcess(tmp_path) as learner:
         other = actor(lambda: learner.address)
@@ -159,7 +157,6 @@ def test_a_killed_actor_leaves_and_the_others_go_on(tmp_path: Path) -> None:
         other.close()
 
 
-@pytest.mark.slow
 def test_a_message_that_is_far_too_large_is_never_stored(tmp_path: Path) -> None:
     with LearnerProcess(tmp_path) as learner:
         connection = Connection(learner.address, join_request(), 20)
@@ -174,7 +171,6 @@ def test_a_message_that_is_far_too_large_is_never_stored(tmp_path: Path) -> None
         assert highest - before < 60_000_000
 
 
-@pytest.mark.slow
 def test_an_actor_that_ignores_its_credits_fills_no_memory(tmp_path: Path) -> None:
     """The learner reads the next message when it has taken the last one."""
     with LearnerProcess(tmp_path) as learner:

@@ -66,6 +66,7 @@ def test_all_checks_pass_on_a_pretended_device() -> None:
     assert " passed" in ended.stdout and " failed" not in ended.stdout
 
 
+@pytest.mark.slow
 def test_the_pretended_device_refuses_what_cuda_refuses() -> None:
     code = """
 from tests.gpu.pretended import install, waits
@@ -125,9 +126,8 @@ def test_without_time_a_part_is_not_begun(report: Report, tmp_path: Path) -> Non
     assert lines(tmp_path / "gpu.txt")[0].startswith("part first: left out, ")
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_cut_off_it_leaves_what_it_had_found(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "gpu.txt"
     code = f"""

@@ -86,6 +86,7 @@ def knowing(game: Game) -> Knowing:
     return Knowing(game, evaluate, SearchSettings(), 30)
 
 
+@pytest.mark.slow
 def test_of_two_perfect_players_each_opening_gives_one_point() -> None:
     """Colours are paired: whoever has the better side of an opening wins with it, and loses without;
     seen from either of them.
