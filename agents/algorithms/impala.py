@@ -38,7 +38,7 @@ from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
 from agents.distributed.protocol import Columns, Peers, Receiver
 from agents.distributed.queues import Batch, BatchQueue
-from agents.distributed.unrolls import as_state, unroll_specs
+from agents.distributed.unrolls import as_state, environment_steps, final_rows, unroll_specs
 from agents.distributed.weights import weights_of
 from agents.experience.returns import vtrace
 from agents.interfaces import Progress, State
@@ -84,7 +84,8 @@ class Rows(NamedTuple):
 
 class Update(NamedTuple):
     """What the optimiser saw: the loss; log π/μ, targets and advantages [T, B]; the loss's parts
-    [3] (E[log π A], E[(V − v)²], E[H]); and the gradient's norm.
+    [3] (E[log π A], E[(V − v)²], E[H]); the gradient's norm; and the number of environment steps, of
+    all learners.
     """
 
     loss: Tensor
@@ -93,6 +94,7 @@ class Update(NamedTuple):
     advantages: Tensor
     parts: Tensor
     gradient_norm: float
+    steps: int
 
 
 class IMPALATrainer:
@@ -185,9 +187,9 @@ class IMPALATrainer:
         lags = self.updates - batch.oldest
         with together.whole_update(self.peers, self.observation_normaliser):
             rows = self._rows(batch.columns)
-            update = self._update(rows)
+            update = self._update(rows, environment_steps(batch.columns, self.hyper.unroll_length))
         self.updates += 1
-        self.step += self.hyper.batch_size * self.hyper.unroll_length
+        self.step += update.steps
         self._publish()
         objective, squared_error, entropy = update.parts.tolist()
         ratios = update.log_ratio[rows.valid].exp()
@@ -243,7 +245,7 @@ class IMPALATrainer:
             normalised = self.observation_normaliser(observation.reshape(-1, *shape[2:]))
             observation = normalised.reshape(shape)
         begins = columns["begins"]
-        final = begins[:, 1:] & ~columns["terminated"][:, :-1]
+        final = final_rows(columns)
         rewards = columns["reward"]
         if self.resolved.environment.clip_rewards:
             rewards = np.clip(rewards, -1, 1)
@@ -311,15 +313,15 @@ class IMPALATrainer:
         parts = torch.stack((objective, squared_error, entropy))
         return loss, log_ratio, targets, advantages, parts
 
-    def _update(self, rows: Rows) -> Update:
-        """Make one step of the optimiser."""
+    def _update(self, rows: Rows, steps: int) -> Update:
+        """Make one step of the optimiser. steps: the number of environment steps in these rows."""
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
         if self.peers is not None:
             valid = int(rows.valid.sum())
             parameters = self.optimiser.parameters
-            loss = together.average_gradients(self.peers, parameters, loss, valid)
+            loss, steps = together.average_gradients(self.peers, parameters, loss, valid, steps)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
-        update = Update(loss, log_ratio, targets, advantages, parts, norm)
+        update = Update(loss, log_ratio, targets, advantages, parts, norm, steps)
         if not math.isfinite(norm + float(update.loss)):
             raise self._diverged(rows, update)
         self.optimiser.step(self.learning_rate)

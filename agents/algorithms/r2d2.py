@@ -37,7 +37,7 @@ from agents.devices import on_device
 from agents.distributed.protocol import Columns, Spec
 from agents.distributed.replayed import LearnsFromReplay, ReplayedExperience
 from agents.distributed.stepping import Play, one_environment, row_specs
-from agents.distributed.unrolls import as_state, bytes_of, unroll_specs
+from agents.distributed.unrolls import as_state, bytes_of, final_rows, unroll_specs
 from agents.distributed.weights import weights_of
 from agents.experience.priorities import Priorities, importance_weights
 from agents.experience.returns import n_step_returns, rescaled, unrescaled
@@ -176,8 +176,7 @@ class R2D2Trainer(LearnsFromReplay):
     def _rows(self, columns: Columns, device: torch.device) -> Rows:
         """The columns of sequences [B, T + 1, ...] besides the network's inputs, after the burn-in."""
         terminated = columns["terminated"]
-        begins = columns["begins"]
-        final = begins[:, 1:] & ~terminated[:, :-1]
+        final = final_rows(columns)
         rewards = columns["reward"]
         if self.resolved.environment.clip_rewards:
             rewards = np.clip(rewards, -1, 1)

@@ -62,20 +62,22 @@ def with_the_first(
 
 
 def average_gradients(
-    peers: Peers, parameters: Sequence[Tensor], loss: Tensor, rows: int
-) -> Tensor:
+    peers: Peers, parameters: Sequence[Tensor], loss: Tensor, rows: int, steps: int
+) -> tuple[Tensor, int]:
     """Put the gradients of the loss over the rows of all learners in the place of those of this one's
-    loss [], a mean over so many rows; returns that loss, the same for all.
+    loss [], a mean over so many rows. Returns that loss and the number of steps of all learners; both
+    are the same for all.
     """
     gradients = [one.grad for one in parameters if one.grad is not None]
     parts = [*(one.reshape(-1) for one in gradients), loss.reshape(1), loss.new_ones(1)]
-    sums = torch.cat(parts) * rows
+    sums = torch.cat([torch.cat(parts) * rows, loss.new_full((1,), steps)])
     peers.sum(sums)
-    means = sums / sums[-1].clamp(min=1)
+    steps = int(sums[-1])
+    means = sums[:-1] / sums[-2].clamp(min=1)
     *averages, joint, _ = torch.split_with_sizes(means, [part.numel() for part in parts])
     shaped = [one.view(gradient.shape) for one, gradient in zip(averages, gradients, strict=True)]
     torch._foreach_copy_(gradients, shaped)  # in place: they keep their parameters' strides
-    return joint.squeeze(0)
+    return joint.squeeze(0), steps
 
 
 def learn_statistics(

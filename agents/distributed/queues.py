@@ -137,12 +137,14 @@ class Arrived:
 
 
 class ReplayQueue:
-    """`agents.distributed.exchange.Queue`. taken: rows that the learner has taken over; updates: that
-    it has done; most_updates: it does none beyond these.
+    """`agents.distributed.exchange.Queue`. taken: number of environment steps that the learner has
+    taken over; updates: that it has done; most_updates: it does none beyond these.
     """
 
-    def __init__(self, ratio: ReplayRatio) -> None:
+    def __init__(self, ratio: ReplayRatio, steps_of: Callable[[Columns], int]) -> None:
+        """steps_of: the number of environment steps in unrolls, at most `ratio.unroll` in each."""
         self.ratio = ratio
+        self._steps_of = steps_of
         self.taken = 0
         self.updates = 0
         self.most_updates = 0
@@ -168,19 +170,18 @@ class ReplayQueue:
                     unwanted = count - first
                     break
                 part = min(count - first, self._room())
-                self._waiting.append(
-                    {name: column[first : first + part] for name, column in columns.items()}
-                )
-                self._inserted += part * self.ratio.unroll
+                unrolls = {name: column[first : first + part] for name, column in columns.items()}
+                self._waiting.append(unrolls)
+                self._inserted += self._steps_of(unrolls)
                 self._changed.notify_all()
             first += part
         return Placed(first, unwanted, waited_s)
 
     def _room(self) -> int:
-        """Unrolls by which the actors would still not be too far ahead."""
+        """Unrolls by which the actors would still not be too far ahead, whatever these hold."""
         ratio = self.ratio
-        rows = (ratio.slack + self.updates * ratio.batch) / ratio.ratio + ratio.starts
-        return max(0, int((rows - self._inserted) // ratio.unroll))
+        steps = (ratio.slack + self.updates * ratio.batch) / ratio.ratio + ratio.starts
+        return max(0, int((steps - self._inserted) // ratio.unroll))
 
     def _may_update(self) -> bool:
         ratio = self.ratio
@@ -216,7 +217,7 @@ class ReplayQueue:
     def __len__(self) -> int:
         """Unrolls that the learner has not taken over."""
         with self._changed:
-            return (self._inserted - self.taken) // self.ratio.unroll
+            return sum(len(next(iter(columns.values()))) for columns in self._waiting)
 
     def state_dict(self) -> State:
         """The counts of what the learner has received and of its updates."""

@@ -11,6 +11,7 @@ import numpy as np
 from agents.distributed.exchange import Exchange
 from agents.distributed.protocol import Columns, Specs
 from agents.distributed.queues import Arrived, ReplayQueue
+from agents.distributed.unrolls import environment_steps
 from agents.environments.normalisation import ObservationNormaliser
 from agents.experience.replay import STEPS as STREAM
 from agents.experience.replay import Transitions
@@ -30,7 +31,8 @@ class ReplayedExperience:
         weights: Callable[[], Columns], normaliser: ObservationNormaliser | None, overlap: int = 0,
         added: Callable[[np.ndarray, Columns], None] = lambda numbers, columns: None,
     ) -> None:  # fmt: skip
-        self.replay, self.queue = SequenceReplay(specs, slots), ReplayQueue(ratio)
+        self.replay = SequenceReplay(specs, slots)
+        self.queue = ReplayQueue(ratio, lambda columns: environment_steps(columns, ratio.unroll))
         self.exchange = Exchange[Arrived](specs, identity=identity, queue=self.queue)
         self.normaliser = normaliser
         self.wait_s = 1.0
@@ -51,12 +53,12 @@ class ReplayedExperience:
 
     @property
     def steps(self) -> int:
-        """Rows that came into the replay in the whole training."""
+        """Number of environment steps that came into the replay in the whole training."""
         return self.queue.taken
 
     @property
     def replayed(self) -> float | None:
-        """How often each row has been learnt from; None before the first update could be."""
+        """How often each step has been learnt from; None before the first update could be."""
         ratio = self.queue.ratio
         counted = self.steps - ratio.starts
         return self.updates * ratio.batch / counted if counted > 0 else None

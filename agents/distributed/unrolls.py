@@ -35,6 +35,23 @@ def bytes_of(specs: Specs) -> int:
     return sum(np.dtype(one.dtype).itemsize * math.prod(one.shape) for one in specs.values())
 
 
+def final_rows(columns: Columns) -> np.ndarray:
+    """Which rows only hold the final observation with which an episode was truncated, bool [B, T], of
+    unrolls [B, T + 1]. The last row of an unroll is judged in the next one.
+    """
+    # The next episode begins after such a row although nothing terminated in it.
+    rows: np.ndarray = columns["begins"][:, 1:] & ~columns["terminated"][:, :-1]
+    return rows
+
+
+def environment_steps(columns: Columns, rows: int) -> int:
+    """Number of environment steps in the last `rows` rows before the final one of each unroll
+    [B, T + 1]: every row is a step but those that only hold a final observation.
+    """
+    final = final_rows(columns)[:, -rows:]
+    return int(final.size - final.sum())
+
+
 class Assembler:
     """The unrolls of E environments that are not finished yet, and those that are."""
 

@@ -23,6 +23,7 @@ from safetensors.numpy import load_file, save_file
 from agents.checks.kept_streams import KeptStreams
 from agents.distributed.local import LocalLink
 from agents.distributed.protocol import Ack, Actor, Learner, Receiver, Unreachable, Unrolls
+from agents.distributed.queues import WAITING
 from agents.evaluation.episodes import evaluate
 from agents.evaluation.rendering import Replay
 from agents.interfaces import HasStreams, Progress, State, Trainer
@@ -71,9 +72,9 @@ WITH_ACTORS = [
 """Those whose experience comes from other processes, here from threads."""
 
 
-def short(algorithm: str, game: str) -> Resolved:
+def short(algorithm: str, game: str, **others: str) -> Resolved:
     known = {info.name for info in parameters(algorithm)}
-    given = {name: text for name, text in SHORT.items() if name in known}
+    given = {name: text for name, text in {**SHORT, **others}.items() if name in known}
     return resolve(algorithm, {"game": game, **given})
 
 
@@ -286,9 +287,61 @@ def test_a_training_with_actors_goes_on_where_it_was(pair: tuple[str, str], tmp_
     assert (second.epoch, second.step) == (3, rows[-1].step)
     rows += learn(second, resolved, 2, 2, kept)
     assert [one.epoch for one in rows] == [1, 2, 3, 4, 5]
-    expected = [resolved.warm_up_steps + resolved.steps_per_epoch * n for n in range(1, 6)]
-    assert [one.step for one in rows] == expected
+    planned = [resolved.warm_up_steps + resolved.steps_per_epoch * n for n in range(1, 6)]
+    steps = [one.step for one in rows]
+    assert steps == sorted(set(steps))
+    assert all(step <= most for step, most in zip(steps, planned, strict=True))
     assert all(one.metrics.keys() == rows[0].metrics.keys() for one in rows)
     policy = load_policy(resolved, second.state_dict())
     (episode,) = evaluate(policy, resolved, 0, 1, True)
     assert episode.length > 0 and np.isfinite(episode.return_)
+
+
+EPISODE_STEPS = 5
+
+
+def truncated(algorithm: str, game: str) -> Resolved:
+    """A training whose episodes are all cut off after EPISODE_STEPS steps."""
+    return short(
+        algorithm, game, epochs="40", env_options=f"max_episode_steps={EPISODE_STEPS}",
+        learning_starts="64", envs_per_actor="2", batch_size="8", epoch_updates="8",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "pair", [pair for pair in PAIRS if pair[1] in ("cartpole", "pendulum")], ids=" on ".join
+)
+def test_a_step_is_a_step_of_an_environment(pair: tuple[str, str]) -> None:
+    resolved = truncated(*pair)
+    trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    rows = [progress for progress, _ in itertools.islice(epochs_of(trainer), 5)]
+    trainer.close()
+    ended = sum(sum(one.lengths) for one in rows)
+    in_flight = rows[-1].step - ended
+    assert 0 <= in_flight < EPISODE_STEPS * resolved.environment.count
+
+
+def rows_elsewhere(resolved: Resolved) -> float:
+    """Number of steps that two actors may have made and the learner does not count yet."""
+    hyper = resolved.hyperparameters
+    unfinished = 2 * resolved.environment.count * (EPISODE_STEPS + hyper.unroll_length)
+    waiting = (WAITING + 1) * hyper.batch_size * hyper.unroll_length
+    if resolved.algorithm != "impala":
+        waiting = hyper.ratio.slack / hyper.ratio.ratio
+    return float(unfinished + waiting)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "pair", [pair for pair in WITH_ACTORS if pair[0] in ALGORITHMS], ids=" on ".join
+)
+def test_a_step_of_an_actor_is_a_step_of_an_environment(pair: tuple[str, str]) -> None:
+    """A row more for each episode that is cut off would be a step more in six."""
+    resolved = truncated(*pair)
+    learner = make_learner(resolved, run=0, device="cpu", precision="fp32")
+    rows = learn(learner, resolved, 1, resolved.epochs, KeptStreams())
+    assert not learner.counters()["stale"]
+    ended = sum(sum(one.lengths) for one in rows)
+    elsewhere = rows_elsewhere(resolved)
+    assert elsewhere < rows[-1].step / 7
+    assert abs(rows[-1].step - ended) <= elsewhere

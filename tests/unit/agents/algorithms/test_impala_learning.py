@@ -192,7 +192,7 @@ def test_the_learning_rate_falls_to_nothing() -> None:
     trainer = learner(impala("cartpole", **SMALL, learning_rate=0.06))
     rates = list[float]()
     update = trainer._update
-    trainer._update = lambda rows: (rates.append(trainer.learning_rate), update(rows))[1]  # type: ignore[func-returns-value,method-assign]
+    trainer._update = lambda *given: (rates.append(trainer.learning_rate), update(*given))[1]  # type: ignore[func-returns-value,method-assign]
     list(in_turn(trainer))
     assert rates == pytest.approx([0.06, 0.05, 0.04, 0.03, 0.02, 0.01])
     assert trainer.learning_rate == pytest.approx(0)

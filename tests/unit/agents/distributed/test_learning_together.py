@@ -111,7 +111,9 @@ def test_a_mean_of_means_would_be_another_update(monkeypatch: pytest.MonkeyPatch
     for batch in prepared:
         alone._learn(part_of(batch, 0, 1))
     exact = page.average_gradients
-    monkeypatch.setattr(page, "average_gradients", lambda p, w, loss, rows: exact(p, w, loss, 1))
+    monkeypatch.setattr(
+        page, "average_gradients", lambda p, w, loss, rows, steps: exact(p, w, loss, 1, steps)
+    )
     pair = [experiment(2), experiment(2)]
     together(pair, prepared)
     assert difference(alone, pair[0]) > 1e-4

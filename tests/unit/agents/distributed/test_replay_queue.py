@@ -25,6 +25,11 @@ def columns(count: int, value: float = 0.0) -> dict[str, np.ndarray]:
     return {"row": np.full((count, 5), value, np.float32)}
 
 
+def queue_of_rows() -> ReplayQueue:
+    """Every row is a step."""
+    return ReplayQueue(RATIO, lambda unrolls: len(unrolls["row"]) * RATIO.unroll)
+
+
 def put(queue: ReplayQueue, count: int = 1, value: float = 0.0) -> int:
     return queue.put(columns(count, value), 0, lambda: True).count
 
@@ -47,7 +52,7 @@ def in_thread(call: Callable[[], object]) -> threading.Thread:
 
 @pytest.mark.parametrize("slow", ["learner", "actors", "neither"])
 def test_the_ratio_holds_whichever_side_is_ten_times_slower(slow: str) -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     exchange = Exchange[Arrived](SPECS, identity="", queue=queue)
     exchange.begin(1)
     pause_s = {"learner": (0.005, 0.0005), "actors": (0.0005, 0.005)}.get(slow, (0.0, 0.0))
@@ -93,7 +98,7 @@ def test_the_ratio_holds_whichever_side_is_ten_times_slower(slow: str) -> None:
 
 
 def test_nothing_is_learnt_before_the_start() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     for _ in range(4):
         put(queue)
         assert not update(queue)
@@ -102,7 +107,7 @@ def test_nothing_is_learnt_before_the_start() -> None:
 
 
 def test_the_learner_stops_where_it_would_be_too_far_ahead() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     put(queue, 5)
     assert [update(queue) for _ in range(6)] == [True] * 4 + [False] * 2
     assert RATIO.balance(queue.updates, queue._inserted) == RATIO.slack
@@ -111,7 +116,7 @@ def test_the_learner_stops_where_it_would_be_too_far_ahead() -> None:
 
 
 def test_actors_stop_where_they_would_be_too_far_ahead_and_go_on_after_an_update() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     most = (RATIO.starts + int(RATIO.slack / RATIO.ratio)) // RATIO.unroll
     found = list[int]()
     thread = in_thread(lambda: found.append(put(queue, most + 2)))
@@ -125,7 +130,7 @@ def test_actors_stop_where_they_would_be_too_far_ahead_and_go_on_after_an_update
 
 
 def test_unrolls_keep_their_order_and_are_taken_over_once() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     for value in range(3):
         put(queue, 2, value)
     taken = queue.take(0)
@@ -135,7 +140,7 @@ def test_unrolls_keep_their_order_and_are_taken_over_once() -> None:
 
 
 def test_no_update_is_done_beyond_those_of_the_epoch() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     put(queue, 8)
     queue.most_updates = 1
     for expected in (True, None):
@@ -149,18 +154,18 @@ def test_no_update_is_done_beyond_those_of_the_epoch() -> None:
 
 
 def test_what_waits_is_lost_with_its_learner_and_counts_no_more() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     put(queue, 6)
     assert update(queue)
     put(queue, 2)
-    later = ReplayQueue(RATIO)
+    later = queue_of_rows()
     later.load_state_dict(queue.state_dict())
     assert (later.taken, later.updates, len(later)) == (24, 1, 0)
     assert later._inserted == 24 and queue._inserted == 32
 
 
 def test_who_waits_is_let_go_and_what_is_unwanted_stays_out() -> None:
-    queue = ReplayQueue(RATIO)
+    queue = queue_of_rows()
     placed = queue.put(columns(3), 0, lambda: False)
     assert (placed.count, placed.unwanted) == (0, 3) and len(queue) == 0
     found = list[int]()

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.distributed.protocol import Spec
-from agents.distributed.unrolls import Assembler, unroll_specs
+from agents.distributed.unrolls import (
+    Assembler,
+    environment_steps,
+    final_rows,
+    unroll_specs,
+)
 
 ROWS = {"row": Spec("int64", (2,)), "flag": Spec("bool", ())}
 FIRST = {"state": Spec("float32", (3,))}
@@ -108,3 +113,16 @@ def test_what_is_taken_stays_as_it_is() -> None:
     before = unrolls["row"].copy()
     add(assembler, [0, 1], counts)
     assert unrolls["row"] == pytest.approx(before)
+
+
+def test_every_row_is_a_step_but_those_of_a_truncated_episode_s_last_observation() -> None:
+    """Rows 0 to 5: two steps of an episode that is cut off, its final observation, two steps of one
+    that terminates, the first step of another, of which nothing is known yet.
+    """
+    columns = {
+        "begins": np.array([[True, False, False, True, False, True]]),
+        "terminated": np.array([[False, False, False, False, True, False]]),
+    }
+    assert final_rows(columns).tolist() == [[False, False, True, False, False]]
+    assert environment_steps(columns, 5) == 4
+    assert environment_steps(columns, 2) == 2
