@@ -102,7 +102,7 @@ def test_cartpole_is_learnt_by_four_actors_in_threads() -> None:
     assert (
         max(one.metrics["policy_lag_max"] for one in progress) <= resolved.hyperparameters.max_lag
     )
-    assert [one.step for one in progress] == [3200 * epoch for epoch in range(1, 26)]
+    assert all(3100 * one.epoch < one.step <= 3200 * one.epoch for one in progress)
     assert np.mean(progress[0].returns) < 30
     assert np.mean(progress[-1].returns) > 60
     for actor in actors:
@@ -186,6 +186,18 @@ def test_what_is_not_finite_never_reaches_the_optimiser() -> None:
     with pytest.raises(Diverged, match=r"after step 30: .* rewards 3e\+38 … 3e\+38"):
         trainer._learn(batch)
     assert torch.equal(trainer.network.policy_weight, after) and trainer.updates == 1
+
+
+def test_the_lag_is_the_number_of_updates_since_the_weights_that_acted() -> None:
+    trainer = learner(impala("cartpole", **SMALL))
+    batch = batch_of(trainer, played(trainer.resolved))
+    trainer.receiver(1)
+    trainer.updates = 4
+    batch.oldest[:] = [4, 4, 4, 4, 4, 1]
+    trainer._learn(batch)
+    metrics = trainer._progress().metrics
+    assert metrics["policy_lag"] == pytest.approx(3 / 6)
+    assert metrics["policy_lag_max"] == 3
 
 
 def test_the_learning_rate_falls_to_nothing() -> None:

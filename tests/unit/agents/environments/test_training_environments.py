@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.algorithms.ppo import PPOTrainer
+from agents.environments.atari import make_atari
 from agents.environments.training import ActionLog, TrainingEnvironments
 from agents.environments.vectors import CartPoles, make_environments, reset
 from agents.load import load_policy
@@ -35,6 +36,22 @@ GAMES: dict[str, dict[str, str]] = {
 
 def resolved_for(game: str, **changed: str) -> Resolved:
     return resolve("ppo", {"game": game, **SHORT, **GAMES.get(game, {}), **changed})
+
+
+def frames(**options: Any) -> np.ndarray:
+    """What 60 steps of Space Invaders show, whose shots are drawn in every second frame only."""
+    environments = make_atari(resolved_for("space_invaders", noop_max="1"), 1, **options)
+    shown = [environments.reset(seed=1)[0]]
+    for step in range(60):
+        shown.append(environments.step(np.array([step % 6]))[0].copy())
+    environments.close()
+    return np.stack(shown)
+
+
+def test_an_atari_frame_is_the_maximum_of_two() -> None:
+    """Mnih et al. 2015, Methods: sprites that are drawn in every second frame do not vanish."""
+    assert np.array_equal(frames(), frames(maxpool=True))
+    assert not np.array_equal(frames(), frames(maxpool=False))
 
 
 def made(resolved: Resolved) -> PPOTrainer:

@@ -136,6 +136,39 @@ def test_fire_begins_every_life_whatever_the_policy_chose() -> None:
         )
 
 
+class TwoGames:
+    """Two Atari games as ale-py's vector environment has them: every step pays 1; the first game ends
+    after 2 steps and begins anew, the second after 5.
+    """
+
+    ENDS = np.array([2, 5])
+    num_envs = 2
+
+    def __init__(self) -> None:
+        self.lengths = np.zeros(2, np.int64)
+
+    def reset(self, **given: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        return np.zeros((2, 4, 84, 84), np.uint8), {"lives": np.ones(2, np.int64)}
+
+    def step(self, actions: np.ndarray) -> tuple[Any, ...]:
+        self.lengths += 1
+        terminated = self.lengths == self.ENDS
+        self.lengths[terminated] = 0
+        observations, info = self.reset()
+        return observations, np.ones(2), terminated, np.zeros(2, np.bool_), info
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_the_successor_of_a_game_pays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ended game goes on to its next episode while others still play; its rewards are not counted."""
+    monkeypatch.setattr(evaluation, "make_atari", lambda resolved, count: TwoGames())
+    resolved = small("breakout", fire_after_life_loss="false")
+    episodes = evaluate(Idle(), resolved, 0, 2, False)
+    assert [(one.return_, one.length) for one in episodes] == [(2, 2), (5, 5)]
+
+
 def test_without_fire_nobody_plays() -> None:
     resolved = of_at_most(small("breakout", fire_after_life_loss="false"), WHOLE_GAME_STEPS)
     (episode,) = evaluate(Idle(), resolved, 0, 1, False)
