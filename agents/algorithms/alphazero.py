@@ -71,8 +71,12 @@ def losses(logits: Tensor, values: Tensor, batch: Batch) -> tuple[Tensor, Tensor
     """−π · log p, averaged over the positions that were searched in full, and (z − v)², averaged
     over all.
     """
+    # p is over legal actions alone. Their logarithms are −∞ at illegal ones, where π is 0: the
+    # product would be NaN, so 0 takes their place.
     log_p = torch.log_softmax(logits.masked_fill(~batch.legal, -math.inf), dim=1)
     crossed = -(batch.policies * log_p.masked_fill(~batch.legal, 0)).sum(dim=1)
+    # KataGo's playout cap: the visits of a cheap search are no policy to learn, but its game's
+    # result is a value all the same.
     policy = (crossed * batch.full).sum() / batch.full.sum().clamp(min=1)
     return policy, (batch.values - values).square().mean()
 
@@ -92,7 +96,8 @@ class AlphaZeroTrainer:
         self.halved = precision == "bf16"
         seed = resolved.experiment.seed
         self.game = check_board_game(resolved)
-        self.symmetries, self.window = Symmetries(self.game), Window(self.game)
+        self.symmetries = Symmetries(self.game)
+        self.window = Window(self.game)
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
         self.network = make_network(self.hyper, self.game, weights).to(self.device)
         self.network.to(memory_format=torch.channels_last)
@@ -103,7 +108,9 @@ class AlphaZeroTrainer:
         self.sampling = np.random.default_rng(seed_sequence(seed, run, "replay"))
         self.updates = 0
         self.counted = dict.fromkeys(COUNTED, 0.0)
-        self.scores, self.lengths, self.lags = list[float](), list[int](), list[np.ndarray]()
+        self.scores = list[float]()
+        self.lengths = list[int]()
+        self.lags = list[np.ndarray]()
         self.measured = list[tuple[float, ...]]()
 
     def train(self, take: Take) -> Iterator[Progress | None]:
@@ -125,11 +132,16 @@ class AlphaZeroTrainer:
         ratio = self.hyper.ratio
         since_s = time.monotonic()
         while self.window.added < positions or self.updates < updates:
+            # Positive where more was learnt than the positions allow, negative where positions lie
+            # idle.
             balance = ratio.balance(self.updates, self.window.added)
             due = self.updates < updates and balance + ratio.batch <= ratio.slack
             learns = due and self.window.added >= ratio.starts
+            # No games are taken while the workers are too far ahead. The trainer waits for games
+            # only where it has nothing to learn meanwhile.
             if balance >= -ratio.slack:
-                self._add(take, 0 if learns else WAIT_S)
+                wait_s = 0.0 if learns else WAIT_S
+                self._add(take, wait_s)
             if learns:
                 self._learn()
             if time.monotonic() - since_s >= YIELD_S:
@@ -144,6 +156,7 @@ class AlphaZeroTrainer:
             self.counted["trainer_waited_s"] += time.monotonic() - started_s
         if games is None:
             return
+        # Games that cannot be learnt from are counted and left out; the training goes on.
         if refusal(self.game, games.rows):
             self.counted["refused"] += 1
             return
@@ -173,6 +186,7 @@ class AlphaZeroTrainer:
         self.network.zero_grad(set_to_none=True)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
             logits, values = self.network(batch.planes)
+        # The losses are computed in float32 also where the network computes in bf16.
         policy, value = losses(logits.float(), values.float(), batch)
         torch.autograd.backward([policy + value])
         norm = self.optimiser.clip_gradients(LARGEST_NORM)
@@ -199,14 +213,15 @@ class AlphaZeroTrainer:
     @torch.no_grad()
     def _follow(self) -> None:
         """Update the average: θ̄ ← d θ̄ + (1 − d) θ, for weights and batch statistics alike."""
-        of_average, newest = (
-            list(one.state_dict().values()) for one in (self.average, self.network)
-        )
-        pairs = [
-            pair for pair in zip(of_average, newest, strict=True) if pair[0].is_floating_point()
-        ]
-        averages, weights = zip(*pairs, strict=True)
-        torch._foreach_lerp_(list(averages), list(weights), 1 - self.hyper.average_decay)
+        averages = list[Tensor]()
+        weights = list[Tensor]()
+        newest = self.network.state_dict()
+        for name, average in self.average.state_dict().items():
+            # Batch normalisation counts its batches in an integer, which has no average.
+            if average.is_floating_point():
+                averages.append(average)
+                weights.append(newest[name])
+        torch._foreach_lerp_(averages, weights, 1 - self.hyper.average_decay)
 
     @property
     def learning_rate(self) -> float:
@@ -231,15 +246,20 @@ class AlphaZeroTrainer:
         if self.measured:
             metrics |= zip(METRICS, np.mean(self.measured, axis=0).tolist(), strict=True)
         after_start = self.window.added - self.hyper.learning_starts
-        lags = np.concatenate(self.lags) if self.lags else np.zeros(0)
+        lag_mean: float | None = None
+        lag_max: float | None = None
+        if self.lags:
+            lags = np.concatenate(self.lags)
+            lag_mean = float(lags.mean())
+            lag_max = float(lags.max())
         metrics |= {
             "learning_rate": self.learning_rate,
             "positions": self.window.added,
             "window": len(self.window),
             "unique_percent": 100 * self.window.unique_share(),
             "replayed": self.updates * self.hyper.batch_size / max(1, after_start),
-            "generations_behind": float(lags.mean()) if len(lags) else None,
-            "generations_behind_max": float(lags.max()) if len(lags) else None,
+            "generations_behind": lag_mean,
+            "generations_behind_max": lag_max,
         }
         progress = Progress(
             epoch=self.epoch, step=self.step, frame=self.step, returns=self.scores,
@@ -255,11 +275,14 @@ class AlphaZeroTrainer:
         """Learn the players' moves and the results of recorded games, and let the workers play with
         that network. These updates do not count as updates of self-play.
         """
+        # A generator of its own: the number of these updates has no influence on what self-play
+        # samples.
         drawn = np.random.default_rng(self.sampling.integers(2**63))
         for _ in range(self.hyper.imitation_updates):
             which = drawn.integers(0, len(rows["value"]), self.hyper.batch_size)
             self._update(self._batch({name: column[which] for name, column in rows.items()}))
             yield
+        # Workers play by the average, which `_update` alone does not move.
         self.average.load_state_dict(self.network.state_dict())
 
     def playing(self) -> State:
@@ -299,12 +322,14 @@ class AlphaZeroTrainer:
         Raises `NoUsableState` for a state of another format.
         """
         check_format(state)
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.epoch = int(state["epoch"])
+        self.step = int(state["step"])
         self.network.load_state_dict(to_tensors(state["network"]))
         self.average.load_state_dict(to_tensors(state[AVERAGE]))
         self.optimiser.load_state_dict(state["optimiser"])
         self.sampling.bit_generator.state = state["generator"]
-        self.updates, self.window.added = int(state["updates"]), int(state["added"])
+        self.updates = int(state["updates"])
+        self.window.added = int(state["added"])
         self.counted |= state["counted"]
 
     def _interface(self) -> State:

@@ -52,7 +52,7 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
         while self.epoch < self.resolved.epochs:
             steps = (self.epoch + 1) * self.hyper.epoch_steps
             yield from self.experience.until(steps, self.hyper.ratio.updates_of(steps), self._learn)
-            self.epoch = self.epoch + 1
+            self.epoch += 1
             self.step = steps
             yield self._progress()
         self.experience.exchange.end()

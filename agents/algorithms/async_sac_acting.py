@@ -34,7 +34,9 @@ class SquashedActing:
             self.spaces, hidden_sizes=hyper.hidden_sizes, precision="fp32",
             generator=torch.Generator(), torso=hyper.network,
         )  # fmt: skip
-        self.policy, self.actions = self.network.acting(), SquashedActions(self.spaces.actions)
+        # A frozen policy follows the network's weights, into which `load` copies the learner's.
+        self.policy = self.network.acting()
+        self.actions = SquashedActions(self.spaces.actions)
         self.normaliser = make_observation_normaliser(resolved, self.spaces)
         self.weights = PolicyWeights(of_policy(self.network), self.normaliser)
         seeds = seed_sequence(resolved.experiment.seed, run, "actions", number)

@@ -52,7 +52,7 @@ from config.resolve import Resolved
 from config.seeds import integer_seed
 
 LARGEST_LOG_RATIO = 80.0
-"""The exponential of this is still finite."""
+"""The exponential of this is finite in float32."""
 SHARED = ("epoch", "step", "updates", "network", "optimiser", "observation_normaliser")
 """Entries of the state that are equal for several learners."""
 METRICS = (
@@ -111,6 +111,7 @@ class IMPALATrainer:
         self.device = torch.device(device)
         self.wait_s = 1.0
         self.epoch = self.updates = self.step = 0
+        # Columns and spaces are those of an environment that is made here, looked at and closed.
         acting, self.rows, self.spaces = look(resolved, run, device, precision)
         self.acting = acting if self.hyper.inference == "learner" else None
         self.remembered = acting.first
@@ -128,6 +129,8 @@ class IMPALATrainer:
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
         self.observation_normaliser = copy.deepcopy(acting.normaliser)
+        # Each of several learners takes its share of the batch, so that the settings mean the same
+        # with any number of learners.
         self.share = self.hyper.batch_size // resolved.actors.learners
         self.peers: Peers | None = None
         self.exchange = Exchange(
@@ -171,6 +174,8 @@ class IMPALATrainer:
         while self.epoch < self.resolved.epochs:
             while self.updates < (self.epoch + 1) * self.hyper.epoch_updates:
                 batch = self.exchange.take(self.wait_s)
+                # An error in the inference thread ends the training here; otherwise its actors
+                # would wait for ever.
                 if self.central is not None:
                     self.central.check()
                 if batch is None:
@@ -179,11 +184,14 @@ class IMPALATrainer:
                 self._learn(batch)
                 self.exchange.give_back(batch)
             yield self._progress()
+        # A learner that ended before the others would look lost to them.
         together.wait_for_all(self.peers)
         self.exchange.end()
 
     def _learn(self, batch: Batch) -> None:
         """Make one update and return its metrics."""
+        # Policy lag: by how many updates the weights that began an unroll are behind those that
+        # learn from it.
         lags = self.updates - batch.oldest
         with together.whole_update(self.peers, self.observation_normaliser):
             rows = self._rows(batch.columns)
@@ -192,11 +200,15 @@ class IMPALATrainer:
         self.step += update.steps
         self._publish()
         objective, squared_error, entropy = update.parts.tolist()
+        # A mean of π/μ that is exactly 1 in every update would mean that log μ is not the actor's.
         ratios = update.log_ratio[rows.valid].exp()
-        deviation, mean = torch.std_mean(ratios, correction=0) if len(ratios) else (0.0, 1.0)
+        mean = 1.0
+        deviation = 0.0
+        if len(ratios):
+            deviation, mean = (float(one) for one in torch.std_mean(ratios, correction=0))
         self.measured.append(
             [
-                -objective, 0.5 * squared_error, entropy, float(mean), float(deviation),
+                -objective, 0.5 * squared_error, entropy, mean, deviation,
                 update.gradient_norm, float(lags.mean()), float(lags.std()), float(lags.max()),
             ]
         )  # fmt: skip
@@ -239,6 +251,7 @@ class IMPALATrainer:
         observation = columns["observation"]
         valid = columns["valid"][:, :-1]
         if self.observation_normaliser is not None:
+            # The last row is the next unroll's first one, and counts there.
             learnt = observation[:, :-1][valid]
             together.learn_statistics(self.observation_normaliser, learnt, self.peers)
             shape = observation.shape
@@ -272,6 +285,7 @@ class IMPALATrainer:
         encoded = on_device(self.network.encode(flat), self.device)
         if not isinstance(self.network, RecurrentActorCritic):
             return encoded
+        # The state before the unroll's first row, as it was when the actor acted there.
         state = as_state(columns, self.remembered, self.device)
         sequences = encoded.view(*begins.shape, *encoded.shape[1:]).transpose(0, 1)
         every = torch.arange(begins.size, device=self.device)
@@ -293,14 +307,18 @@ class IMPALATrainer:
         policy, values = self._heads(rows.encoded)
         policy = masked(policy[:-1], rows.masks)
         log_pi = self.actions.log_probability(policy, rows.actions)
+        # V-trace's targets and advantages are constants: no gradient flows through π/μ. Rows that
+        # nobody acted in count as on-policy.
         log_ratio = torch.where(rows.valid, log_pi.detach() - rows.log_mu, 0.0)
         log_ratio = log_ratio.clamp(max=LARGEST_LOG_RATIO)
+        # Without V-trace all importance weights are 1, as if π had acted.
+        corrected = log_ratio if hyper.vtrace else torch.zeros_like(log_ratio)
         targets, advantages = vtrace(
-            log_ratio if hyper.vtrace else torch.zeros_like(log_ratio),
-            rows.rewards, values.detach(), rows.terminated, rows.final,
+            corrected, rows.rewards, values.detach(), rows.terminated, rows.final,
             discount=hyper.discount, rho_bar=hyper.rho_bar, c_bar=hyper.c_bar,
             trace_lambda=hyper.trace_lambda,
         )  # fmt: skip
+        # Means run over the valid rows of the batch.
         weights = rows.valid.to(values.dtype)
         weights = weights / weights.sum().clamp(min=1)
         objective = (weights * advantages * log_pi).sum()
@@ -316,6 +334,8 @@ class IMPALATrainer:
     def _update(self, rows: Rows, steps: int) -> Update:
         """Make one step of the optimiser. steps: the number of environment steps in these rows."""
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
+        # Before the norm is clipped: all learners clip the same joint gradient and make the same
+        # step.
         if self.peers is not None:
             valid = int(rows.valid.sum())
             parameters = self.optimiser.parameters
@@ -361,7 +381,8 @@ class IMPALATrainer:
         state of another format.
         """
         check_format(state)
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.epoch = int(state["epoch"])
+        self.step = int(state["step"])
         self.updates = int(state["updates"])
         self.network.load_state_dict(to_tensors(state["network"]))
         self.optimiser.load_state_dict(state["optimiser"])

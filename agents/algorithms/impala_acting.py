@@ -78,8 +78,11 @@ class ActorCriticPolicy:
         """environments: examples of those in which it will act."""
         torch.set_num_threads(resolved.experiment.threads)
         spaces = environments.interface
-        self._seed, self._run, self.device = resolved.experiment.seed, run, torch.device(device)
+        self._seed = resolved.experiment.seed
+        self._run = run
+        self.device = torch.device(device)
         self.pads = self.device.type != "cpu"
+        # The initial weights do not matter: the learner's replace them before the first action.
         unused = torch.Generator().manual_seed(0)
         network = make_network(resolved.hyperparameters, spaces, precision, unused)
         self.network = network.to(self.device)
@@ -97,12 +100,15 @@ class ActorCriticPolicy:
         self._freeze()
 
     def _freeze(self) -> None:
+        # With numpy alone an actor's step of 8 CartPoles takes 112 µs instead of 199: torch's calls
+        # cost more than the arithmetic of small networks.
         by_numpy = self.network.acting_by_numpy()
         self.needs_torch = by_numpy is None
         self.network_now: Callable[..., Any] = by_numpy or self.network.acting()
 
     def begin(self, environments: int, number: int, again: int = 0) -> Memory:
         """A new memory: zero states, and a noise generator of its own."""
+        # A stream that begins again draws other noise than its predecessor.
         purpose = f"actions {again}" if again else "actions"
         seed = integer_seed(self._seed, self._run, purpose, number)
         parts = (part.repeat(environments, *[1] * (part.ndim - 1)) for part in self._first)
@@ -127,11 +133,11 @@ class ActorCriticPolicy:
         observations = _joined([turn.observations for turn in turns])
         if self.normaliser is not None:
             observations = self.normaliser(observations)
-        policy: np.ndarray = (
-            self._by_torch(turns, observations)
-            if self.needs_torch
-            else self.network_now(observations)
-        )
+        policy: np.ndarray
+        if self.needs_torch:
+            policy = self._by_torch(turns, observations)
+        else:
+            policy = self.network_now(observations)
         masks = [turn.masks for turn in turns if turn.masks is not None]
         if masks:
             policy = masked(torch.from_numpy(policy), torch.from_numpy(_joined(masks))).numpy()
@@ -150,6 +156,7 @@ class ActorCriticPolicy:
             self._remember(turns, after)
         else:
             policy = self.network_now(encoded)
+        # Without the rows of the padding.
         found: np.ndarray = policy.numpy(force=True)[:rows]
         return found
 
@@ -171,6 +178,7 @@ class ActorCriticPolicy:
     def _padded(self, rows: np.ndarray) -> torch.Tensor:
         """[N, ...] -> [size, ...] on the CPU, filled up with zeros."""
         if self.pads:
+            # The next power of two.
             missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
             rows = np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)))
         return torch.from_numpy(rows)

@@ -61,6 +61,7 @@ class Batch(NamedTuple):
 
     def take(self, rows: Tensor) -> Batch:
         """The rows at these indices."""
+        # index_select gathers 256 rows of Atari's in 0.5 ms, indexing with brackets in 4.3 ms.
         taken = Batch(*(column.index_select(0, rows) for column in self[:-1]))
         return taken if self.masks is None else taken._replace(masks=self.masks[rows])
 
@@ -71,6 +72,7 @@ class Batch(NamedTuple):
         if len(self.advantages) < 2:
             return self
         deviation, mean = torch.std_mean(self.advantages)
+        # The constant keeps equal advantages from being divided by 0.
         return self._replace(advantages=(self.advantages - mean) / (deviation + 1e-8))
 
 
@@ -89,7 +91,9 @@ def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Te
     """Eq. 7: mean(min(ρA, clip(ρ, 1 − ε, 1 + ε) A)). log_ratio (log ρ), advantages: [B]."""
     ratio = log_ratio.clamp(max=LARGEST_LOG_RATIO).exp()
     free = ratio * advantages
-    with torch.no_grad():  # where the clipped term is the smaller one, it is constant
+    # The clipped term is smaller only where ρ has left the interval. It is constant there, so
+    # that autograd need not record it.
+    with torch.no_grad():
         clipped = ratio.clamp(1 - clip, 1 + clip) * advantages
     return torch.where(free <= clipped, free, clipped).mean()
 
@@ -103,6 +107,8 @@ def squared_value_error(
     if clip is None:
         return functional.mse_loss(values, returns)
     near = old_values + (values - old_values).clamp(-clip, clip)
+    # Inside the clip `near` is V up to a rounding error. Either square may be the larger one then,
+    # and both give V the same gradient.
     return torch.maximum((values - returns).square(), (near - returns).square()).mean()
 
 
@@ -118,6 +124,8 @@ class PPOTrainer:
         self.settings = resolved.environment
         self.device = torch.device(device)
         self.epoch = self.step = 0
+        # Each purpose has its own generator, so that one more draw for one of them changes no
+        # other.
         self.initial_weights, self.action_noise, self.permutations = (
             torch.Generator().manual_seed(integer_seed(resolved.experiment.seed, run, purpose))
             for purpose in ("weights", "actions", "minibatches")
@@ -132,6 +140,7 @@ class PPOTrainer:
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
+        # Pixels have a known range and need no statistics.
         normalise = self.settings.normalise_observations and not spaces.image
         self.observation_normaliser = self.reward_normaliser = None
         if normalise:
@@ -139,6 +148,7 @@ class PPOTrainer:
         if self.settings.normalise_rewards:
             self.reward_normaliser = RewardNormaliser(self.settings.count, self.hyper.discount)
         self.episodes = Episodes(self.settings.count)
+        # Memory of a rollout is allocated once; every rollout overwrites the one before.
         length = self.hyper.rollout_length
         self.rollout = Rollout.allocate(
             self.environments, self.network, self.actions, length, observations=normalise
@@ -155,9 +165,14 @@ class PPOTrainer:
         """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
-            returns, lengths = self._warm_up() if self.epoch == 0 else ([], [])
+            returns = list[float]()
+            lengths = list[int]()
+            if self.epoch == 0:
+                returns, lengths = self._warm_up()
             later_returns, later_lengths = self._collect()
             metrics = self._learn(self._batch(), remaining)
+            # The statistics change between rollouts only, so that the policy that acted and the
+            # policy that learns see the same numbers.
             self._observe()
             self.epoch += 1
             yield Progress(
@@ -178,11 +193,14 @@ class PPOTrainer:
             return [], []
         episodes = self._collect()
         self._observe()
-        self._learnt_rewards()  # so that the discounted returns in flight go on
+        # These rewards are not learnt from. They are computed because the discounted returns of the
+        # episodes in flight must go on through this rollout.
+        self._learnt_rewards()
         return episodes
 
     def _collect(self) -> tuple[list[float], list[int]]:
         """Collect one rollout, count its steps, and return the episodes that ended in it."""
+        # The network sees one group of environments at a time, so the first group's size decides.
         with threads_for(self.environments.groups[0].stop):
             self._fill_rollout()
         rollout = self.rollout
@@ -206,7 +224,10 @@ class PPOTrainer:
         first.
         """
         rollout = self.rollout
-        rewards = np.clip(rollout.rewards, -1, 1) if self.settings.clip_rewards else rollout.rewards
+        # The rollout keeps the game's own rewards, because episodes are reported in these.
+        rewards = rollout.rewards
+        if self.settings.clip_rewards:
+            rewards = np.clip(rewards, -1, 1)
         if self.reward_normaliser is None:
             return rewards
         ended = rollout.terminated | rollout.truncated | rollout.life_lost
@@ -216,6 +237,7 @@ class PPOTrainer:
         """The rollout's advantages and returns, eq. 11 and 12, and log π_old of its actions."""
         rollout = self.rollout
         hyper = self.hyper
+        # A lost life is terminal for what is learnt (Mnih et al. 2015); the game itself goes on.
         terminated = rollout.terminated | rollout.life_lost
         rewards = self._learnt_rewards()
         values = rollout.values[:-1].numpy(force=True)
@@ -223,11 +245,15 @@ class PPOTrainer:
             rewards, values, rollout.next_values, terminated, rollout.truncated,
             discount=hyper.discount, gae_lambda=hyper.gae_lambda,
         )  # fmt: skip
+        # The value target is R = A + V, the λ-return. Both are computed in float64 and learnt in
+        # float32.
         advantage, returns = (
             on_device(torch.from_numpy(array.ravel().astype(np.float32)), self.device)
             for array in (advantages, advantages + values)
         )
         actions = rollout.actions.flatten(0, 1)
+        # From the stored outputs, before the first update: computed anew in every minibatch, ρ
+        # would always be 1.
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
         encoded = rollout.encoded[:-1].flatten(0, 1)
         old_values = rollout.values[:-1].flatten()
@@ -235,6 +261,7 @@ class PPOTrainer:
         batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns, masks)
         if rollout.valid.all():
             return batch
+        # Where an action was forced (Atari's FIRE), the policy did not choose it.
         valid = torch.from_numpy(np.flatnonzero(rollout.valid))
         return batch.take(on_device(valid, self.device))
 
@@ -243,8 +270,14 @@ class PPOTrainer:
         over the training.
         """
         hyper = self.hyper
-        learning_rate = hyper.learning_rate * (remaining if hyper.anneal_learning_rate else 1)
-        clip = torch.tensor(hyper.clip * (remaining if hyper.anneal_clip else 1)).to(self.device)
+        learning_rate = hyper.learning_rate
+        if hyper.anneal_learning_rate:
+            learning_rate *= remaining
+        clip_range = hyper.clip
+        if hyper.anneal_clip:
+            clip_range *= remaining
+        # A tensor, because the gradient tape would record a Python number as a constant.
+        clip = torch.tensor(clip_range).to(self.device)
         parts = list[Tensor]()
         norms = list[float]()
         for minibatches in self._passes(batch):
@@ -252,6 +285,7 @@ class PPOTrainer:
             parts += [update.parts for update in last]
             norms += [update.gradient_norm for update in last]
         objective, squared_error, entropy = torch.stack(parts).mean(dim=0).tolist()
+        # Of the last pass alone: how far the whole epoch moved π from π_old.
         log_ratio = torch.cat([update.log_ratio for update in last])
         return {
             "learning_rate": learning_rate,
@@ -276,6 +310,7 @@ class PPOTrainer:
         for _ in range(self.hyper.update_epochs):
             order = torch.randperm(len(batch.returns), generator=self.permutations)
             parts = on_device(order, self.device).tensor_split(self.hyper.minibatches)
+            # tensor_split gives empty parts where there are fewer rows than minibatches.
             yield (self._minibatch(batch.take(rows)) for rows in parts if len(rows))
 
     def _minibatch(self, rows: Batch) -> Batch:
@@ -291,9 +326,9 @@ class PPOTrainer:
         policy = masked(policy, batch.masks)
         log_ratio = self.actions.log_probability(policy, batch.actions) - batch.log_probabilities
         objective = clipped_objective(log_ratio, batch.advantages, clip)
-        squared_error = squared_value_error(
-            values, batch.returns, batch.values, clip if hyper.clip_value_loss else None
-        )
+        value_clip = clip if hyper.clip_value_loss else None
+        squared_error = squared_value_error(values, batch.returns, batch.values, value_clip)
+        # Without a coefficient the entropy is only a metric and needs no gradient.
         with torch.set_grad_enabled(hyper.entropy_coefficient > 0):
             entropy = self.actions.entropy(policy).mean()
         loss = 0.5 * hyper.value_coefficient * squared_error - objective
@@ -306,6 +341,8 @@ class PPOTrainer:
         loss, log_ratio, parts = self.gradients(*batch, clip)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, parts, norm)
+        # The norm is finite only if every entry of the gradient is. The check comes before the
+        # step, so that a saved state never holds NaN.
         if not math.isfinite(norm + float(loss)):
             raise self._diverged(batch, update)
         self.optimiser.step(learning_rate)
@@ -353,14 +390,17 @@ class PPOTrainer:
         another format.
         """
         check_format(state)
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.epoch = int(state["epoch"])
+        self.step = int(state["step"])
         self.network.load_state_dict(to_tensors(state["network"]))
         self.action_noise.set_state(to_tensors(state["generators"]["actions"]))
         self.permutations.set_state(to_tensors(state["generators"]["minibatches"]))
+        # Some environments may not come back to the same place when their actions are replayed.
         lost = self.environments.load_state_dict(state["environments"], between)
         for name, part in self._parts().items():
             if part:
                 part.load_state_dict(state[name])
+            # After the part was loaded: its record of such an episode came with the state.
             if hasattr(part, "forget"):
                 part.forget(lost)
 

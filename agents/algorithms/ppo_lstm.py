@@ -62,8 +62,12 @@ class RecurrentPPOTrainer(PPOTrainer):
         """
         count = self.steps.shape[1]
         parts = self.hyper.minibatches
+        # The batch holds valid rows only, but sequences run through all steps. So each step needs
+        # its place among the valid ones.
         valid = torch.from_numpy(self.rollout.valid.ravel())
         places = torch.where(valid, valid.cumsum(0) - 1, -1)
+        # The batch's own encoded rows are not used: sequences take theirs from the rollout. An
+        # empty column spares the copy.
         columns = batch._replace(encoded=torch.empty(len(batch.returns), 0, device=self.device))
         if parts == 1:
             everything = self._of_sequences(columns, torch.arange(count), places)
@@ -77,6 +81,7 @@ class RecurrentPPOTrainer(PPOTrainer):
         """The minibatch of the sequences `chosen` [S]. places [T · N]: for each step of the rollout
         its index among the valid steps, or -1.
         """
+        # Steps are chosen by whole sequences; then come those of them that are learnt from.
         steps = self.steps[:, chosen]
         place = places[steps].flatten()
         rows = (place >= 0).nonzero().flatten()

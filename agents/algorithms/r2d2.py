@@ -103,6 +103,8 @@ class R2D2Trainer(LearnsFromReplay):
         self.epoch = 0
         self.step = 0
         seed = resolved.experiment.seed
+        # The columns of unrolls follow from the environment and the network, of which one each is
+        # made to look at.
         with one_environment(resolved, run) as environments:
             acting = RecurrentValueActing(resolved, environments, run=run, number=0)
             specs = Play(environments, acting, self.hyper.unroll_length).specs
@@ -149,13 +151,18 @@ class R2D2Trainer(LearnsFromReplay):
             torch.tensor(columns[name][:, learnt]).transpose(0, 1) for name in (BEST, TAKEN)
         )
         rows = self._rows(columns, torch.device("cpu"))
+        # Both columns are values of the network that acted, so that first priorities need no pass
+        # of the learner's networks.
         errors = self._targets(rows, best) - found[:-1]
+        # The new sequences must be in the tree before their priorities can be set.
         self.priorities.follow(self.experience.replay.unrolls)
         self._set_priorities(numbers, errors, rows.valid)
 
     def _set_priorities(self, numbers: np.ndarray, errors: Tensor, valid: Tensor) -> None:
-        both = errors.numpy(force=True), valid.numpy(force=True)
-        self.priorities.update(numbers, sequence_priorities(*both, self.hyper.priority_mix))
+        priorities = sequence_priorities(
+            errors.numpy(force=True), valid.numpy(force=True), self.hyper.priority_mix
+        )
+        self.priorities.update(numbers, priorities)
 
     def _learn(self) -> None:
         """Make one update and return its metrics."""
@@ -166,6 +173,7 @@ class R2D2Trainer(LearnsFromReplay):
         rows = self._rows(columns, self.device)
         loss, errors, values, norm = self._update(self._seen(columns), rows, weights)
         self._set_priorities(unrolls, errors, rows.valid)
+        # The queue counts this update only when it is given back, after this function.
         updates = self.experience.updates + 1
         if updates % self.hyper.target_every == 0:
             self._copy_target()
@@ -182,16 +190,20 @@ class R2D2Trainer(LearnsFromReplay):
             rewards = np.clip(rewards, -1, 1)
         learnt = slice(self.hyper.burn_in, -1)
 
-        def time_first(column: np.ndarray) -> Tensor:  # a copy: what has travelled is read-only
+        def time_first(column: np.ndarray) -> Tensor:
+            # torch.tensor copies. Arrays that came in a message are read-only, of which from_numpy
+            # warns.
             return on_device(torch.tensor(column), device).transpose(0, 1)
 
         masks = columns.get("mask")
         return Rows(
-            time_first(columns["action"][:, learnt]), time_first(rewards[:, learnt]),
-            time_first(terminated[:, learnt]), time_first(final[:, self.hyper.burn_in :]),
-            time_first(columns["valid"][:, learnt]),
-            None if masks is None else time_first(masks[:, self.hyper.burn_in :]),
-        )  # fmt: skip
+            actions=time_first(columns["action"][:, learnt]),
+            rewards=time_first(rewards[:, learnt]),
+            terminated=time_first(terminated[:, learnt]),
+            final=time_first(final[:, self.hyper.burn_in :]),
+            valid=time_first(columns["valid"][:, learnt]),
+            masks=None if masks is None else time_first(masks[:, self.hyper.burn_in :]),
+        )
 
     def _seen(self, columns: Columns) -> Seen:
         """Sequences [B, T + 1, ...] as both networks take them."""
@@ -235,10 +247,12 @@ class R2D2Trainer(LearnsFromReplay):
         """
         values = self._values(self.network, seen)
         masks = None if rows.masks is None else rows.masks.flatten(0, 1)
+        # Double Q-learning: Q chooses the action, Q⁻ says what it is worth.
         best = bootstrapped(target_values.flatten(0, 1), values.detach().flatten(0, 1), masks)
         targets = self._targets(rows, best.view(values.shape[:2]))
         of_taken = taken(values[:-1].flatten(0, 1), rows.actions.flatten()).view(targets.shape)
         errors = targets - of_taken
+        # Importance weights belong to whole sequences, means to valid rows.
         shares = rows.valid * weights / rows.valid.sum().clamp(min=1)
         return (shares * 0.5 * errors.square()).sum(), errors, of_taken
 
@@ -247,6 +261,7 @@ class R2D2Trainer(LearnsFromReplay):
     ) -> tuple[Tensor, Tensor, Tensor, float]:
         """Make one step of Adam. Returns what `_loss` returns, and the gradient's norm."""
         with torch.no_grad():
+            # Both networks start from the stored state, and each burns in its own.
             target_values = self._values(self.target, seen)
         of_each = on_device(torch.from_numpy(weights), self.device)
         loss, errors, values = self.gradients(seen, rows, of_each, target_values)  # type: ignore[arg-type]
@@ -311,7 +326,8 @@ class R2D2Trainer(LearnsFromReplay):
         Raises `NoUsableState` for a state of another format.
         """
         check_format(state)
-        self.epoch, self.step = int(state["epoch"]), int(state["step"])
+        self.epoch = int(state["epoch"])
+        self.step = int(state["step"])
         self.network.load_state_dict(to_tensors(state["network"]))
         self.target.load_state_dict(to_tensors(state["target"]))
         self.optimiser.load_state_dict(state["optimiser"])

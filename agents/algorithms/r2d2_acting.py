@@ -30,7 +30,8 @@ from agents.spaces import Interface
 from config.resolve import Resolved
 from config.seeds import seed_sequence
 
-TAKEN, BEST = "value", "best_value"
+TAKEN = "value"
+BEST = "best_value"
 """Columns: Q of the action that was taken, and the largest Q of the allowed actions."""
 
 
@@ -97,13 +98,15 @@ class RecurrentValueActing:
         masks: np.ndarray | None,
     ) -> Acted:
         """The best actions, or random ones with probability ε."""
+        # The state before this step: it is stored where an unroll begins with this row.
         first = self.memory.columns(places)
         before = as_state(first, self.first)
         values, after = self.network_now(
             self._encoded(observations), before, torch.from_numpy(begins)
         )
         self.memory.keep(places, after)
-        best, greedy = masked(values, None if masks is None else torch.from_numpy(masks)).max(dim=1)
+        allowed = None if masks is None else torch.from_numpy(masks)
+        best, greedy = masked(values, allowed).max(dim=1)
         explores = self.generator.random(len(begins)) < self.epsilons[places]
         chosen = random_actions(len(begins), self.spaces.actions, masks, self.generator)
         actions = np.where(explores, chosen, greedy.numpy())
@@ -123,6 +126,7 @@ class RecurrentValueActing:
     def of_final(self, environments: np.ndarray, observations: np.ndarray) -> Columns:
         """The value of the best action at the final observations."""
         before = as_state(self.memory.columns(environments), self.first)
+        # The final observation belongs to the episode that ended, so its state is not cleared.
         goes_on = torch.zeros(len(environments), dtype=torch.bool)
         values, _ = self.network_now(self._encoded(observations), before, goes_on)
         return {BEST: values.amax(dim=1).numpy()}

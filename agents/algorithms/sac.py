@@ -132,10 +132,13 @@ class SoftActorCriticLearning:
             torso=self.hyper.network,
         ).to(self.device)  # fmt: skip
         self.actions = SquashedActions(spaces.actions)
+        # alpha=None means that α is learnt, from 1 on. Its logarithm is the parameter: α stays
+        # positive.
         first_alpha = 1.0 if self.hyper.alpha is None else self.hyper.alpha
         self.log_alpha = nn.Parameter(torch.tensor(first_alpha, device=self.device).log())
         self.target_entropy = self.hyper.target_entropy
         if self.target_entropy is None:
+            # H̄ = −dim(A), the paper's choice.
             self.target_entropy = -float(spaces.actions)
         self.learnt = ["network", "observation_normaliser"]
         if self.hyper.alpha is None:
@@ -164,8 +167,11 @@ class SoftActorCriticLearning:
     def _batch(self) -> Batch:
         """A batch from the replay, with the noise for its update."""
         drawn = self._drawn()
+        # The critics' loss is a mean over the valid transitions.
         weights = drawn.valid / np.float32(max(1, drawn.valid.sum()))
         shape = (2, *drawn.action.shape)
+        # Noise for both ends is drawn at once on the CPU, by numpy's generator, whose state is part
+        # of the checkpoint.
         noise = self._tensor(self.generators["updates"].standard_normal(shape, np.float32))
         encoded, next_encoded = map(self._encoded, (drawn.observation, drawn.next_observation))
         return Batch(
@@ -179,11 +185,14 @@ class SoftActorCriticLearning:
         """
         batch = self._batch()
         network = self.network
+        # One α for the whole update: its own step comes last, and changes the next update.
         alpha = self.log_alpha.detach().exp()
         targets = self._targets(batch, alpha)
         critics, critic_norm = self._descend(
             CRITICS, batch.encoded, batch.actions, targets, batch.weights
         )
+        # The torso learns from the critics' loss alone (Yarats et al. 2021): the actor takes its
+        # features, by the weights that this loss has just changed, as constants.
         with torch.no_grad():
             features = network.features(batch.encoded)
         actor, actor_norm = self._descend(ACTOR, features, batch.noise, alpha)
@@ -191,6 +200,7 @@ class SoftActorCriticLearning:
         policy_loss, entropy = actor
         if self.hyper.alpha is None:
             self._descend(TEMPERATURE, entropy)
+        # The targets move after the critics' step, as in the paper's algorithm 1.
         network.follow(self.hyper.target_rate)
         means = torch.stack((q_mean, error, entropy, alpha, critic_loss, policy_loss))
         return means, critic_norm, actor_norm
@@ -228,6 +238,7 @@ class SoftActorCriticLearning:
         """Make one step of Adam. Returns what the loss gave, and the norm of its gradient."""
         gradients, optimiser = self.learners[name]
         outputs = gradients(*inputs)
+        # Nothing is clipped, but the norm tells whether every entry of the gradient is finite.
         norm = optimiser.clip_gradients(math.inf)
         if not math.isfinite(norm + float(outputs[0])):
             raise self._diverged(name, inputs, float(outputs[0]), norm)
@@ -236,9 +247,12 @@ class SoftActorCriticLearning:
 
     @property
     def _learning_rate(self) -> float:
+        # Actors may have sent more steps than the training has.
         remaining = max(0.0, 1 - self.steps_now / self.resolved.total_steps)
         rate: float = self.hyper.learning_rate
-        return rate * remaining if self.hyper.anneal_learning_rate else rate
+        if self.hyper.anneal_learning_rate:
+            rate *= remaining
+        return rate
 
     def _metrics(self, learnt: list[tuple[Tensor, float, float]]) -> dict[str, Any]:
         """The METRICS of an epoch, from its updates."""
@@ -286,6 +300,7 @@ class SoftActorCriticLearning:
         check_format(state)
         self.epoch = int(state["epoch"])
         self.network.load_state_dict(to_tensors(state["network"]))
+        # In place: the optimiser and the gradient tape hold this very parameter.
         self.log_alpha.data.copy_(to_tensors(state["log_alpha"]))
         for name, learner in self.learners.items():
             learner.optimiser.load_state_dict(state["optimisers"][name])
@@ -297,6 +312,7 @@ class SACTrainer(SoftActorCriticLearning):
     """The training of one run. Implements `agents.interfaces.Trainer` and `HasStreams`."""
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        # Before the networks, which need to know its spaces.
         self.collection = Collection(resolved, run)
         super().__init__(
             resolved, self.collection.spaces, run=run, device=device, precision=precision
@@ -307,7 +323,9 @@ class SACTrainer(SoftActorCriticLearning):
         """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         steps = self.hyper.epoch_steps // self.resolved.environment.count
         while self.epoch < self.resolved.epochs:
-            learnt = [row for _ in range(steps) for row in self._step()]
+            learnt = list[tuple[Tensor, float, float]]()
+            for _ in range(steps):
+                learnt += self._step()
             returns, lengths = self.collection.end_epoch()
             self.epoch = self.epoch + 1
             self.step = self.collection.step
