@@ -33,7 +33,8 @@ class Collection:
         self.normaliser = make_observation_normaliser(resolved, self.spaces)
         self._episodes = Episodes(self.environments.count)
         self._observed = list[np.ndarray]()
-        self._rewards, self._ends = list[np.ndarray](), list[np.ndarray]()
+        self._rewards = list[np.ndarray]()
+        self._ends = list[np.ndarray]()
         self._lost = np.zeros(self.environments.count, np.bool_)
 
     def take_step(self, act: Act) -> None:
@@ -47,17 +48,23 @@ class Collection:
             choices = self.spaces.choices or (self.spaces.actions,)
             check_some_action(masks, choices, f"step {self.step}")
         if self.normaliser is not None:
+            # Rows with a forced action are not learnt from, by the statistics neither.
             self._observed.append(observation[~environments.forced])
         actions = act(self.normalised(observation), masks)
+        # Before the step, which overwrites the observations.
         self.replay.see(observation, actions, environments.forced, masks)
+        # All groups begin their step before the first answer is waited for.
         for group, rows in enumerate(environments.groups):
             environments.send(group, actions[rows])
         rewards = np.zeros(count, np.float32)
         ends = np.zeros(count, np.bool_)
         for group, rows in enumerate(environments.groups):
             answer = environments.receive(group)
-            rewards[rows], ends[rows] = answer.reward, answer.terminated | answer.truncated
+            rewards[rows] = answer.reward
+            ends[rows] = answer.terminated | answer.truncated
             if len(answer.ended):
+                # A final observation is seen nowhere else than in the replay, so it is checked
+                # here.
                 check_finite(answer.observation, self.step + count)
             self.replay.answer(rows, answer)
         for group in range(len(environments.groups)):
@@ -80,6 +87,7 @@ class Collection:
         self._rewards = []
         self._ends = []
         if self.normaliser is not None:
+            # Within an epoch all observations are normalised alike.
             self.normaliser.update(np.concatenate(self._observed))
             self._observed = []
         return ended
@@ -102,6 +110,7 @@ class Collection:
         if self.normaliser is not None:
             self.normaliser.load_state_dict(state["observation_normaliser"])
         self._lost = self.environments.load_state_dict(state["environments"], between)
+        # After the record was loaded, which still holds the lost episodes.
         self._episodes.forget(self._lost)
 
     def grown(self) -> dict[str, Growth]:
@@ -111,6 +120,7 @@ class Collection:
     def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
         """Take back the replay's rows; raises `NoUsableState` for fewer than there were."""
         self.replay.load_streams(streams)
+        # The last step of a lost episode can only be marked when its row is there.
         self.replay.lose(self._lost)
 
     def close(self) -> None:

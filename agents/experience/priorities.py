@@ -28,7 +28,9 @@ class Priorities:
         self.largest = 1.0
         self._rows = range(0)
         self._leaves = 1 << (capacity - 1).bit_length()
-        self._sums = np.zeros(2 * self._leaves)  # node k: of nodes 2 k and 2 k + 1; the root is 1
+        # A binary tree in one array: node k holds the sum of nodes 2 k and 2 k + 1, node 1 is the
+        # root, and the leaves fill the second half.
+        self._sums = np.zeros(2 * self._leaves)
 
     def follow(self, rows: range) -> None:
         """From now on these rows can be sampled, which begin and end nowhere earlier than before;
@@ -36,18 +38,23 @@ class Priorities:
         """
         before = self._rows
         self._rows = rows
+        # First the rows that left: a new row may have the leaf of one of them.
         self._set(np.arange(before.start, min(before.stop, rows.start)), 0.0)
         self._set(np.arange(max(before.stop, rows.start), rows.stop), self.largest**self.exponent)
 
     def sample(self, size: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Rows [B] with their probabilities P [B]: one from each of B equal parts of the sum."""
         total = self._sums[1]
+        # Stratified sampling (appendix B.2.1): one draw in each of B equal parts of the sum.
         sought = (np.arange(size) + generator.random(size)) * (total / size)
         nodes = np.ones(size, np.int64)
+        # All searches go down one level at a time, so the first one tells how deep they are.
         while nodes[0] < self._leaves:
             left = 2 * nodes
             of_left = self._sums[left]
-            right = (sought >= of_left) & (self._sums[left + 1] > 0)  # rounding never leads to 0
+            # By rounding `sought` may exceed the sum of all leaves below. The second condition
+            # keeps the search away from a branch without weight.
+            right = (sought >= of_left) & (self._sums[left + 1] > 0)
             sought -= np.where(right, of_left, 0.0)
             nodes = left + right
         leaves = nodes - self._leaves
@@ -65,7 +72,10 @@ class Priorities:
         if not len(rows):
             return
         nodes = rows % self.capacity + self._leaves
-        self._sums[nodes] = np.asarray(values, np.float32)  # as a checkpoint has them
+        # Rounded to float32, as a checkpoint stores them: a resumed training must have equal sums.
+        self._sums[nodes] = np.asarray(values, np.float32)
+        # Each sum is computed from its two parts. Adding a difference instead would leave rounding
+        # errors that depend on the order of updates.
         while nodes[0] > 1:
             nodes = nodes >> 1
             self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
@@ -79,7 +89,8 @@ class Priorities:
 
     def load_state_dict(self, state: State) -> None:
         """What `state_dict` gave; the sums are computed again."""
-        self._rows, self.largest = range(*state["rows"]), float(state["largest"])
+        self._rows = range(*state["rows"])
+        self.largest = float(state["largest"])
         self._sums[:] = 0
         self._set(np.arange(self._rows.start, self._rows.stop), state["priorities"])
 
@@ -89,5 +100,6 @@ def importance_weights(probabilities: np.ndarray, count: int, exponent: float) -
     exponent: β. The largest is 1.
     """
     weights = (count * probabilities) ** -exponent
+    # Divided by the largest, weights only scale updates down (section 3.4).
     found: np.ndarray = (weights / weights.max()).astype(np.float32)
     return found

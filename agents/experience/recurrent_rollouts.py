@@ -106,10 +106,12 @@ class RecurrentCollection(Collection):
         before = self.states[group]
         reset = on_device(torch.from_numpy(memory.begins[rows]), encoded.device)
         policy, value, after = self.network_now(encoded, before, reset)
+        # Row T is row 0 of the next rollout, and is remembered there; here it only has a value.
         if t < len(memory.resets):
             sequence, place = divmod(t, memory.sequence_length)
             if place == 0:
                 for first, part in zip(memory.first, before, strict=True):
+                    # The state before the sequence's first row ("stored state", R2D2).
                     first[sequence, rows] = part
             memory.resets[t, rows] = reset
             self.states[group] = after
@@ -124,6 +126,7 @@ class RecurrentCollection(Collection):
         rows = self.environments.groups[group]
         terminated = rollout.terminated[t, rows]
         truncated = rollout.truncated[t, rows]
+        # A lost life is no end here: in evaluation episodes go on after it.
         self.memory.begins[rows] = terminated | truncated
         for n in np.flatnonzero(truncated & ~terminated).tolist():
             self.final_states[t, rows.start + n] = tuple(part[n] for part in self.states[group])

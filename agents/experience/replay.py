@@ -55,8 +55,9 @@ class Transitions(NamedTuple):
 
     def changed(self, change: Callable[[np.ndarray], np.ndarray]) -> Transitions:
         """With these observations, [B, ...] each."""
-        both = change(self.observation), change(self.next_observation)
-        return self._replace(observation=both[0], next_observation=both[1])
+        return self._replace(
+            observation=change(self.observation), next_observation=change(self.next_observation)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,16 +92,21 @@ class Replay:
     def __init__(
         self, spaces: Interface, observation: np.ndarray, settings: ReplaySettings
     ) -> None:
-        self.settings, self.count = settings, len(observation)
+        self.settings = settings
+        self.count = len(observation)
         self.slots = settings.capacity // self.count
         self.steps = 0
         self._stack = observation.shape[1] if settings.stacked else 1
         self._columns = _columns(spaces, observation, self.slots, stacked=settings.stacked)
-        self._age = np.zeros(self.count, np.uint8)  # steps since the episode's first, up to C − 1
+        # Steps since each episode's first observation, counted up to C − 1: from then on all frames
+        # of a stack are the episode's own.
+        self._age = np.zeros(self.count, np.uint8)
         self._first_stacks = dict[Place, np.ndarray]()
         self._finals = dict[Place, _Final]()
-        self._asked = 0  # the steps before this one were given to the streams
-        self._new_stacks, self._new_finals = list[Place](), list[Place]()
+        # The number of steps that `grown` has handed out so far.
+        self._asked = 0
+        self._new_stacks = list[Place]()
+        self._new_finals = list[Place]()
 
     def see(
         self,
@@ -116,6 +122,7 @@ class Replay:
         slot = self.steps % self.slots
         columns = self._columns
         self._forget(t - self.slots)
+        # Of a stack only the newest frame is stored: 1e6 Atari steps take 7 GB instead of 28.
         columns["observation"][slot] = observation[:, -1] if self.settings.stacked else observation
         columns["action"][slot] = action
         columns["valid"][slot] = ~forced
@@ -123,6 +130,7 @@ class Replay:
         if masks is not None:
             columns["mask"][slot] = masks
         if self.settings.stacked:
+            # The first stack of an episode may hold frames that no slot has: it is kept whole.
             for n in np.flatnonzero(self._age == 0).tolist():
                 self._first_stacks[t, n] = observation[n].copy()
                 self._new_stacks.append((t, n))
@@ -133,10 +141,15 @@ class Replay:
         slot = self.steps % self.slots
         terminated = answer.terminated
         if answer.life_lost is not None:
+            # A lost life ends what is learnt, as a termination; the stack of frames goes on through
+            # it.
             terminated = terminated | answer.life_lost
-        end = np.where(terminated, TERMINATED, np.where(answer.truncated, TRUNCATED, GOES_ON))
+        end = np.where(answer.truncated, TRUNCATED, GOES_ON)
+        # A termination in the very step of the time limit is a termination.
+        end = np.where(terminated, TERMINATED, end)
         self._columns["end"][slot, rows] = end
         self._columns["reward"][slot, rows] = answer.reward
+        # Widened before the addition: uint8 would wrap around.
         self._age[rows] = np.minimum(self._age[rows].astype(np.int64) + 1, self._stack - 1)
         for number, n in enumerate(answer.ended.tolist()):
             self._age[rows.start + n] = 0
@@ -144,18 +157,22 @@ class Replay:
                 mask = None if answer.final_masks is None else answer.final_masks[number]
                 final = _Final(answer.observation[n].copy(), mask, lost=False)
                 self._add_final((t, rows.start + n), final)
+        # Groups answer in order, so the step is complete with the last one.
         if rows.stop == self.count:
             self.steps += 1
 
     def lose(self, environments: np.ndarray) -> None:
         """The episodes in flight in these environments, bool [N], could not be brought back."""
+        self._age[environments] = 0
+        if not self.steps:
+            return
         t = self.steps - 1
         shape = self._observation_shape
         ends = self._columns["end"][t % self.slots]
-        for n in np.flatnonzero(environments & (ends == GOES_ON)).tolist() if self.steps else ():
+        # An episode that had just ended lost nothing: its last step is as it was.
+        for n in np.flatnonzero(environments & (ends == GOES_ON)).tolist():
             empty = np.zeros(shape, self._columns["observation"].dtype)
             self._add_final((t, n), _Final(empty, self._no_mask(), lost=True))
-        self._age[environments] = 0
 
     @property
     def sampleable(self) -> range:
@@ -180,6 +197,7 @@ class Replay:
         reward = np.zeros(len(rows), np.float32)
         discount = np.ones(len(rows), np.float32)
         valid = self._columns["valid"][slot, n]
+        # `going`: the episode has not ended in the steps so far. `last`: the last step that counts.
         going = np.ones(len(rows), np.bool_)
         last = t
         for step in range(settings.n_step):
@@ -187,10 +205,13 @@ class Replay:
             received = self._columns["reward"][now, n]
             if settings.clip_rewards:
                 received = received.clip(-1, 1)
+            # The discount is γ^i here; it changes only after the reward was added.
             reward += going * discount * received
             last = np.where(going, t + step, last)
             discount[going] *= np.float32(settings.discount)
             end = self._columns["end"][now, n] * going
+            # Nothing is bootstrapped after a termination. After a truncation the discount stays,
+            # and `_after` takes the final observation.
             discount[end == TERMINATED] = 0
             valid = valid & (end != LOST)
             going = going & (end == GOES_ON)
@@ -224,9 +245,12 @@ class Replay:
         if not self.settings.stacked:
             observations: np.ndarray = kept[t % self.slots, n]
             return observations
+        # Frame i of a stack was the newest one C − 1 − i steps before.
         back = np.arange(self._stack - 1, -1, -1)
         stacks: np.ndarray = kept[(t[:, None] - back) % self.slots, n[:, None]]
         age = self._columns["age"][t % self.slots, n]
+        # Early in an episode the older slots belong to the episode before; these frames come from
+        # the first stack.
         for number in np.flatnonzero(age < self._stack - 1).tolist():
             steps = int(age[number])
             first = self._first_stacks[int(t[number]) - steps, int(n[number])]
@@ -250,8 +274,12 @@ class Replay:
     def _forget(self, t: int) -> None:
         """Slot t is overwritten: what was kept beside it is not needed any more."""
         for kept in (self._first_stacks, self._finals):
-            while kept and (place := next(iter(kept)))[0] <= t:
-                del kept[place]
+            # Both dicts are in the order of their steps, so the oldest place comes first.
+            while kept:
+                oldest = next(iter(kept))
+                if oldest[0] > t:
+                    break
+                del kept[oldest]
 
     def state_dict(self) -> State:
         """Beside the streams: steps, and age [N], how many frames each episode in flight has."""
@@ -271,6 +299,7 @@ class Replay:
         shape = self._observation_shape
         dtype = self._columns["observation"].dtype
         if self.settings.stacked:
+            # In an epoch longer than the ring some of the new ones were forgotten again.
             stacks = [(place, self._first_stacks.get(place)) for place in self._new_stacks]
             kept = [(place, {"stack": stack}) for place, stack in stacks if stack is not None]
             columns = {"stack": np.zeros(shape, dtype)}
@@ -347,10 +376,13 @@ def _columns(
     """
     of_slot = (slots, len(observation))
     shape = observation.shape[2:] if stacked else observation.shape[1:]
-    action = np.zeros((*of_slot, *(() if spaces.discrete else (spaces.actions,))), np.float32)
+    kind = np.dtype(np.float32)
     if not spaces.continuous:
+        # The smallest type that holds every action: a byte for nearly all games.
         most = max(spaces.choices, default=spaces.actions)
-        action = action.astype(np.min_scalar_type(most - 1))
+        kind = np.min_scalar_type(most - 1)
+    of_action = () if spaces.discrete else (spaces.actions,)
+    action = np.zeros((*of_slot, *of_action), kind)
     columns = {
         "observation": np.zeros((*of_slot, *shape), observation.dtype),
         "action": action,

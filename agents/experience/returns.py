@@ -31,7 +31,9 @@ def gae(
     row holds: the next one belongs to another episode, and the trace is cut between them. Returns
     float64 [T, N].
     """
+    # δ bootstraps from the final observation of a truncated episode, but not after a termination.
     deltas = rewards + discount * ~terminated * next_values - values
+    # The trace ends with the episode, however that ended: the next row belongs to another one.
     decays = discount * gae_lambda * ~(terminated | truncated)
     advantages: np.ndarray = np.empty_like(deltas)
     following = np.zeros_like(deltas[0])
@@ -46,13 +48,16 @@ def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
     [B]; 0 for constant returns.
     """
     spread = float(np.var(returns))
-    return 1.0 - float(np.var(returns - values)) / spread if spread > 0 else 0.0
+    if spread > 0:
+        return 1.0 - float(np.var(returns - values)) / spread
+    return 0.0
 
 
 def approximate_divergence(log_ratio: Tensor) -> float:
     """KL(π_old ‖ π) estimated as mean((ρ − 1) − log ρ), never negative (Schulman 2020,
     "Approximating KL divergence", k3).
     """
+    # expm1 keeps its precision where ρ is near 1, and ρ − 1 near 0.
     return float((log_ratio.expm1() - log_ratio).mean())
 
 
@@ -93,11 +98,14 @@ def vtrace(
     terminated bool [T, B]; final bool [T, B]: rows that only hold a final observation.
     """
     ratios = log_ratios.exp()
+    # Nothing follows a final observation: both its δ and its c are 0.
     lives = (~final).to(values.dtype)
     discounts = discount * (~terminated).to(values.dtype)
     rho = ratios.clamp(max=rho_bar) * lives
     traces = trace_lambda * ratios.clamp(max=c_bar) * lives * discounts
+    # The δ_t.
     corrections = rho * (rewards + discounts * values[1:] - values[:-1])
+    # v_t − V(o_t), from the last row back (remark 1).
     following = torch.zeros_like(values[0])
     differences = list[Tensor]()
     for correction, trace in zip(
@@ -106,8 +114,10 @@ def vtrace(
         following = torch.addcmul(correction, trace, following)
         differences.append(following)
     differences.reverse()
+    # v_T = V(o_T): the last row only bootstraps.
     above = torch.stack([*differences, torch.zeros_like(following)])
     targets = values + above
+    # The policy's gradient bootstraps from v_{t+1}, not from V (section 4.2).
     advantages = rho * (rewards + discounts * targets[1:] - values[:-1])
     return VTrace(targets[:-1], advantages)
 
@@ -128,6 +138,7 @@ def unrescaled(values: Tensor) -> Tensor:
     multiplied out, because float32 would lose it in the difference to 1.
     """
     a = values.abs() + 1 + SLOPE
+    # (√(1 + 4 ε a) − 1) / 2 ε = 2 a / (√(1 + 4 ε a) + 1).
     return values.sign() * ((2 * a / ((1 + 4 * SLOPE * a).sqrt() + 1)).square() - 1)
 
 
@@ -145,6 +156,8 @@ def n_step_returns(
     discounts = discount * (~terminated).to(rewards.dtype)
     returns = values
     for _ in range(n):
+        # G of the next row; a row that only holds a final observation keeps its V, as the last row
+        # does.
         following = torch.cat((torch.where(final, values[:-1], returns[:-1])[1:], values[-1:]))
         returns = torch.cat((torch.addcmul(rewards, discounts, following), values[-1:]))
     return returns[:-1]

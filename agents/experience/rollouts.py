@@ -53,6 +53,7 @@ class Rollout:
     @property
     def next_values(self) -> np.ndarray:
         """V of what followed each row, [T, N]; after a truncation that is the final observation."""
+        # A copy: on the CPU the array shares its memory with the tensor.
         values: np.ndarray = self.values[1:].numpy(force=True).copy()
         for place, value in self.final_values.items():
             values[place] = value
@@ -72,29 +73,30 @@ class Rollout:
         spaces = environments.interface
         device = next(network.parameters()).device
         example = network.encode(torch.from_numpy(environments.observation[:1]))
-        terminated, truncated, life_lost, valid = (
-            np.zeros((length, count), np.bool_) for _ in range(4)
-        )
+        of_action = () if spaces.discrete else (spaces.actions,)
+        kind = torch.float32 if spaces.continuous else torch.int64
+        seen: np.ndarray | None = None
+        if observations:
+            shape = (length, *environments.observation.shape)
+            seen = np.zeros(shape, environments.observation.dtype)
+        masks: Tensor | None = None
+        if spaces.masked:
+            shape = (length, count, actions.parameters)
+            masks = torch.ones(shape, dtype=torch.bool, device=device)
         return Rollout(
-            torch.zeros(length + 1, count, *example.shape[1:], dtype=example.dtype, device=device),
-            torch.zeros(length, count, actions.parameters, device=device),
-            torch.zeros(length + 1, count, device=device),
-            torch.zeros(
-                (length, count) if spaces.discrete else (length, count, spaces.actions),
-                dtype=torch.float32 if spaces.continuous else torch.int64,
-                device=device,
+            encoded=torch.zeros(
+                length + 1, count, *example.shape[1:], dtype=example.dtype, device=device
             ),
-            np.zeros((length, *environments.observation.shape), environments.observation.dtype)
-            if observations
-            else None,
-            np.zeros((length, count), np.float32),
-            terminated,
-            truncated,
-            life_lost,
-            valid,
-            torch.ones(length, count, actions.parameters, dtype=torch.bool, device=device)
-            if spaces.masked
-            else None,
+            policy=torch.zeros(length, count, actions.parameters, device=device),
+            values=torch.zeros(length + 1, count, device=device),
+            actions=torch.zeros((length, count, *of_action), dtype=kind, device=device),
+            observations=seen,
+            rewards=np.zeros((length, count), np.float32),
+            terminated=np.zeros((length, count), np.bool_),
+            truncated=np.zeros((length, count), np.bool_),
+            life_lost=np.zeros((length, count), np.bool_),
+            valid=np.zeros((length, count), np.bool_),
+            masks=masks,
         )
 
 
@@ -112,13 +114,14 @@ def collect(
     """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from
     environment step `step`.
     """
+    # Noise for the whole rollout is drawn at once: choosing an action is then one addition and one
+    # comparison per step.
     noise = actions.noise(tuple(rollout.rewards.shape), generator)
     noise = on_device(noise, rollout.values.device)
-    fill(
-        Collection(
-            rollout, environments, network, network.frozen(), actions, normaliser, noise, step
-        )
+    collection = Collection(
+        rollout, environments, network, network.frozen(), actions, normaliser, noise, step
     )
+    fill(collection)
 
 
 def fill(collection: Collection) -> None:
@@ -126,11 +129,14 @@ def fill(collection: Collection) -> None:
     rollout = collection.rollout
     environments = collection.environments
     step = collection.step
+    # Each group is a generator that pauses where another one may go on.
     turns = deque(collection.play(group) for group in range(len(environments.groups)))
     while turns:
         one = turns.popleft()
         if next(one, False):
             turns.append(one)
+    # Rewards are checked once for the whole rollout, observations at every step, before the network
+    # sees them.
     rollout.final_values = collection.final_values()
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
@@ -167,12 +173,15 @@ class Collection:
         rows = environments.groups[group]
         length = len(rollout.rewards)
         columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, self.noise)
+        # Views of all rows are made once: slicing five tensors at every step would cost more.
         encoded, policies, values, taken, noises = (column[:, rows].unbind() for column in columns)
+        # Row T has a value, from which row T − 1 bootstraps, but no action.
         for t in range(length + 1):
             if t > 0:
                 self._receive(group, t - 1)
             while self._others_go_first(group):
                 yield True
+            # Observations of new episodes are in place only now.
             environments.settle(group)
             copy_into(encoded[t], self._encoded(group, t))
             policy, value = self._answer(group, t, encoded[t])
@@ -183,6 +192,7 @@ class Collection:
                 policies[t].copy_(policy)
                 taken[t].copy_(action)
                 np.logical_not(environments.forced[rows], out=rollout.valid[t, rows])
+                # The next group is looked at while this one steps.
                 environments.send(group, action.numpy(force=True))
                 yield True
         self.ready.add(group)
@@ -219,16 +229,15 @@ class Collection:
         rows = self.environments.groups[group]
         answer = self.environments.receive(group)
         rollout.rewards[t, rows] = answer.reward
-        rollout.terminated[t, rows], rollout.truncated[t, rows] = (
-            answer.terminated,
-            answer.truncated,
-        )
+        rollout.terminated[t, rows] = answer.terminated
+        rollout.truncated[t, rows] = answer.truncated
         if answer.life_lost is not None:
             rollout.life_lost[t, rows] = answer.life_lost
         if len(answer.ended):
             check_finite(answer.observation, self.step + (t + 1) * self.environments.count)
         for n in answer.ended.tolist():
             if answer.truncated[n] and not answer.terminated[n]:
+                # A copy: the next step overwrites it.
                 self.finals[t, rows.start + n] = answer.observation[n].copy()
 
     def _encoded(self, group: int, t: int) -> Tensor:
@@ -237,6 +246,7 @@ class Collection:
         check_finite(observation, self.step + t * self.environments.count)
         if self.normaliser is not None:
             kept = self.rollout.observations
+            # Row T is row 0 of the next rollout, and counts there.
             if kept is not None and t < len(kept):
                 kept[t, self.environments.groups[group]] = observation
             observation = self.normaliser(observation)
@@ -272,9 +282,8 @@ def check_finite(observation: np.ndarray, step: int) -> None:
 
 def not_finite(field: str, numbers: np.ndarray, step: int) -> Diverged:
     """Numbers [N, ...]: the first environment with a number that is not finite."""
-    environment = int(
-        np.flatnonzero(~np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1))[0]
-    )
+    finite = np.isfinite(numbers).reshape(len(numbers), -1).all(axis=1)
+    environment = int(np.flatnonzero(~finite)[0])
     return Diverged(
         f"environment {environment} gave a {field} that is not finite, {numbers[environment]}, at step {step}"
     )
@@ -289,12 +298,15 @@ class Episodes:
     """
 
     def __init__(self, num_envs: int) -> None:
-        self._return, self._length = np.zeros(num_envs), np.zeros(num_envs, np.int64)
+        self._return = np.zeros(num_envs)
+        self._length = np.zeros(num_envs, np.int64)
 
     def finish(self, rewards: np.ndarray, ended: np.ndarray) -> tuple[list[float], list[int]]:
         """rewards, ended [T, N] -> (returns, lengths) of the episodes that ended, in the order of
         their ends.
         """
+        # Returns are differences of running totals. float64 keeps these exact for rewards that are
+        # whole numbers.
         totals = np.cumsum(rewards, axis=0, dtype=np.float64) + self._return
         returns = list[float]()
         lengths = list[int]()
@@ -303,8 +315,10 @@ class Episodes:
         for t, n in np.argwhere(ended):
             returns.append(float(totals[t, n] - return_before[n]))
             lengths.append(int(t + 1 - rows_before[n]))
-            return_before[n], rows_before[n] = totals[t, n], t + 1
-        self._return, self._length = totals[-1] - return_before, len(rewards) - rows_before
+            return_before[n] = totals[t, n]
+            rows_before[n] = t + 1
+        self._return = totals[-1] - return_before
+        self._length = len(rewards) - rows_before
         return returns, lengths
 
     def step(self, rewards: np.ndarray, ended: np.ndarray) -> tuple[list[float], list[int]]:
@@ -313,15 +327,18 @@ class Episodes:
         self._length += 1
         if not len(ended):
             return [], []
-        found = self._return[ended].tolist(), self._length[ended].tolist()
-        self._return[ended], self._length[ended] = 0, 0
-        return found
+        returns = self._return[ended].tolist()
+        lengths = self._length[ended].tolist()
+        self._return[ended] = 0
+        self._length[ended] = 0
+        return returns, lengths
 
     def forget(self, environments: np.ndarray) -> None:
         """Drop the records of these environments, bool [N], whose episodes could not be brought
         back.
         """
-        self._return[environments], self._length[environments] = 0, 0
+        self._return[environments] = 0
+        self._length[environments] = 0
 
     def state_dict(self) -> State:
         """return, length [N] of the episodes in flight."""
@@ -329,4 +346,5 @@ class Episodes:
 
     def load_state_dict(self, state: State) -> None:
         """Load what `state_dict` gave."""
-        self._return, self._length = np.array(state["return"]), np.array(state["length"])
+        self._return = np.array(state["return"])
+        self._length = np.array(state["length"])
