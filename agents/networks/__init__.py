@@ -93,6 +93,7 @@ def make_recurrent_action_values(
     after it, once for each stream, as in Kapturowski et al. 2019.
     """
     chosen: Torso
+    # A person's own torso serves value and actions alike.
     streams = 1
     if torso is not None:
         chosen = OwnTorso(spaces, torso, generator, may_remember=True)
@@ -133,4 +134,6 @@ def _torso(
         return OwnTorso(spaces, path, generator, may_remember=False)
     if spaces.image:
         return NatureCNN(spaces, precision, generator, streams * 512)
-    return SmallCNN(spaces, generator, streams * 256) if spaces.grid else None
+    if spaces.grid:
+        return SmallCNN(spaces, generator, streams * 256)
+    return None

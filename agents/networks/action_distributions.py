@@ -93,13 +93,16 @@ class DiscreteActions:
 
     def log_probability(self, policy: Tensor, actions: Tensor) -> Tensor:
         """Log softmax(logits)[a]."""
+        # Cross-entropy is −log softmax(logits)[a] in one call.
         rows = functional.cross_entropy(policy.flatten(0, -2), actions.flatten(), reduction="none")
         return -rows.view(actions.shape)
 
     def drawn(self, policy: np.ndarray, noise: np.ndarray) -> Drawn:
         """As the base class, by numpy, whose calls take a fifth of torch's time on a few rows."""
         actions = (policy + noise).argmax(axis=1)
-        logits = policy.T.copy()  # sums along the first axis take half the time
+        # Transposed, because sums along the first axis take half the time.
+        logits = policy.T.copy()
+        # Log-sum-exp: without the largest logit no exponential overflows.
         logits -= np.maximum.reduce(logits, axis=0)
         logarithms = np.log(np.add.reduce(np.exp(logits), axis=0))
         return Drawn(actions, logits[actions, np.arange(len(actions))] - logarithms)
@@ -145,13 +148,17 @@ class MultiDiscreteActions(Actions):
     """
 
     def __init__(self, choices: Sequence[int]) -> None:
-        self.parameters, self._each = sum(choices), DiscreteActions(max(choices))
-        logits = iter(range(self.parameters))
-        most = max(choices)
-        # A component's missing logits are the one behind all others, which `_components` adds.
-        self._columns = torch.tensor(
-            [[next(logits) for _ in range(n)] + [self.parameters] * (most - n) for n in choices]
-        )
+        self.parameters = sum(choices)
+        self._each = DiscreteActions(max(choices))
+        columns = list[list[int]]()
+        first = 0
+        for count in choices:
+            # Where a component has fewer choices than another, its row is filled up with the number
+            # of the logit `FORBIDDEN`, which `_components` adds behind all others.
+            missing = [self.parameters] * (max(choices) - count)
+            columns.append([*range(first, first + count), *missing])
+            first += count
+        self._columns = torch.tensor(columns)
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Gumbel noise for every logit."""
@@ -175,8 +182,10 @@ class MultiDiscreteActions(Actions):
 
     def _components(self, policy: Tensor) -> Tensor:
         """[..., P] -> [..., A, K]."""
-        if self._columns.device != policy.device:  # indices elsewhere would be copied at every call
-            # The first call acts, in inference mode; autograd refuses the tensors of that mode.
+        # Indices on another device than the policy would be copied at every call.
+        if self._columns.device != policy.device:
+            # The first call comes from acting, in inference mode, whose tensors autograd would
+            # refuse in every later update.
             with torch.inference_mode(mode=False):
                 self._columns = self._columns.to(policy.device)
         return functional.pad(policy, (0, 1), value=FORBIDDEN)[..., self._columns]
@@ -226,10 +235,13 @@ def make_actions(spaces: Interface) -> Actions:
     """The kind that these spaces need."""
     if spaces.choices:
         return MultiDiscreteActions(spaces.choices)
-    return DiscreteActions(spaces.actions) if spaces.discrete else ContinuousActions(spaces.actions)
+    if spaces.discrete:
+        return DiscreteActions(spaces.actions)
+    return ContinuousActions(spaces.actions)
 
 
-LEAST_LOG_STD, LARGEST_LOG_STD = -20.0, 2.0
+LEAST_LOG_STD = -20.0
+LARGEST_LOG_STD = 2.0
 """As in the authors' code: beyond, log σ has no effect and gets no gradient."""
 
 
@@ -262,9 +274,8 @@ class SquashedActions:
     def drawn(self, policy: Tensor, generator: np.random.Generator) -> np.ndarray:
         """Policy [B, P] -> sampled actions [B, A], float32, by noise of this generator."""
         noise = generator.standard_normal((len(policy), self._count), np.float32)
-        return self.choose(policy, on_device(torch.from_numpy(noise), policy.device)).numpy(
-            force=True
-        )
+        actions = self.choose(policy, on_device(torch.from_numpy(noise), policy.device))
+        return actions.numpy(force=True)
 
     def mode(self, policy: Tensor) -> Tensor:
         """Policy [B, P] -> tanh(μ), [B, A]: the median, which the field calls deterministic."""
@@ -278,6 +289,7 @@ class SquashedActions:
         mean, log_std = self._split(policy)
         unsquashed = mean + log_std.exp() * noise
         normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2 * math.pi)
+        # log(1 − tanh²u) itself would be log 0 where tanh u rounds to 1.
         slope = 2 * (math.log(2) - unsquashed - functional.softplus(-2 * unsquashed))
         return unsquashed.tanh(), (normal - slope).sum(dim=-1)
 

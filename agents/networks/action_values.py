@@ -91,6 +91,7 @@ class Head(nn.Module):
         value = functional.linear(of_value, self.value_weight, self.value_bias)
         if self.quantiles:
             value = value[:, None]
+        # Without its mean the advantage is unique: a constant could move between V and A otherwise.
         return value + values - values.mean(dim=1, keepdim=True)
 
 
@@ -146,6 +147,8 @@ def bootstrapped(values: Tensor, choosing: Tensor, masks: Tensor | None) -> Tens
     that the masks [B, A] allow; where one allows nothing, as some do at the end, of all.
     """
     if masks is not None:
+        # Some environments allow nothing at the end of an episode. Then all actions count, whose
+        # value is multiplied by 0 after a termination.
         masks = masks | ~masks.any(dim=1, keepdim=True)
     return taken(values, masked(choosing, masks).argmax(dim=1))
 
@@ -154,7 +157,9 @@ def linear_epsilon(step: int, *, starts: int, length: float, final: float) -> fl
     """ε: 1 for the first `starts` steps, and on the line from 1 at step 0 to `final` at `length`."""
     if step < starts:
         return 1.0
-    return final if step >= length else 1 + (final - 1) * step / length
+    if step >= length:
+        return final
+    return 1 + (final - 1) * step / length
 
 
 def random_actions(
@@ -163,6 +168,7 @@ def random_actions(
     """[count], each of those that the masks [count, A] allow equally likely."""
     if masks is None:
         return generator.integers(actions, size=count)
+    # The largest of independent uniform numbers is equally likely at every allowed place.
     chosen: np.ndarray = np.where(masks, generator.random(masks.shape), -1.0).argmax(axis=1)
     return chosen
 

@@ -45,13 +45,15 @@ class Heads(nn.Module):
         self.torso = torso
         outputs = spaces.policy_outputs
         features = torso.features
+        # With a gain of 0.01 the first policy is nearly uniform.
         self.policy_weight = nn.Parameter(orthogonal((outputs, features), 0.01, generator))
         self.policy_bias = nn.Parameter(torch.zeros(outputs))
         self.value_weight = nn.Parameter(orthogonal((1, features), 1.0, generator)[0])
         self.value_bias = nn.Parameter(torch.zeros(1))
-        self.log_std = (
-            nn.Parameter(torch.full((spaces.actions,), log_std_init)) if spaces.continuous else None
-        )
+        log_std: nn.Parameter | None = None
+        if spaces.continuous:
+            log_std = nn.Parameter(torch.full((spaces.actions,), log_std_init))
+        self.log_std = log_std
 
     @property
     def is_small(self) -> bool:
@@ -81,9 +83,8 @@ class Heads(nn.Module):
         if self.policy_weight.device.type != "cpu":
             return self.heads
         policy = self._frozen_policy_head()
-        value_weight, value_bias = (
-            parameter.numpy(force=True) for parameter in (self.value_weight, self.value_bias)
-        )
+        value_weight = self.value_weight.numpy(force=True)
+        value_bias = self.value_bias.numpy(force=True)
 
         def heads(features: Features) -> OfHeads:
             of_policy, of_value = _pair(features)
@@ -162,9 +163,12 @@ class ActorCritic(Heads):
         if features_of is None:
             return None
         head = self._policy_head_by_numpy()
-        return lambda observations: head(
-            features_of(observations.reshape(-1, size).astype(np.float32, copy=False))
-        )
+
+        def policy(observations: np.ndarray) -> np.ndarray:
+            flat = observations.reshape(-1, size).astype(np.float32, copy=False)
+            return head(features_of(flat))
+
+        return policy
 
 
 class Sequences(NamedTuple):

@@ -38,6 +38,8 @@ class OwnHeads(BoardNetwork):
     def __init__(self, path: str, game: Game, generator: torch.Generator) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
+            # A person's torso draws its weights from torch's global generator, which is put back
+            # afterwards.
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
             made = make_torso(path, game.planes, may_remember=False)
         self.torso = made.torso
@@ -46,6 +48,7 @@ class OwnHeads(BoardNetwork):
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """See `BoardNetwork`."""
+        # As one step of independent rows, for a torso's contract is about sequences.
         reset = torch.zeros(1, len(encoded), dtype=torch.bool, device=encoded.device)
         features: Tensor = self.torso(encoded[None], (), reset)[0][0]
         values = multiplied(features, self.value_weight, self.value_bias)
@@ -66,7 +69,9 @@ def evaluator(network: BoardNetwork) -> Evaluate:
     return evaluate
 
 
-POLICY_PLANES, VALUE_PLANES, VALUE_UNITS = 2, 1, 256
+POLICY_PLANES = 2
+VALUE_PLANES = 1
+VALUE_UNITS = 256
 """Sizes of the heads, as published."""
 
 
@@ -76,7 +81,8 @@ class Normalised(nn.Module):
     def __init__(self, inputs: int, outputs: int, size: int, generator: torch.Generator) -> None:
         super().__init__()
         self.convolution = nn.Conv2d(inputs, outputs, size, padding=size // 2, bias=False)
-        deviation = math.sqrt(2 / (inputs * size * size))  # He et al. 2015
+        # He et al. 2015: a rectifier halves the variance, which the factor 2 makes up for.
+        deviation = math.sqrt(2 / (inputs * size * size))
         nn.init.normal_(self.convolution.weight, std=deviation, generator=generator)
         self.normalisation: nn.Module = nn.BatchNorm2d(outputs)
 
@@ -144,6 +150,8 @@ class ResidualTower(BoardNetwork):
         """As of a `BoardNetwork`, with the running statistics folded into the convolutions, whose
         pixels lie channels-last.
         """
+        # Running statistics are constants in inference, so batch normalisation is a scale and a
+        # shift of the convolution's output.
         made = super().frozen()
         for module in made.modules():
             if isinstance(module, Normalised):

@@ -41,15 +41,13 @@ class NatureCNN(FeedForward):
         self.features = features
         channels, height, width = spaces.observation_shape
         first = (32, BLOCK * BLOCK * channels, 8 // BLOCK, 8 // BLOCK)
-        self.weight1, self.bias1 = _convolution(first, generator), nn.Parameter(torch.zeros(32))
-        self.weight2, self.bias2 = (
-            _convolution((64, 32, 4, 4), generator),
-            nn.Parameter(torch.zeros(64)),
-        )
-        self.weight3, self.bias3 = (
-            _convolution((64, 64, 3, 3), generator),
-            nn.Parameter(torch.zeros(64)),
-        )
+        self.weight1 = _convolution(first, generator)
+        self.bias1 = nn.Parameter(torch.zeros(32))
+        self.weight2 = _convolution((64, 32, 4, 4), generator)
+        self.bias2 = nn.Parameter(torch.zeros(64))
+        self.weight3 = _convolution((64, 64, 3, 3), generator)
+        self.bias3 = nn.Parameter(torch.zeros(64))
+        # What three convolutions without padding leave of each side: 8/4, 4/2 and 3/1.
         units = 64 * math.prod((((size - 8) // 4 + 1 - 4) // 2 + 1) - 2 for size in (height, width))
         self.weight4 = nn.Parameter(orthogonal((features, units), math.sqrt(2), generator))
         self.bias4 = nn.Parameter(torch.zeros(features))
@@ -77,6 +75,7 @@ class NatureCNN(FeedForward):
         """Weights and biases of the convolutions and the hidden layer, as they are computed
         with.
         """
+        # Pixels are 0 to 255. Scaling the first weights costs less than scaling every pixel.
         weights = (self.weight1 * (1 / 255), self.weight2, self.weight3, self.weight4)
         biases = (self.bias1, self.bias2, self.bias3, self.bias4)
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
@@ -87,11 +86,14 @@ class NatureCNN(FeedForward):
 
 def _convolved(layers: list[tuple[Tensor, Tensor]], encoded: Tensor) -> Tensor:
     first, second, third, last = layers
+    # Only the order of the axes changes: the memory stays channels-last, which convolutions read
+    # fastest.
     pixels = encoded.permute(0, 3, 1, 2).to(first[0].dtype)
     hidden = functional.conv2d(pixels, *first, stride=4 // BLOCK).relu_()
     hidden = functional.conv2d(hidden, *second, stride=2).relu_()
     hidden = functional.conv2d(hidden, *third).relu_()
-    return functional.linear(hidden.permute(0, 2, 3, 1).flatten(1), *last).relu_().float()
+    flat = hidden.permute(0, 2, 3, 1).flatten(1)
+    return functional.linear(flat, *last).relu_().float()
 
 
 class SmallCNN(FeedForward):
@@ -106,6 +108,7 @@ class SmallCNN(FeedForward):
         super().__init__(spaces)
         self.features = features
         channels, height, width = spaces.observation_shape
+        # The second convolution has stride 2 and padding: half of each side, rounded up.
         units = 32 * -(-height // 2) * -(-width // 2)
         self.weight1 = nn.Parameter(orthogonal((16, channels, 3, 3), math.sqrt(2), generator))
         self.bias1 = nn.Parameter(torch.zeros(16))
@@ -136,6 +139,7 @@ def space_to_depth(images: Tensor) -> Tensor:
     rows = height // BLOCK
     columns = width // BLOCK
     pixels = images[:, :, : rows * BLOCK, : columns * BLOCK].contiguous().numpy()
+    # Two neighbouring pixels of a row are one word.
     words = pixels.view(np.int16).reshape(count, channels, rows, BLOCK, columns)
     blocks = np.empty((count, rows, columns, channels, BLOCK), np.int16)
     for channel, row in itertools.product(range(channels), range(BLOCK)):

@@ -49,6 +49,7 @@ def unrolled(
     for t in range(inputs.shape[1]):
         hidden = hidden * kept[t]
         cell = cell * kept[t]
+        # All four gates in one product: x + U h.
         gates = torch.baddbmm(inputs[:, t], hidden, weight)
         i, f, o = gates[..., : 3 * size].sigmoid().chunk(3, dim=-1)
         cell = f * cell + i * gates[..., 3 * size :].tanh()
@@ -91,10 +92,13 @@ def step(
     size = hidden.shape[-1]
     np.matmul(hidden, weight, out=gates)
     gates += inputs
+    # i, f and o were halved, so that their sigmoids follow from the same tanh: σ(z) = ½ tanh(½ z) +
+    # ½.
     np.tanh(gates, out=gates)
     sigmoids = gates[..., : 3 * size]
     sigmoids *= 0.5
     sigmoids += 0.5
+    # c = f c + i g, with `left.hidden` as scratch memory; then h = o tanh(c).
     np.multiply(gates[..., size : 2 * size], cell, out=left.cell)
     np.multiply(gates[..., :size], gates[..., 3 * size :], out=left.hidden)
     np.add(left.cell, left.hidden, out=left.cell)
@@ -110,9 +114,12 @@ class _ByHand(torch.autograd.Function):
         """The arguments of `lstm`."""
         inputs, weight, hidden, cell = (one.detach().numpy() for one in given[:4])
         keep: np.ndarray = given[4].numpy()[..., None]
-        ctx.weight, ctx.keep = weight, None if keep.all() else keep.astype(inputs.dtype)
+        ctx.weight = weight
+        # Most sequences have no begin inside, and then nothing needs to be multiplied by `keep`.
+        ctx.keep = None if keep.all() else keep.astype(inputs.dtype)
         ctx.before = hidden, cell
         ctx.left = left = Step.allocate(inputs)
+        # Views of each step's results are made once, and `step` writes into them.
         each = [Step(*(column[:, t] for column in left)) for t in range(inputs.shape[1])]
         begins = (~given[4]).any(dim=1).tolist()
         inputs = halved(inputs)
@@ -124,6 +131,8 @@ class _ByHand(torch.autograd.Function):
             step(inputs[:, t], weight, hidden, cell, now)
             hidden = now.hidden
             cell = now.cell
+        # The state after a sequence is a constant for whoever goes on from it: gradients end with
+        # the sequence (truncated backpropagation through time).
         last_cell = torch.from_numpy(cell.copy())
         ctx.mark_non_differentiable(last_cell)
         return torch.from_numpy(left.hidden), last_cell
@@ -132,12 +141,13 @@ class _ByHand(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, of_hidden: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of inputs [K, L, S, 4 H] and weight [K, H, 4 H]: back from the last step."""
-        before = [
-            _before(first, each, ctx.keep)
-            for first, each in zip(ctx.before, (ctx.left.hidden, ctx.left.cell), strict=True)
-        ]
-        gradient = _slopes(ctx.left, before[1])
-        size, (count, length, rows, _) = ctx.weight.shape[1], gradient.shape
+        hidden_before = _before(ctx.before[0], ctx.left.hidden, ctx.keep)
+        cell_before = _before(ctx.before[1], ctx.left.cell, ctx.keep)
+        # Everything that does not depend on a later step is computed for all steps at once: the
+        # derivative of each gate, of h by c, and of c by the cell before it.
+        gradient = _slopes(ctx.left, cell_before)
+        size = ctx.weight.shape[1]
+        count, length, rows, _ = gradient.shape
         by_gate = gradient.reshape(count, length, rows, 4, size)
         forget, output = (ctx.left.gates[..., n * size : (n + 1) * size] for n in (1, 2))
         into_cell = output - output * ctx.left.squashed**2
@@ -147,9 +157,12 @@ class _ByHand(torch.autograd.Function):
         cell = np.zeros_like(into_cell[:, 0])
         outside = of_hidden.numpy()
         for t in range(length - 1, -1, -1):
+            # `hidden` and `cell` are the loss's derivatives by h_t and c_t: from the loss itself,
+            # and from the step after it.
             hidden += outside[:, t]
             cell += hidden * into_cell[:, t]
             gates = by_gate[:, t]
+            # i, f and g act through c, o through h alone.
             gates[:, :, :2] *= cell[:, :, None]
             gates[:, :, 2] *= hidden
             gates[:, :, 3] *= cell
@@ -158,14 +171,15 @@ class _ByHand(torch.autograd.Function):
             if ctx.keep is not None:
                 hidden *= ctx.keep[t]
         found = torch.from_numpy(gradient)
-        seen = torch.from_numpy(before[0]).flatten(1, 2)
+        seen = torch.from_numpy(hidden_before).flatten(1, 2)
         return found, torch.bmm(seen.mT, found.flatten(1, 2)), None, None, None
 
 
 def _before(first: np.ndarray, each: np.ndarray, keep: np.ndarray | None) -> np.ndarray:
     """The state before every step, [K, L, S, H]: that after the previous step, or 0."""
     before = np.empty_like(each)
-    before[:, 0], before[:, 1:] = first, each[:, :-1]
+    before[:, 0] = first
+    before[:, 1:] = each[:, :-1]
     if keep is not None:
         before *= keep
     return before
@@ -176,6 +190,7 @@ def _slopes(left: Step, cell_before: np.ndarray) -> np.ndarray:
     size = cell_before.shape[-1]
     i = left.gates[..., :size]
     g = left.gates[..., 3 * size :]
+    # σ' = σ (1 − σ) for i, f and o; tanh' = 1 − tanh² for g.
     slopes: np.ndarray = left.gates - left.gates * left.gates
     slopes[..., :size] *= g
     slopes[..., size : 2 * size] *= cell_before

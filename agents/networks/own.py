@@ -35,6 +35,8 @@ class OwnTorso(FeedForward):
     ) -> None:
         super().__init__(spaces)
         with torch.random.fork_rng(devices=[]):
+            # A person's torso draws its weights from torch's global generator, which is put back
+            # afterwards.
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
             made = make_torso(path, encoded_shape(spaces), may_remember=may_remember)
             self.torso = made.torso
@@ -112,7 +114,8 @@ def make_torso(path: str, shape: tuple[int, ...], *, may_remember: bool) -> Made
     return MadeTorso(torso, int(features.shape[2]), bool(state))
 
 
-STEPS, ROWS = 2, 3
+STEPS = 2
+ROWS = 3
 """The sizes with which a torso is tried."""
 
 
@@ -124,7 +127,8 @@ def _answer(path: str, torso: nn.Module, shape: tuple[int, ...]) -> tuple[Tensor
             f"network {path!r} returns a {type(answer).__name__}; allowed: (features, state)"
         )
     features, state = answer
-    if features.dtype != torch.float32 or features.dim() != 3 or features.shape[:2] != (2, 3):
+    of_steps = features.dim() == 3 and features.shape[:2] == (STEPS, ROWS)
+    if features.dtype != torch.float32 or not of_steps:
         raise BadInput(
             f"network {path!r} returns features of {features.dtype} {list(features.shape)} for 2 steps of 3 rows; "
             "allowed: torch.float32 [2, 3, F]"
@@ -149,17 +153,20 @@ def _check_memory(path: str, torso: nn.Module, shape: tuple[int, ...], state: To
     seen = torch.rand(STEPS, ROWS, *shape, generator=generator)
     full = tuple(torch.rand(part.shape, generator=generator) for part in state)
     empty = tuple(torch.zeros_like(part) for part in state)
+    # Two steps at once, from a state that is not empty.
     together, after = _tried(path, torso, seen, full, _resets(False, False))
     if [part.shape for part in after] != [part.shape for part in state]:
         raise BadInput(
             f"network {path!r} returns a state {_described(after)} where it was given {_described(state)}"
         )
+    # The same steps one by one, each from the state that the one before it returned.
     for step in range(STEPS):
         alone, full = _tried(path, torso, seen[step : step + 1], full, _resets(False))
         if not torch.allclose(alone[0], together[step], atol=1e-4):
             raise BadInput(
                 f"network {path!r} gives step {step} of two other features than the step by itself"
             )
+    # The second step begins an episode: it must be as if nothing had been seen before it.
     cleared, _ = _tried(path, torso, seen, full, _resets(False, True))
     for begun in (empty, ()):
         fresh, _ = _tried(path, torso, seen[1:], begun, _resets(True))

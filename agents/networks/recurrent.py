@@ -43,7 +43,7 @@ class LSTMTorso(Torso):
         self.input_weight = self._gates(seen, lstm_size, generator)
         self.weight = self._gates(lstm_size, lstm_size, generator)
         self.bias = nn.Parameter(torch.zeros(self.count, 1, 4 * lstm_size))
-        self.features = [lstm_size, *hidden_sizes][-1]
+        self.features = hidden_sizes[-1] if hidden_sizes else lstm_size
         self._layers = list[tuple[nn.Parameter, nn.Parameter]]()
         sizes = itertools.pairwise((lstm_size, *hidden_sizes))
         for number, (inputs, outputs) in enumerate(sizes, start=1):
@@ -78,6 +78,7 @@ class LSTMTorso(Torso):
         if self.eyes is not None:
             seen = _shared(self.eyes.rows(seen))
         inputs = torch.baddbmm(self.bias, seen.expand(self.count, *seen.shape), self.input_weight)
+        # The batched products have the K LSTMs first, states have the rows first.
         before = [part.transpose(0, 1).contiguous() for part in state or self._nothing(rows)]
         hiddens, hidden, cell = lstm.lstm(
             inputs.view(self.count, steps, rows, -1), self.weight, before[0], before[1], ~reset
@@ -86,8 +87,10 @@ class LSTMTorso(Torso):
         for weight, bias in self._layers:
             features = torch.baddbmm(bias, features, weight).relu_()
         of_each = features.view(self.count, steps, rows, -1).unbind()
-        after = hidden.detach().transpose(0, 1), cell.detach().transpose(0, 1)
-        return (of_each[0], of_each[1]) if self.count == 2 else of_each[0], after
+        after = (hidden.detach().transpose(0, 1), cell.detach().transpose(0, 1))
+        if self.count == 2:
+            return (of_each[0], of_each[1]), after
+        return of_each[0], after
 
     def _nothing(self, rows: int) -> TorsoState:
         """The state where nothing was seen, [B, K, H] each."""
@@ -98,6 +101,7 @@ class LSTMTorso(Torso):
         """On the CPU by numpy, whose calls take a fifth of torch's time on a few rows."""
         if self.bias.device.type != "cpu":
             return super().step()
+        # Halved once for all steps, as `lstm.step` wants them.
         input_weight, weight, bias = (
             lstm.halved(parameter.numpy(force=True))
             for parameter in (self.input_weight, self.weight, self.bias)
@@ -106,7 +110,8 @@ class LSTMTorso(Torso):
         look = None if self.eyes is None else self.eyes.frozen()
 
         def step(encoded: Tensor, state: TorsoState, reset: Tensor) -> tuple[Features, TorsoState]:
-            seen = (encoded if look is None else _shared(look(encoded))).numpy()
+            looked_at = encoded if look is None else _shared(look(encoded))
+            seen = looked_at.numpy()
             hidden, cell = (
                 part.numpy().transpose(1, 0, 2) for part in state or self._nothing(len(seen))
             )
@@ -123,9 +128,13 @@ class LSTMTorso(Torso):
             for one, other in layers:
                 features = np.maximum(np.matmul(features, one) + other, 0)
             of_each = [torch.from_numpy(one) for one in features]
-            after = [torch.from_numpy(one.transpose(1, 0, 2)) for one in (left.hidden, left.cell)]
-            pair: Features = (of_each[0], of_each[1]) if self.count == 2 else of_each[0]
-            return pair, (after[0], after[1])
+            after = (
+                torch.from_numpy(left.hidden.transpose(1, 0, 2)),
+                torch.from_numpy(left.cell.transpose(1, 0, 2)),
+            )
+            if self.count == 2:
+                return (of_each[0], of_each[1]), after
+            return of_each[0], after
 
         return step
 

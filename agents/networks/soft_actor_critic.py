@@ -51,6 +51,7 @@ class SoftActorCritic(nn.Module):
         actions = spaces.actions
         self.actor = Perceptrons(1, (features, *hidden_sizes, 2 * actions), generator)
         self.critics = Perceptrons(2, (features + actions, *hidden_sizes, 1), generator)
+        # The slow copies begin as copies, so that the first targets are the critics' own.
         self.target_torso = copy.deepcopy(torso).requires_grad_(False)
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
 
@@ -154,6 +155,7 @@ class Perceptrons(nn.Module):
 
     def without_gradients(self, rows: Tensor) -> Tensor:
         """As `forward`, but gradients flow to the rows and not to the weights."""
+        # The actor's loss goes through the critics, which it must not change.
         layers = [(weight.detach(), bias.detach()) for weight, bias in self._layers]
         return self._answers(rows, layers)
 
@@ -166,15 +168,18 @@ class Perceptrons(nn.Module):
         def answers(rows: Tensor) -> Tensor:
             hidden = rows.numpy()
             for number, (weight, bias) in enumerate(layers):
-                hidden = np.maximum(hidden, 0) if number else hidden
+                if number:
+                    hidden = np.maximum(hidden, 0)
                 hidden = np.matmul(hidden, weight) + bias
             return torch.from_numpy(hidden)
 
         return answers
 
     def _answers(self, rows: Tensor, layers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        # One batched product for all K networks; `expand` copies nothing.
         hidden = rows.expand(len(layers[0][0]), *rows.shape)
         for number, (weight, bias) in enumerate(layers):
-            hidden = hidden.relu_() if number else hidden
+            if number:
+                hidden = hidden.relu_()
             hidden = torch.baddbmm(bias, hidden, weight)
         return hidden

@@ -74,6 +74,7 @@ class Torso(nn.Module):
     def first_state(self, encoded: Tensor) -> TorsoState:
         """The state before the first observation, for these rows [N, ...]: zeros [N, ...] each."""
         reset = torch.ones(len(encoded), dtype=torch.bool, device=encoded.device)
+        # One step is tried to see which parts the state has, and of which shapes.
         with torch.inference_mode():
             after = self.step()(encoded, (), reset)[1]
         return tuple(torch.zeros(part.shape, device=encoded.device) for part in after)

@@ -31,6 +31,8 @@ class Towers(FeedForward):
         self._layers = list[tuple[nn.Parameter, nn.Parameter]]()
         sizes = itertools.pairwise((spaces.observation_size, *hidden_sizes))
         for number, (inputs, outputs) in enumerate(sizes, start=1):
+            # Orthogonal weights with gain √2 for hidden layers, as CleanRL and openai/baselines
+            # have them.
             towers = [orthogonal((outputs, inputs), math.sqrt(2), generator).T for _ in range(2)]
             weight = nn.Parameter(torch.stack(towers).contiguous())
             bias = nn.Parameter(torch.zeros(2, 1, outputs))
@@ -67,7 +69,9 @@ class Towers(FeedForward):
 
     def by_numpy(self) -> Callable[[np.ndarray], np.ndarray] | None:
         """The policy's tower."""
-        return None if self._layers[0][0].device.type != "cpu" else self._frozen(0)
+        if self._layers[0][0].device.type != "cpu":
+            return None
+        return self._frozen(0)
 
     def _frozen(self, towers: int | slice) -> Callable[[np.ndarray], np.ndarray]:
         layers = [

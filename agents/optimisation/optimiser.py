@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from agents.interfaces import State
 from agents.states import to_arrays
 
-DECAY_1, DECAY_2 = 0.9, 0.999
+DECAY_1 = 0.9
+DECAY_2 = 0.999
 """The decay rates of Adam's moments."""
 SQUARES_DECAY = 0.99
 """The decay rate of RMSProp's mean square."""
@@ -30,8 +31,10 @@ class Optimiser:
         or NaN.
         """
         gradients = self._gradients()
+        # The norm of the norms is the norm of all entries together.
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
         if norm > largest_norm:
+            # The constant is that of `torch.nn.utils.clip_grad_norm_`.
             torch._foreach_mul_(gradients, largest_norm / (norm + 1e-6))
         return norm
 
@@ -70,6 +73,7 @@ class Adam(Optimiser):
         self._decay = decay
         self._moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
         self._moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
+        # One counter for all parameters, on their device, where the fused kernel wants it.
         self._updates = torch.zeros((), device=self.parameters[0].device)
 
     @torch.no_grad()

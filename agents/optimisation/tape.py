@@ -54,7 +54,8 @@ class GradientTape:
     def __init__(
         self, function: LossFunction, parameters: Iterable[nn.Parameter], *, recorded: bool
     ) -> None:
-        self._function, self._parameters = function, list(parameters)
+        self._function = function
+        self._parameters = list(parameters)
         self._recorded = recorded
         self._replays = dict[tuple[Any, ...], _Replay | None]()
 
@@ -62,6 +63,8 @@ class GradientTape:
         """The function's outputs; gradients are not added to those that are there."""
         if not self._recorded:
             return self._by_autograd(inputs)
+        # Recorded operations hold sizes as constants, so that every combination of shapes needs a
+        # tape.
         shapes = tuple(None if one is None else one.shape for one in inputs)
         if shapes not in self._replays:
             outputs, self._replays[shapes] = self._record(inputs)
@@ -77,6 +80,7 @@ class GradientTape:
         with torch.no_grad():
             found = replay.function(*inputs)
         count = len(self._parameters)
+        # The first outputs of a tape are the gradients, then come the function's own.
         for parameter, gradient in zip(self._parameters, found[:count], strict=True):
             parameter.grad = gradient
         return found[count:]
@@ -98,9 +102,13 @@ class GradientTape:
             found = (*gradients, *(output.detach() for output in outputs))
         try:
             replay = _Replay(written(recorder.calls, inputs, found))
-        except Exception:  # an operation of a kind that is not known here
+        except Exception:
+            # An operation of a kind that this module does not know. Autograd goes on without a
+            # tape.
             log.debug("the operations cannot be written down", exc_info=True)
             replay = None
+        # The recorder sees gradients as values; this call leaves them in `parameter.grad`, as every
+        # other.
         return self._by_autograd(inputs), replay
 
     def _check(
@@ -113,15 +121,18 @@ class GradientTape:
             with torch.no_grad():
                 found = replay.function(*inputs)
             equal = all(map(_equal, found, expected))
-        except Exception:  # this version of torch does not take what is written
+        except Exception:
+            # This version of torch does not accept the calls as they were written down.
             log.debug("the operations cannot be repeated", exc_info=True)
             equal = False
         return equal, outputs
 
 
 def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    # None is the gradient of a parameter that the loss does not depend on: the tape has no line that
+    # would give one.
     if one is None or other is None:
-        return False  # a parameter that the loss does not depend on
+        return False
     return one.stride() == other.stride() and torch.equal(one, other)
 
 
@@ -203,7 +214,8 @@ class _Lines:
             for one, name in zip(inputs, self._arguments, strict=True)
             if one is not None
         }
-        self._lines, self._objects = list[_Line](), dict[str, Any]()
+        self._lines = list[_Line]()
+        self._objects = dict[str, Any]()
         self._constants = set[int]()
 
     def add(self, call: Call) -> None:
@@ -214,6 +226,7 @@ class _Lines:
             if id(inputs[0]) in self._constants:
                 self._constants.add(id(call.result))
             return
+        # The result of constants alone is the same at every call: it is kept, not computed again.
         known = call.name in CONSTANT or (inputs and {*map(id, inputs)} <= self._constants)
         if known and not call.changes_something and isinstance(call.result, Tensor):
             self._constants.add(id(call.result))
@@ -230,6 +243,7 @@ class _Lines:
         if isinstance(call.result, Tensor):
             self._names[id(call.result)] = name
         else:
+            # An operation with several results returns a tuple: each is known by its place in it.
             self._names |= {id(one): f"{name}[{place}]" for place, one in enumerate(call.result)}
 
     def function(self, outputs: tuple[Tensor | None, ...]) -> LossFunction:
@@ -237,6 +251,8 @@ class _Lines:
         answer = ", ".join(self._text(one) for one in outputs)
         needed = {self._text(one).partition("[")[0] for one in outputs}
         source = list[str]()
+        # From the last line back: a line is needed if a later one uses its name. What is seen here
+        # first is the last use of a name, after which its memory can be freed.
         for line in reversed(self._lines):
             if line.name and line.name not in needed:
                 continue

@@ -80,7 +80,8 @@ Arrays = npt.NDArray[Any]
 
 
 EMPTY = -1
-OFFSET, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+OFFSET = np.uint64(0xCBF29CE484222325)
+PRIME = np.uint64(0x100000001B3)
 """Constants of the 64-bit FNV-1a hash."""
 LEAST_PLACES = 16
 
@@ -100,6 +101,7 @@ class Evaluations:
         self.asked = self.evaluated = 0
         size = game.state_dtype.itemsize
         each = size + 4 * (game.actions + 1) + 8
+        # A power of two, so that a hash becomes a place by its lowest bits.
         places = 1 << max(cache_bytes // each, LEAST_PLACES).bit_length() - 1
         self._keys = np.zeros((places, size), np.uint8)
         self._versions = np.full(places, EMPTY, np.int64)
@@ -110,6 +112,7 @@ class Evaluations:
         """Another network, or other weights, from the next call on, also while another thread is in
         one: versions are numbers from 0, never used again.
         """
+        # One assignment: another thread sees the old network and its version, or the new ones.
         self._network = evaluate, version
 
     def __call__(self, states: States, legal: Booleans) -> tuple[Floats, Floats]:
@@ -123,6 +126,7 @@ class Evaluations:
         asked = _look_up(keys, self._keys, self._versions, version, places, source)
         self.asked += len(states)
         self.evaluated += asked
+        # Nothing is known and no two positions are equal: the network's own arrays are the answer.
         if asked == len(states):
             answer = evaluate(self.game.encode(states), legal)
             self._store(places, keys, version, *answer)
@@ -130,21 +134,26 @@ class Evaluations:
         logits = np.empty(legal.shape, np.float32)
         values = np.empty(len(states), np.float32)
         known = source == len(states)
-        logits[known], values[known] = self._logits[places[known]], self._values[places[known]]
+        logits[known] = self._logits[places[known]]
+        values[known] = self._values[places[known]]
         if asked:
+            # `fresh` rows are evaluated; the others take the answer of an equal row before them.
             fresh = np.flatnonzero(source == np.arange(len(states)))
             encoded = self.game.encode(states[fresh])
             logits[fresh], values[fresh] = evaluate(encoded, legal[fresh])
             again = ~known
-            logits[again], values[again] = logits[source[again]], values[source[again]]
+            logits[again] = logits[source[again]]
+            values[again] = values[source[again]]
             self._store(places[fresh], keys[fresh], version, logits[fresh], values[fresh])
         return logits, values
 
     def _store(
         self, places: Numbers, keys: Keys, version: int, logits: Floats, values: Floats
     ) -> None:
-        self._keys[places], self._versions[places] = keys, version
-        self._logits[places], self._values[places] = logits, values
+        self._keys[places] = keys
+        self._versions[places] = version
+        self._logits[places] = logits
+        self._values[places] = values
 
 
 @compiled
@@ -166,8 +175,12 @@ def _look_up(
         hashed = OFFSET
         for column in range(size):
             hashed = (hashed ^ np.uint64(keys[row, column])) * PRIME
+        # Both halves of the hash are folded into one: its lowest bits alone depend on few of the
+        # key's.
         place = int((hashed ^ (hashed >> np.uint64(32))) & np.uint64(len(table) - 1))
-        places[row], source[row] = place, count
+        places[row] = place
+        source[row] = count
+        # Keys are compared in full, so that two positions with one hash never share an evaluation.
         if versions[place] == version and _equal(keys, row, table, place):
             continue
         source[row] = row
@@ -182,7 +195,8 @@ def _look_up(
 
 @compiled
 def _equal(one: Keys, row: int, other: Keys, place: int) -> bool:
-    for column in range(one.shape[1]):  # noqa: SIM110 - numba compiles no generators
+    # A loop, because numba compiles no generators.
+    for column in range(one.shape[1]):  # noqa: SIM110
         if one[row, column] != other[place, column]:
             return False
     return True
@@ -203,6 +217,7 @@ class Rollouts:
         allowed = legal
         while len(states):
             draws = self.generator.random(allowed.shape)
+            # The largest of independent uniform numbers is equally likely at every legal action.
             states = self.game.play(states, np.argmax(draws * allowed, axis=1))
             over, value = self.game.outcome(states)
             ended = rows[over]

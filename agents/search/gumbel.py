@@ -46,6 +46,7 @@ def mixed_values(
     weights = np.where(visits > 0, priors, 0)
     total = visits.sum(axis=1)
     visited = weights.sum(axis=1)
+    # The least denominator has no influence where anything was visited; elsewhere it avoids 0 / 0.
     mean = (weights * action_values).sum(axis=1) / np.maximum(visited, 1e-300)
     mixed: Doubles = (network_values + total * mean) / (1 + total)
     return mixed
@@ -62,6 +63,7 @@ def advantages(
     """Logits + σ(completed q) [k, A], -inf for actions without a prior (eq. 8 and 10)."""
     mixed = mixed_values(priors, visits, action_values, network_values)
     completed = np.where(visits > 0, action_values, mixed[:, np.newaxis])
+    # σ(q) = (c_visit + max_b N(b)) c_scale q (eq. 8).
     scale = (c_visit + visits.max(axis=1, keepdims=True)) * c_scale
     logits = np.log(np.maximum(priors, 1e-300))
     legal: Doubles = np.where(priors > 0, logits + scale * completed, -np.inf)
@@ -70,6 +72,8 @@ def advantages(
 
 def improved_policy(advantages: Doubles) -> Doubles:
     """The softmax of the improved logits [k, A] (eq. 11)."""
+    # Log-sum-exp: without the largest advantage no exponential overflows; those of illegal actions
+    # are exp(−∞) = 0.
     exponentials = np.exp(advantages - advantages.max(axis=1, keepdims=True))
     policy: Doubles = exponentials / exponentials.sum(axis=1, keepdims=True)
     return policy

@@ -17,7 +17,10 @@ import numpy.typing as npt
 
 from agents.games.compiled import compiled
 
-IDLE, SEARCHING, WAITING, FINISHED = 0, 1, 2, 3
+IDLE = 0
+SEARCHING = 1
+WAITING = 2
+FINISHED = 3
 """A slot's status; waiting: for the network."""
 GROW = -1
 """Returned by `expand`, before it has changed anything, if there is no room for more edges."""
@@ -31,25 +34,33 @@ Flags = npt.NDArray[np.bool_]
 class Trees(NamedTuple):
     """G slots, one tree in each. left: simulations to go; nodes, edges: how many are in use."""
 
-    status: Bytes  # [G]
+    # One number for each slot, [G].
+    status: Bytes
     left: Ints
     nodes: Ints
     edges: Ints
     noisy: Flags
-    noise: Doubles  # [G, A] Dirichlet's or Gumbel's, at the root
-    plan: Ints  # [G, S] by simulation: the visits of those that the Gumbel root considers
-    parent: Ints  # [G, N] a node; -1 of the root
-    via: Ints  # the edge that leads here
-    first: Ints  # the first of its edges
-    breadth: Ints  # how many edges
-    visits: Ints  # sum over its edges
+    # Noise of the root's actions, [G, A]: Dirichlet's, or Gumbel's.
+    noise: Doubles
+    # For the Gumbel root, [G, S]: by simulation, the visits of the actions that it considers.
+    plan: Ints
+    # Nodes, [G, N]. parent: -1 of the root; via: the edge that leads here; first, breadth: the
+    # first of its edges, and their number; visits: sum over its edges; value: the network's, or
+    # that of the end, for the node's mover.
+    parent: Ints
+    via: Ints
+    first: Ints
+    breadth: Ints
+    visits: Ints
     mover: Bytes
     over: Flags
-    value: Doubles  # for its mover: the network's, or of the end
-    action: npt.NDArray[np.int16]  # [G, E]
-    child: Ints  # -1 until it is visited
+    value: Doubles
+    # Edges, [G, E]. child: a node, -1 until the edge was visited; tries: N; total: W, the sum of
+    # values for the mover of the node where the edge begins.
+    action: npt.NDArray[np.int16]
+    child: Ints
     tries: Ints
-    total: Doubles  # of values, for the mover where the edge begins
+    total: Doubles
     prior: Doubles
 
 
@@ -75,6 +86,7 @@ def score(prior: float, tries: int, total: float, factor: float) -> float:
 def _puct_edge(trees: Trees, g: int, node: int, rule: Rule) -> int:
     """Before the first visit, where the formula is 0 for all, the prior alone decides."""
     visits = trees.visits[g, node]
+    # AlphaZero's pseudocode (Silver et al. 2018): c grows slowly with the visits.
     c = math.log((1 + visits + rule.c_base) / rule.c_base) + rule.c_init
     factor = c * math.sqrt(max(visits, 1))
     best = -1
@@ -103,9 +115,9 @@ def _gumbel_edge(trees: Trees, g: int, rule: Rule) -> int:
     for edge in range(first, first + count):
         tries = trees.tries[g, edge]
         if tries == considered:
-            one = trees.noise[g, trees.action[g, edge]] + math.log(
-                max(trees.prior[g, edge], 1e-300)
-            )
+            # A prior may round to 0 in the softmax, and its logarithm would be −∞.
+            logit = math.log(max(trees.prior[g, edge], 1e-300))
+            one = trees.noise[g, trees.action[g, edge]] + logit
             if tries:
                 one += (rule.c_visit + most) * rule.c_scale * trees.total[g, edge] / tries
             if one > best_score:
@@ -122,6 +134,7 @@ def _back_up(trees: Trees, g: int, node: int, value: float, mover: int) -> None:
         node = trees.parent[g, node]
         trees.tries[g, edge] += 1
         trees.visits[g, node] += 1
+        # By mover, not by depth: a player may move twice in a row (Othello's pass).
         trees.total[g, edge] += value if trees.mover[g, node] == mover else -value
     trees.left[g] -= 1
     trees.status[g] = SEARCHING if trees.left[g] > 0 else FINISHED
@@ -150,7 +163,9 @@ def select(trees: Trees, rule: Rule, slots: Ints, nodes: Ints, edges: Ints) -> i
             if trees.over[g, node]:
                 _back_up(trees, g, node, trees.value[g, node], trees.mover[g, node])
             else:
-                slots[rows], nodes[rows], edges[rows] = g, node, edge
+                slots[rows] = g
+                nodes[rows] = node
+                edges[rows] = edge
                 trees.status[g] = WAITING
                 rows += 1
     return rows
@@ -161,9 +176,14 @@ def plant(trees: Trees, slots: npt.NDArray[np.intp], movers: Bytes, simulations:
     """New roots that wait for the network."""
     for row in range(len(slots)):
         g = slots[row]
-        trees.status[g], trees.left[g] = WAITING, simulations[row]
-        trees.nodes[g], trees.edges[g] = 1, 0
-        trees.parent[g, 0], trees.mover[g, 0], trees.over[g, 0] = -1, movers[row], False
+        trees.status[g] = WAITING
+        trees.left[g] = simulations[row]
+        # Older nodes and edges of the slot stay in memory, and are overwritten.
+        trees.nodes[g] = 1
+        trees.edges[g] = 0
+        trees.parent[g, 0] = -1
+        trees.mover[g, 0] = movers[row]
+        trees.over[g, 0] = False
 
 
 @compiled
@@ -186,8 +206,10 @@ def attach(
         trees.nodes[g] += 1
         attached[row] = node
         trees.child[g, edges[row]] = node
-        trees.parent[g, node], trees.via[g, node] = nodes[row], edges[row]
-        trees.mover[g, node], trees.over[g, node] = movers[row], over[row]
+        trees.parent[g, node] = nodes[row]
+        trees.via[g, node] = edges[row]
+        trees.mover[g, node] = movers[row]
+        trees.over[g, node] = over[row]
         if over[row]:
             trees.value[g, node] = values[row]
             _back_up(trees, g, node, values[row], movers[row])
@@ -210,6 +232,8 @@ def expand(
     action.
     """
     counts = legal.sum(axis=1)
+    # Machine code cannot make the arrays larger. So room is checked before anything is changed: the
+    # caller makes room and calls again.
     for row in range(len(slots)):
         if trees.edges[slots[row]] + counts[row] > trees.action.shape[1]:
             return GROW
@@ -219,14 +243,19 @@ def expand(
         largest = -np.inf
         exponentials = 0.0
         edge = trees.edges[g]
-        trees.first[g, node], trees.breadth[g, node], trees.visits[g, node] = edge, counts[row], 0
+        trees.first[g, node] = edge
+        trees.breadth[g, node] = counts[row]
+        trees.visits[g, node] = 0
+        # Softmax over the legal actions; without the largest logit no exponential overflows.
         for action in range(legal.shape[1]):
             if legal[row, action]:
                 largest = max(largest, logits[row, action])
         for action in range(legal.shape[1]):
             if legal[row, action]:
-                trees.action[g, edge], trees.child[g, edge] = action, -1
-                trees.tries[g, edge], trees.total[g, edge] = 0, 0
+                trees.action[g, edge] = action
+                trees.child[g, edge] = -1
+                trees.tries[g, edge] = 0
+                trees.total[g, edge] = 0
                 trees.prior[g, edge] = math.exp(logits[row, action] - largest)
                 exponentials += trees.prior[g, edge]
                 edge += 1
@@ -235,9 +264,12 @@ def expand(
         for one in range(trees.edges[g], edge):
             trees.prior[g, one] /= exponentials
             if node == 0 and trees.noisy[g]:
+                # P ← (1 − ε) P + ε noise, at the root alone.
                 noise = trees.noise[g, trees.action[g, one]]
                 trees.prior[g, one] += rule.noise_fraction * (noise - trees.prior[g, one])
-        trees.edges[g], trees.value[g, node] = edge, values[row]
+        trees.edges[g] = edge
+        trees.value[g, node] = values[row]
+        # The root's own evaluation is no simulation.
         if node == 0:
             trees.status[g] = SEARCHING
         else:

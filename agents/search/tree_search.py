@@ -77,6 +77,7 @@ class Search:
         """
         if self._waiting is not None:
             raise ValueError("the latest leaves wait for their answer")
+        # Roots that were planted since the last call come first: all are node 0.
         parts = [(slots, np.zeros_like(slots), *rest) for slots, *rest in self._planted]
         self._planted = []
         while True:
@@ -90,19 +91,20 @@ class Search:
             movers = self.game.mover(states)
             kernels.attach(self.trees, slots, nodes, edges, movers, over, values, attached)
             self._states[slots, attached] = states
+            # Ends need no network: they were backed up at once, and their slots select again.
             kept = ~over
             states = states[kept]
             parts.append((slots[kept], attached[kept], states, self.game.legal(states)))
+            # To go on until every slot has a leaf was measured: batches gain 4 % at most.
             if any(len(part[0]) for part in parts):
                 break
         if not parts:
             empty = self.game.start(0)
             return Leaves(empty, self.game.legal(empty))
-        slots, nodes, states, legal = (
-            parts[0]
-            if len(parts) == 1
-            else (np.concatenate(one) for one in zip(*parts, strict=True))
-        )
+        if len(parts) == 1:
+            slots, nodes, states, legal = parts[0]
+        else:
+            slots, nodes, states, legal = (np.concatenate(one) for one in zip(*parts, strict=True))
         if len(states):
             self._waiting = slots, nodes, legal
         return Leaves(states, legal)
@@ -147,6 +149,7 @@ class Search:
         action_values = totals / np.maximum(visits, 1)
         simulations = visits.sum(axis=1)
         value = totals.sum(axis=1) / simulations
+        # AlphaZero plays the most visited action, and learns the shares of the visits.
         if not self.settings.gumbel:
             policy = visits / simulations[:, np.newaxis]
             return Searched(visits, action_values, policy, visits.argmax(axis=1), value)
@@ -174,6 +177,7 @@ class Search:
             considered = min(len(legal), settings.considered)
             trees.plan[slot, :simulations] = gumbel.considered_visits(considered, simulations)
         if generator is not None and settings.gumbel:
+            # Over legal actions alone, drawn once for the whole search.
             trees.noise[slot, legal] = generator.gumbel(size=len(legal))
         elif generator is not None:
             trees.noise[slot, legal] = generator.dirichlet([settings.dirichlet_alpha] * len(legal))
