@@ -76,7 +76,9 @@ class Joining:
                 if not joined.stop:
                     yield from self._act_for(joined)
                 return
-            except Rejoin:  # partial unrolls and episodes in flight are thrown away
+            except Rejoin:
+                # Partial unrolls were made by weights of the old learner: they are dropped, and the
+                # environments begin anew.
                 self.close()
 
     def _act_for(self, joined: Joined) -> Iterator[int]:
@@ -116,7 +118,8 @@ class Actor(Joining):
         self._overlap = overlap
         self._gathers = gathers
         self._version: Version | None = None
-        self._returns, self._lengths = list[float](), list[int]()
+        self._returns = list[float]()
+        self._lengths = list[int]()
 
     def _act_for(self, joined: Joined) -> Iterator[int]:
         """Yields after each message, too."""
@@ -138,7 +141,9 @@ class Actor(Joining):
                     return
                 yield self._steps
                 said_s = time.monotonic()
-            if (newer := self._link.newer()) is not None:
+            # Between two steps: a step never has two versions of the weights.
+            newer = self._link.newer()
+            if newer is not None:
                 self._load(newer, play)
             if time.monotonic() - said_s > LONGEST_SILENCE_S:
                 yield self._steps
@@ -198,13 +203,17 @@ class ObservingActor(Joining):
 
     def __init__(self, resolved: Resolved, *, run: int, member: int, link: ObservingLink) -> None:
         super().__init__(resolved, run=run, member=member, join=link.join)
-        self._link, self._ticks = link, itertools.count(1)
+        self._link = link
+        # Numbers of messages go on when another learner takes over, so that none comes twice.
+        self._ticks = itertools.count(1)
 
     def _act_for(self, joined: Joined) -> Iterator[int]:
         stepping = self._begin(joined)
         before = self._steps
         said_s = time.monotonic()
         yield before
+        # All groups are shown at once; from then on each answer is followed by the next
+        # observations of its group.
         for group in range(len(stepping.environments.groups)):
             self._link.observe(stepping.show(group))
         while True:
@@ -219,11 +228,11 @@ class ObservingActor(Joining):
                 said_s = time.monotonic()
 
     def _begin(self, joined: Joined) -> Stepping:
+        # Of a crowd on the learner's machine some actor always has something to do, so that halves
+        # would only double the messages.
+        in_crowd = joined.near and is_crowd(self._resolved.actors.actors)
         environments = self._environments = TrainingEnvironments(
-            self._resolved,
-            self._run,
-            joined.number,
-            in_halves=not (joined.near and is_crowd(self._resolved.actors.actors)),
+            self._resolved, self._run, joined.number, in_halves=not in_crowd
         )
         length = self._resolved.hyperparameters.unroll_length
         rows = unroll_specs(

@@ -97,7 +97,8 @@ class CentralInference:
         """rows: of an environment's rows (`row_specs`); choices: of each component of its actions,
         where it has masks; environments: of an actor.
         """
-        self.specs, self.shown = exchange.specs, shown_specs(rows)
+        self.specs = exchange.specs
+        self.shown = shown_specs(rows)
         self._exchange = exchange
         self._acting = acting
         self._rows = rows
@@ -131,6 +132,7 @@ class CentralInference:
     def open(self, incarnation: int, answer: Answer) -> Stream:
         """A stream begins, of whose environments nothing is known."""
         number = self._exchange.number(incarnation)
+        # An actor that comes back gets zero states: its environments begin anew.
         memory = self._acting.begin(self._count, number, self._streams[number])
         self._streams[number] += 1
         stream = Stream(incarnation, answer, memory)
@@ -153,6 +155,7 @@ class CentralInference:
         trajectories.answered(observations)
         unrolls = trajectories.take(self._newest.generation)
         if unrolls is not None:
+            # `place` may block until the queue has room. Meanwhile no batch waits for this stream.
             self._batcher.hold(stream)
             self._exchange.place(unrolls)
         self._batcher.add(stream, rows, _Waiting(stream, observations))
@@ -189,16 +192,18 @@ class CentralInference:
         rows = stream.groups[shown.group]
         return wrong_observations(shown, self.shown, rows.stop - rows.start, self._choices)
 
-    # What the thread does.
+    # The inference thread runs what follows.
 
     def _run(self) -> None:
         try:
             while waiting := self._batcher.take():
                 began_s = time.perf_counter()
+                # Weights change between two batches only: all rows of one are by one policy.
                 self._load_newest()
                 self._answer(waiting)
                 self._batcher.took(time.perf_counter() - began_s)
         except Exception as error:
+            # `check` raises it in the learner's thread, which ends the training.
             self._error = error
             self._batcher.close()
 
@@ -210,12 +215,8 @@ class CentralInference:
             if stream.trajectories is not None:
                 stream.trajectories.acted(shown, one, update)
             stream.acting.discard(shown.group)
-            stream.answer(
-                Actions(
-                    tick=shown.tick, group=shown.group, stop=stop,
-                    actions=None if stop else one.actions,
-                )
-            )  # fmt: skip
+            actions = None if stop else one.actions
+            stream.answer(Actions(tick=shown.tick, group=shown.group, stop=stop, actions=actions))
 
     def _turn(self, stream: Stream, shown: Observations) -> Turn:
         columns = shown.columns
@@ -289,6 +290,8 @@ class Batcher(Generic[T]):
             if not self._waiting:
                 self._since = self._clock()
             self._waiting.append(_Item(stream, rows, item))
+            # The thread is woken only by what changes its mind: the first turn, with which the wait
+            # begins, and the one that makes the batch large enough.
             if len(self._waiting) == 1 or self._is_enough():
                 self._changed.notify()
 
@@ -296,7 +299,9 @@ class Batcher(Generic[T]):
         """All waiting turns, as soon as they should be answered. Empty once this is closed."""
         with self._changed:
             while not self._closed and not self._is_due():
-                self._changed.wait(self._patience_s() if self._waiting else None)
+                # Without a turn there is no hurry: `add` wakes this thread.
+                patience_s = self._patience_s() if self._waiting else None
+                self._changed.wait(patience_s)
             taken = self._waiting
             self._waiting = []
             return [] if self._closed else [one.item for one in taken]
@@ -318,6 +323,8 @@ class Batcher(Generic[T]):
         """Whether waiting for more turns is not worth it."""
         live = self._rows.keys() - self._held
         rows = sum(one.rows for one in self._waiting)
+        # Half of the live environments: the other halves step meanwhile (SEED RL has a fixed batch,
+        # which hangs for ever when an actor dies).
         if 2 * rows >= sum(self._rows[stream] for stream in live):
             return True
         return live <= {one.stream for one in self._waiting}

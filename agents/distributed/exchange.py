@@ -107,12 +107,13 @@ class Exchange(Generic[Taken]):
         self._sequences = OrderedDict[int, int]()
         self._numbers = dict[int, int]()
         self._connections = dict[int, int]()
-        self._returns, self._lengths = list[float](), list[int]()
+        self._returns = list[float]()
+        self._lengths = list[int]()
         self._learner = 0
         self._learners = 1
         self._ended = False
 
-    # What actors call.
+    # Actors call what follows, from many threads at once.
 
     def join(self, request: Join) -> Joined:
         """Raises `Refused`."""
@@ -126,10 +127,12 @@ class Exchange(Generic[Taken]):
             raise Refused("this actor belongs to another experiment than the learner", 2)
         with self._lock:
             if request.incarnation not in self._numbers:
+                # Numbers of several learners' actors are interleaved, so that no two are equal.
                 among = self._learners * self._counters.joined
                 self._numbers[request.incarnation] = self._learner + among
                 self._counters.joined += 1
             self._remember(request.incarnation, self._sequences.get(request.incarnation, -1))
+            # A new connection may come before the loss of the old one is noticed: both are counted.
             connections = self._connections.get(request.incarnation, 0)
             self._connections[request.incarnation] = connections + 1
             return Joined(
@@ -153,11 +156,13 @@ class Exchange(Generic[Taken]):
             if complaint:
                 self._counters.refused += 1
                 return self._ack(sequence, "refused", complaint)
+            # After a restart actors join anew; what they sent before belongs to the old learner.
             if incarnation not in self._numbers:
                 return self._ack(sequence, "stale", "it comes from before this learner")
             if not self._is_news(incarnation, sequence, unrolls.returns, unrolls.lengths):
                 self._counters.duplicates += 1
                 return self._ack(sequence, "duplicate")
+        # Not under the lock: other actors must be able to ask while this one waits for room.
         placed = self.place(unrolls)
         with self._lock:
             if placed.count == len(next(iter(unrolls.columns.values()))):
@@ -214,6 +219,7 @@ class Exchange(Generic[Taken]):
         self, incarnation: int, sequence: int, returns: list[float], lengths: list[int]
     ) -> bool:
         """Whether a message comes for the first time; then its episodes are recorded."""
+        # Sequences of one incarnation only rise, so the last one tells which were received.
         if sequence <= self._sequences.get(incarnation, -1):
             return False
         self._remember(incarnation, sequence)
@@ -248,11 +254,12 @@ class Exchange(Generic[Taken]):
     def _wrong_versions(self, unrolls: Unrolls) -> str:
         if not unrolls.oldest <= unrolls.newest:
             return f"its weights go from {unrolls.oldest} to {unrolls.newest}"
+        # Weights of this generation that were not published yet cannot have acted.
         if unrolls.newest > self._version and unrolls.newest.generation == self._version.generation:
             return f"its weights {unrolls.newest} never were"
         return ""
 
-    # What the learner calls.
+    # The learner's thread calls what follows.
 
     def share(self, learner: int, learners: int) -> None:
         """It belongs to one of several learners, from 0, whose actors' numbers all differ."""
@@ -269,12 +276,15 @@ class Exchange(Generic[Taken]):
         `load_state_dict` if that is higher. Nothing is published in it yet.
         """
         with self._lock:
+            # Generations never go back, even if the caller's number does: actors follow the highest
+            # one.
             generation = max(generation, self._version.generation + 1)
             self._version = Version(generation, 0)
             self._packed = None
 
     def publish(self, update: int, arrays: Columns) -> None:
         """The weights after so many updates, for all actors."""
+        # Packed before the lock is taken: actors that ask meanwhile get the version before.
         packed = self._packer.pack(arrays)
         with self._lock:
             self._version = self._version._replace(update=update)
@@ -297,10 +307,11 @@ class Exchange(Generic[Taken]):
     def ended_episodes(self) -> tuple[list[float], list[int]]:
         """Returns and lengths of those that were received since this was last called."""
         with self._lock:
-            ended = self._returns, self._lengths
+            returns = self._returns
+            lengths = self._lengths
             self._returns = []
             self._lengths = []
-            return ended
+            return returns, lengths
 
     def put_back(self, returns: list[float], lengths: list[int]) -> None:
         """Episodes that were taken and could not be recorded."""

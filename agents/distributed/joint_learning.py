@@ -36,6 +36,8 @@ def of_the_first(peers: Peers, state: State) -> State:
     and shapes for all.
     """
     leaves = [np.ascontiguousarray(leaf) for leaf in _leaves(state)]
+    # Everything as bytes: the sum of one learner's bytes and zeros is these bytes, to the last bit,
+    # whatever their types are.
     packed = np.concatenate([leaf.reshape(-1).view(np.uint8) for leaf in leaves])
     if peers.number:
         packed[:] = 0
@@ -69,14 +71,17 @@ def average_gradients(
     are the same for all.
     """
     gradients = [one.grad for one in parameters if one.grad is not None]
+    # Gradients, loss and number of rows travel in one sum: a call for each would cost a round trip.
     parts = [*(one.reshape(-1) for one in gradients), loss.reshape(1), loss.new_ones(1)]
+    # The ones, multiplied by the rows, add up to the rows of all; steps are added as they are.
     sums = torch.cat([torch.cat(parts) * rows, loss.new_full((1,), steps)])
     peers.sum(sums)
     steps = int(sums[-1])
     means = sums[:-1] / sums[-2].clamp(min=1)
     *averages, joint, _ = torch.split_with_sizes(means, [part.numel() for part in parts])
     shaped = [one.view(gradient.shape) for one, gradient in zip(averages, gradients, strict=True)]
-    torch._foreach_copy_(gradients, shaped)  # in place: they keep their parameters' strides
+    # In place, so that gradients keep the strides of their parameters.
+    torch._foreach_copy_(gradients, shaped)
     return joint.squeeze(0), steps
 
 
@@ -91,6 +96,7 @@ def learn_statistics(
     moments = np.zeros((2, *rows.shape[1:]))
     if len(rows):
         moments = np.stack((exact.mean(axis=0), exact.var(axis=0)))
+    # In the order of the learners' numbers, so that all get equal bits.
     for count, *block in gathered(peers, [len(rows), *moments.reshape(-1)]):
         mean, variance = np.array(block).reshape(moments.shape)
         normaliser.merge(mean, variance, count)
@@ -126,6 +132,7 @@ def epoch_of_all(
         measured = _rows_of_all(peers, measured)
         joined = gathered(peers, [exchange.counters()["joined"]]).max()
     except PeersLost:
+        # The learner saves what it has and ends: these episodes must be in its checkpoint.
         exchange.put_back(returns, lengths)
         raise
     exchange.number_from(int(joined))
@@ -135,6 +142,7 @@ def epoch_of_all(
 def _rows_of_all(peers: Peers, rows: np.ndarray) -> np.ndarray:
     """Rows [n, ...] -> [all n, ...], of one learner after the other."""
     counts = gathered(peers, [len(rows)]).astype(int).reshape(-1)
+    # A sum needs equal shapes: shorter lists are filled up with zeros, and cut afterwards.
     room = np.zeros((counts.max(), *rows.shape[1:]))
     room[: len(rows)] = rows
     found = gathered(peers, room.reshape(-1)).reshape(peers.count, *room.shape)

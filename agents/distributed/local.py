@@ -49,8 +49,10 @@ class LocalLink:
     def send(self, unrolls: Unrolls) -> list[Ack]:
         """Waits until it is acknowledged; raises `Rejoin`."""
         self._sequence += 1
+        # Arrays that came in a message are read-only: a learner in one process must not get away
+        # with writing to them.
         for column in unrolls.columns.values():
-            column.setflags(write=False)  # as what has travelled
+            column.setflags(write=False)
         ack = self._receiver.receive(self._incarnation, self._sequence, unrolls)
         self._follow(ack.newest)
         if unrolls.have is not None:

@@ -103,9 +103,8 @@ class ObservingLink(Protocol):
 
 def shown_specs(rows: Specs) -> dict[str, Spec]:
     """The columns of `Observations` in environments whose rows have these."""
-    return {name: spec for name, spec in rows.items() if name != "action"} | {
-        "truncated": Spec("bool", ())
-    }
+    shown = {name: spec for name, spec in rows.items() if name != "action"}
+    return {**shown, "truncated": Spec("bool", ())}
 
 
 def wrong_columns(columns: Columns, specs: Specs) -> str:
@@ -154,6 +153,7 @@ def wrong_observations(
             or _wrong_rows(shown, specs, count, choices)
             or wrong_episodes(shown.returns, shown.lengths)
         )
+    # Whatever an actor may send is answered with one line; it never ends the learner.
     except (TypeError, ValueError, AttributeError, IndexError) as error:
         return f"it shows no environments: {error}"
 

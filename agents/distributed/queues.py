@@ -53,11 +53,15 @@ class BatchQueue:
         self._size = batch_size
         self._empty = deque(
             Batch(
-                {name: np.zeros((batch_size, *spec.shape), spec.dtype) for name, spec in specs.items()},
-                np.zeros(batch_size, np.int64),
+                columns={
+                    name: np.zeros((batch_size, *spec.shape), spec.dtype)
+                    for name, spec in specs.items()
+                },
+                oldest=np.zeros(batch_size, np.int64),
             )
+            # One more than may wait: the one that the learner learns from.
             for _ in range(WAITING + 1)
-        )  # fmt: skip
+        )
         self._filling: Batch | None = None
         self._full = deque[Batch]()
         self._changed = threading.Condition()
@@ -80,6 +84,7 @@ class BatchQueue:
                 waited_s += time.monotonic() - started_s
                 if self._closed:
                     break
+                # Asked after the wait, because weights may have become too old during it.
                 if not wanted():
                     unwanted = count - first
                     break
@@ -89,12 +94,14 @@ class BatchQueue:
                 batch.reserved += taken
                 if batch.reserved == self._size:
                     self._filling = None
+            # Copied without the lock: the places are reserved, so several threads write at once.
             for name, column in columns.items():
                 batch.columns[name][place : place + taken] = column[first : first + taken]
             batch.oldest[place : place + taken] = oldest
             first += taken
             with self._changed:
                 batch.written += taken
+                # A batch is full only when every thread that reserved a place in it has written.
                 if batch.written == self._size:
                     self._full.append(batch)
                     self._changed.notify_all()
@@ -180,6 +187,7 @@ class ReplayQueue:
     def _room(self) -> int:
         """Unrolls by which the actors would still not be too far ahead, whatever these hold."""
         ratio = self.ratio
+        # The largest number of inserted steps for which `ReplayRatio.balance` is at least −slack.
         steps = (ratio.slack + self.updates * ratio.batch) / ratio.ratio + ratio.starts
         return max(0, int((steps - self._inserted) // ratio.unroll))
 

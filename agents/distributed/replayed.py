@@ -77,6 +77,7 @@ class ReplayedExperience:
                 self._add(columns)
             if arrived.may_update:
                 learn()
+            # The queue counts the update when this is given back; the weights carry that number.
             self.exchange.give_back(arrived)
             if arrived.may_update:
                 self.exchange.publish(self.updates, self._weights())
@@ -84,6 +85,8 @@ class ReplayedExperience:
     def _add(self, columns: Columns) -> None:
         """Statistics of observations learn from what is new in an unroll."""
         if self.normaliser is not None:
+            # The first rows are the last ones of the unroll before, and the last row is the first
+            # of the next.
             new = slice(self._overlap, -1)
             self.normaliser.update(columns["observation"][:, new][columns["valid"][:, new]])
         self._added(self.replay.add(columns), columns)
@@ -154,8 +157,10 @@ class SequenceReplay:
     def __init__(self, specs: Specs, slots: int) -> None:
         self.slots = slots
         self.added = 0
-        self._asked = 0  # those before this one were given to the stream
-        self._columns = {  # the operating system gives memory only as it is written
+        # The number of unrolls that `grown` has handed out so far.
+        self._asked = 0
+        # Zeros, for which the operating system provides memory only as rows are written.
+        self._columns = {
             name: np.zeros((slots, *spec.shape), spec.dtype) for name, spec in specs.items()
         }
 
@@ -228,13 +233,16 @@ def sample_transitions(
     here = replay.unrolls
     length = replay.row_count - 1
     unrolls = generator.integers(here.start, here.stop, size)
+    # Never the last row: what followed it is in the next unroll.
     rows = generator.integers(0, length, size)
     reward = replay.rows("reward", unrolls, rows)
+    if clip_rewards:
+        reward = reward.clip(-1, 1)
     terminated = replay.rows("terminated", unrolls, rows)
     return Transitions(
         observation=replay.rows("observation", unrolls, rows),
         action=replay.rows("action", unrolls, rows),
-        reward=reward.clip(-1, 1) if clip_rewards else reward,
+        reward=reward,
         discount=np.where(terminated, 0, discount).astype(np.float32),
         next_observation=replay.rows("observation", unrolls, rows + 1),
         next_masks=None,

@@ -48,9 +48,11 @@ class Stepping:
         """
         environments = self.environments
         rows = self.environments.groups[group]
-        columns, final, returns, lengths = (
-            self._answer(group) if self._acted[group] else self._nothing(group)
-        )
+        if self._acted[group]:
+            columns, final, returns, lengths = self._answer(group)
+        else:
+            columns, final, returns, lengths = self._nothing(group)
+        # Ended environments have begun anew from here on.
         environments.settle(group)
         columns["observation"] = observation = environments.observation[rows].copy()
         check_finite(observation, self.steps)
@@ -71,7 +73,8 @@ class Stepping:
         begins = np.zeros(len(answer.reward), np.bool_)
         truncated = answer.truncated
         final = self._none
-        if len(answer.ended):  # as in few steps
+        # Few steps end an episode: the others are spared what follows.
+        if len(answer.ended):
             begins[answer.ended] = True
             truncated = answer.truncated & ~answer.terminated
             if truncated.any():
@@ -84,6 +87,7 @@ class Stepping:
             "begins": begins,
         }
         if answer.life_lost is not None:
+            # A lost life is terminal for what is learnt; `begins` says that the episode goes on.
             columns["terminated"] = answer.terminated | answer.life_lost
         return columns, final, *self._episodes[group].step(answer.reward, answer.ended)
 
@@ -114,18 +118,19 @@ def one_environment(resolved: Resolved, run: int) -> Iterator[TrainingEnvironmen
 def row_specs(spaces: Interface, dtype: np.dtype[Any]) -> dict[str, Spec]:
     """The columns of one row, without what the policy says; dtype: of observations."""
     flag = Spec("bool", ())
+    kind = "float32" if spaces.continuous else "int64"
+    of_action = () if spaces.discrete else (spaces.actions,)
     specs = {
         "observation": Spec(str(dtype), spaces.environment_shape),
-        "action": Spec(
-            "float32" if spaces.continuous else "int64",
-            () if spaces.discrete else (spaces.actions,),
-        ),
+        "action": Spec(kind, of_action),
         "reward": Spec("float32", ()),
         "terminated": flag,
         "begins": flag,
         "valid": flag,
     }
-    return specs | ({"mask": Spec("bool", (spaces.policy_outputs,))} if spaces.masked else {})
+    if spaces.masked:
+        specs["mask"] = Spec("bool", (spaces.policy_outputs,))
+    return specs
 
 
 ACTED_BY = "update"
@@ -231,6 +236,7 @@ class Trajectories:
             "terminated": columns["terminated"],
             ACTED_BY: asked.update,
         }
+        # The row that was shown before, now with what its action led to.
         self._assembler.add(group, row)
         if len(shown.final):
             truncated = group.start + np.flatnonzero(columns["truncated"])
@@ -254,10 +260,13 @@ class Trajectories:
         """The observations [n, ...] with which episodes were truncated there."""
         row: Rows = dict.fromkeys(self._specs, 0)
         row |= self._acting.of_final(environments, observation)
+        # The state with which the episode ended: the learner bootstraps with it.
         row |= self._acting.before_next(environments)
         row |= {"observation": observation, ACTED_BY: update}
         if "mask" in row:
-            row["mask"] = True  # without an action that is allowed, no policy has a probability
+            # Nothing is chosen in this row, but the learner computes a policy for it, which has no
+            # probabilities where no action is allowed.
+            row["mask"] = True
         self._assembler.add(environments, row)
 
 

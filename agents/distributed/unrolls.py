@@ -64,6 +64,8 @@ class Assembler:
         self._rows = unroll_length + 1
         self._kept = overlap + 1
         self._names = set(first)
+        # All environments' rows lie in one array per column, T + 1 rows of one after those of the
+        # other. `_next` is where each writes.
         self._columns = {
             name: np.zeros((environments * self._rows, *spec.shape), spec.dtype)
             for name, spec in {**rows, **first}.items()
@@ -81,6 +83,8 @@ class Assembler:
             column[places] = rows[name]
         following = places + 1
         self._next[environments] = following
+        # Environments end their unrolls at different times, because a truncated episode has one more
+        # row.
         (ended,) = (following == self._ends[environments]).nonzero()
         if len(ended):
             self._finish(following[ended] // self._rows - 1)
@@ -92,6 +96,7 @@ class Assembler:
             of_each = column.reshape(-1, self._rows, *column.shape[1:])
             unrolls = of_each[environments]
             of_each[environments, : self._kept] = unrolls[:, -self._kept :]
+            # Of a column that only first rows have, every row was stored.
             finished[name] = unrolls[:, 0].copy() if name in self._names else unrolls
         self._finished.append(finished)
         self._next[environments] += self._kept - self._rows
@@ -102,7 +107,8 @@ class Assembler:
         """
         finished = self._finished
         most = len(self._next)
-        if not finished:  # as after nearly every step
+        # Nothing is finished after most steps.
+        if not finished:
             return None
         if sum(len(next(iter(one.values()))) for one in finished) < least:
             return None
@@ -110,6 +116,7 @@ class Assembler:
         whole = finished[0]
         if len(finished) > 1:
             whole = {name: np.concatenate([one[name] for one in finished]) for name in whole}
+        # A message holds at most one unroll of each environment: the rest waits for the next.
         if len(next(iter(whole.values()))) > most:
             self._finished.append({name: column[most:] for name, column in whole.items()})
         return {name: column[:most] for name, column in whole.items()}

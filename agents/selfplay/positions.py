@@ -67,9 +67,12 @@ def refusal(game: Game, rows: Mapping[str, np.ndarray]) -> str:
     policy = rows["policy"]
     legal = rows["legal"]
     full = rows["full"]
-    if not count or not legal.any(axis=1).all():
-        return "a position without a legal action" if count else "no position"
-    if not (np.abs(rows["value"]) <= 1).all():  # false for NaN, too
+    if not count:
+        return "no position"
+    if not legal.any(axis=1).all():
+        return "a position without a legal action"
+    # Written so that NaN, which is neither below nor above 1, is refused too.
+    if not (np.abs(rows["value"]) <= 1).all():
         return "a value beyond -1 … 1"
     if not (policy >= 0).all() or policy[~legal].any():
         return "a policy that is negative, not finite, or likes an illegal action"
@@ -101,6 +104,7 @@ class Window:
         self._end += count
         self._new += count
         self.added += count
+        # Older rows stay in memory until room is made, where only those of the window are copied.
         self._first = max(self._first, self._end - size)
 
     def sample(self, count: int, generator: np.random.Generator) -> Rows:
@@ -110,6 +114,7 @@ class Window:
     def unique_share(self) -> float:
         """The share of distinct positions among the newest."""
         states = self._columns["state"][max(self._first, self._end - COMPARED) : self._end]
+        # Whole records as single values, which numpy can compare.
         keys = states.view(f"V{states.shape[1]}").ravel()
         return len(np.unique(keys)) / max(1, len(keys))
 
@@ -124,6 +129,7 @@ class Window:
     def load(self, parts: Iterator[Rows], added: int) -> None:
         """Begin with these rows, of so many of all times."""
         for rows in parts:
+            # With this size nothing is dropped: the stream holds just the window.
             self.add(rows, len(self) + len(rows["value"]))
         self.added = added
         self._new = 0
@@ -135,7 +141,8 @@ class Window:
         """Make room for these rows and for as many again as there are."""
         kept = self._rows(slice(self._first, self._end))
         room = 2 * (len(self) + count)
-        self._first, self._end = 0, len(self)
+        self._end = len(self)
+        self._first = 0
         for name, rows in kept.items():
             self._columns[name] = np.empty((room, *rows.shape[1:]), rows.dtype)
             self._columns[name][: len(rows)] = rows
@@ -150,6 +157,7 @@ def read_games(text: str, game: Game) -> Rows:
     if not games:
         raise BadInput("there is no game in it; allowed: a line of actions' numbers for each game")
     longest = max(len(actions) for _, actions in games)
+    # All games are played side by side, ply by ply.
     states = game.start(len(games))
     parts = list[Rows]()
     of_game = list[np.ndarray]()
@@ -157,7 +165,8 @@ def read_games(text: str, game: Game) -> Rows:
     for ply in range(longest):
         running = np.array([row for row, (_, actions) in enumerate(games) if ply < len(actions)])
         actions = np.array([games[row][1][ply] for row in running])
-        _check_legal(game, states[running], actions, [games[row][0] for row in running], ply)
+        numbers = [games[row][0] for row in running]
+        _check_legal(game, states[running], actions, numbers, ply)
         parts.append(_rows(game, states[running], actions))
         of_game.append(running)
         movers.append(game.mover(states[running]))
@@ -166,6 +175,7 @@ def read_games(text: str, game: Game) -> Rows:
     if not over.all():
         number = games[int(np.argmin(over))][0]
         raise BadInput(f"line {number} does not play its game to the end")
+    # The result for player 0, then for the mover of each position.
     of_first = np.where(game.mover(states) == 0, values, -values)[np.concatenate(of_game)]
     rows = joined(parts)
     rows["value"] = np.where(np.concatenate(movers) == 0, of_first, -of_first).astype(np.float32)
@@ -183,6 +193,7 @@ def _check_legal(
     game: Game, states: np.ndarray, actions: np.ndarray, numbers: list[int], ply: int
 ) -> None:
     known = actions < game.actions
+    # Unknown actions are looked up as 0, which `known` takes back.
     legal = known & game.legal(states)[np.arange(len(states)), np.where(known, actions, 0)]
     if not legal.all():
         row = int(np.argmin(legal))

@@ -44,7 +44,9 @@ class Worker:
         self.hyper = resolved.hyperparameters
         wanted = resolved.workers.worker_gpus and torch.cuda.is_available()
         self.device = "cuda" if wanted else "cpu"
-        self._numbers, self._versions = itertools.count(), itertools.count(1)
+        self._numbers = itertools.count()
+        # Version 0 is the network that the worker begins with.
+        self._versions = itertools.count(1)
         self._generation = -1
 
     def play(self, newest: Newest) -> Generator[list[Played], None, None]:
@@ -55,6 +57,7 @@ class Worker:
         evaluations = self._evaluations(first)
         settings = search_settings(self.hyper)
         count = self.resolved.environment.count
+        # A single game has no second half.
         sizes = [size for size in (count - count // 2, count // 2) if size]
         searches = [Search(self.game, size, settings) for size in sizes]
         moves = [Moves(self.game, self.hyper, one, self._generator) for one in searches]
@@ -65,6 +68,8 @@ class Worker:
             if not len(slots):
                 continue
             half = moves[searches.index(search)]
+            # The finished moves are played by the results of their searches; the next searches
+            # begin with the newest network.
             ended = half.advance(slots)
             self._renew(evaluations, newest())
             half.begin(slots, self._generation)
@@ -87,6 +92,7 @@ class Worker:
 
     def _generator(self) -> np.random.Generator:
         """The generator of the next game."""
+        # Worker and game in one number: no two games of a run share a generator.
         number = self.member << GAMES_BITS | next(self._numbers) % (1 << GAMES_BITS)
         purpose = f"self-play {self.attempt}"
         return np.random.default_rng(
@@ -107,18 +113,23 @@ class Moves:
         self.search = search
         self._generators = generators
         count = search.slots
-        self._states, self._plies = game.start(count), np.zeros(count, np.int32)
-        self._full, self._begun = np.zeros(count, np.bool_), np.zeros(count, np.int64)
+        self._states = game.start(count)
+        self._plies = np.zeros(count, np.int32)
+        self._full = np.zeros(count, np.bool_)
+        self._begun = np.zeros(count, np.int64)
         self._chance = [generators() for _ in range(count)]
         self._kept: list[list[Rows]] = [[] for _ in range(count)]
 
     def begin(self, slots: np.ndarray, generation: int) -> None:
         """Search the positions [k] of these slots [k] by the network of this generation, newest now."""
         chance = [self._chance[slot] for slot in slots]
+        # Playout-cap randomisation (KataGo, Wu 2019): few moves are searched in full, with noise at
+        # the root, and only these teach the policy; the others are cheap.
         full = np.array([one.random() < self.hyper.full_search_share for one in chance])
         budget = np.where(full, self.hyper.simulations, self.hyper.cheap_simulations)
         noise = [one if is_full else None for one, is_full in zip(chance, full, strict=True)]
-        self._full[slots], self._begun[slots] = full, generation
+        self._full[slots] = full
+        self._begun[slots] = generation
         self.search.begin(slots, self._states[slots], budget, noise)
 
     def advance(self, slots: np.ndarray) -> list[Played]:
@@ -126,6 +137,7 @@ class Moves:
         searched = self.search.results(slots)
         chance = [self._chance[slot] for slot in slots]
         actions = choose(searched, self._plies[slots], self.hyper.sampled_plies, chance)
+        # Before the move is played: a row is the position that was searched.
         self._keep(slots, np.where(self._full[slots, None], searched.policy, 0))
         self._states[slots] = self.game.play(self._states[slots], actions)
         self._plies[slots] += 1
@@ -149,11 +161,14 @@ class Moves:
 
     def _ended(self, slot: int, value: float, mover: int) -> Played:
         """value: for this mover; until now, a row's is 1 where player 0 was to move, else -1."""
+        # 0.0 − value instead of −value: a draw is 0, never −0.
         of_first = value if mover == 0 else 0.0 - value
         rows = stacked(self._kept[slot])
         rows["value"] = rows["value"] * np.float32(of_first)
-        self._kept[slot], self._chance[slot] = [], self._generators()
-        self._states[slot], self._plies[slot] = self.game.start(1)[0], 0
+        self._kept[slot] = []
+        self._chance[slot] = self._generators()
+        self._states[slot] = self.game.start(1)[0]
+        self._plies[slot] = 0
         return Played(rows, 50.0 * (1 + of_first))
 
 
@@ -181,14 +196,16 @@ class Alternation:
                 for number, half in enumerate(self.halves):
                     waiting = pending[number]
                     if waiting is not None:
+                        # An exception of the evaluation is raised here, in the thread that
+                        # searches.
                         half.receive(*waiting.result())
                     yield half
                     leaves = half.leaves()
-                    pending[number] = (
-                        thread.submit(self.evaluate, leaves.states, leaves.legal)
-                        if len(leaves.states)
-                        else None
-                    )
+                    # While the thread evaluates these, the other half is searched here.
+                    pending[number] = None
+                    if len(leaves.states):
+                        task = thread.submit(self.evaluate, leaves.states, leaves.legal)
+                        pending[number] = task
                 finished = any(len(half.finished()) for half in self.halves)
                 if not finished and not any(pending):
                     return
