@@ -62,7 +62,8 @@ ENVIRONMENT = {
     # gRPC would log every lost connection; the actor reports it once, in its own words.
     "GRPC_VERBOSITY": "ERROR",
 }
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+M_TRIM_THRESHOLD = -1
+M_MMAP_THRESHOLD = -3
 """Parameters of glibc's `mallopt`."""
 LARGEST_KEPT_BYTES = 32 * 2**20
 """The largest mmap threshold that glibc accepts."""
@@ -77,7 +78,8 @@ def settle() -> None:
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's alone
+    # Other C libraries (musl, macOS's) have no mallopt.
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)

@@ -48,7 +48,8 @@ class Client:
         keepalive_s: float = calls.KEEPALIVE_S,
     ) -> None:
         self._learner = LastingConnection(find, reconnect_timeout_s, keepalive_s)
-        self._unpack, self._buffers = unpack, Buffers()
+        self._unpack = unpack
+        self._buffers = Buffers()
         self._credits = self._sequence = 0
 
     def join(self, request: Join) -> Joined:
@@ -85,10 +86,12 @@ class Client:
         message = pack_unrolls(self._sequence + 1, unrolls)
         self._check_size(message)
         acks = list[Ack]()
+        # Backpressure: an actor waits here while the learner's queue is full.
         while len(self._learner.unanswered) >= self._credits:
             acks += self._acknowledgement(None)
         self._sequence += 1
         self._learner.send(self._sequence, message)
+        # What has been acknowledged by now, without waiting.
         while got := self._acknowledgement(0):
             acks += got
         return acks
@@ -109,6 +112,7 @@ class Client:
                 continue
             if actions.refused:
                 raise Refused(actions.refused, 3)
+            # Observations that were sent again may be answered twice: only the first answer counts.
             if self._learner.unanswered.pop(actions.tick, None) is not None:
                 return actions
 
@@ -216,7 +220,8 @@ class LastingConnection:
     def close(self) -> None:
         """End it; a call that waits raises `Unreachable`."""
         self._closed.set()
-        if connection := self._connection:
+        connection = self._connection
+        if connection is not None:
             connection.close()
 
     def _connect(self, request: Join, *, follow: bool) -> Joined:
@@ -224,6 +229,7 @@ class LastingConnection:
         address = self._find()
         if address is None:
             raise Lost("no learner has written its address down yet")
+        # An address given by hand has generation 0, which says nothing.
         self._check_generation(address.generation or self.generation, follow)
         connection = Connection(address, request, self._keepalive_s)
         try:
@@ -233,8 +239,10 @@ class LastingConnection:
         except BaseException:
             connection.close()
             raise
-        self._connection, self._connected_at = connection, time.monotonic()
-        if self._closed.is_set():  # by another thread, which could not see this connection
+        self._connection = connection
+        self._connected_at = time.monotonic()
+        # Another thread may have called `close` before it could see this connection.
+        if self._closed.is_set():
             connection.close()
             raise Unreachable("closed")
         self.generation = joined.generation
@@ -242,6 +250,7 @@ class LastingConnection:
         return replace(joined, near=connection.near)
 
     def _check_generation(self, generation: int, follow: bool) -> None:
+        # An old learner that still answers, or an old address: the newer one will be found.
         if generation < self.generation:
             raise Lost(f"a learner of generation {generation}; {self.generation} was here already")
         if generation > self.generation and not follow:
@@ -254,13 +263,15 @@ class LastingConnection:
         why.
         """
         while not self._closed.wait(LOOK_S):
-            if (connection := self._connection) and self._has_a_successor():
+            connection = self._connection
+            if connection is not None and self._has_a_successor():
                 connection.close()
 
     def _has_a_successor(self) -> bool:
         try:
             address = self._find()
-        except Exception:  # which the user gets when it looks
+        except Exception:
+            # Whoever uses the connection reads the address again, and gets this error.
             return True
         return address is not None and address.generation > self.generation
 
@@ -298,6 +309,7 @@ class Outage:
 
     def interrupted(self, held_s: float) -> None:
         """A connection held for `held_s` seconds in between."""
+        # Time with a connection is no time without a learner.
         self._began += held_s
         if held_s > STEADY_S:
             self._began = time.monotonic()
@@ -316,6 +328,7 @@ class Outage:
         lasted_s = time.monotonic() - self._began
         if lasted_s >= self._timeout_s:
             raise Unreachable(f"no learner for {lasted_s:.0f} s: {lost}")
+        # Bounded, so that the power stays a small number.
         self._attempts = min(self._attempts + 1, 10)
         bound_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._attempts)
         return min(self._timeout_s - lasted_s, random.uniform(0, bound_s))

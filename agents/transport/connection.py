@@ -24,10 +24,14 @@ from agents.transport.tensors import CHUNK_BYTES, BadMessage, Packed, join_parts
 
 T = TypeVar("T")
 LOCAL_OPTIONS: calls.Options = [
-    ("grpc.use_local_subchannel_pool", 1),  # else a new attempt shares the old one's broken state
+    # Channels to one address share their connection by default, and a new attempt would begin with
+    # the broken state of the old one.
+    ("grpc.use_local_subchannel_pool", 1),
+    # `client` tries again by itself, with its own pauses.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
-    ("SingleThreadedUnaryStream", 1),  # whoever pulls weights reads them, not a thread between
+    # The thread that asks for weights reads them itself, without one of gRPC's in between.
+    ("SingleThreadedUnaryStream", 1),
     ("grpc.max_receive_message_length", 2 * CHUNK_BYTES),
     ("grpc.max_send_message_length", -1),
 ]
@@ -52,13 +56,15 @@ class Connection:
     """
 
     def __init__(self, address: Address, request: Join, keepalive_s: float) -> None:
-        self.request, address = request, address.from_here()
+        self.request = request
+        address = address.from_here()
         self.near = bool(address.socket)
         options = [*calls.connection_options(keepalive_s), *LOCAL_OPTIONS]
         if self.near:
             self._channel = grpc.insecure_channel(str(address), options)
         else:
             trusted = grpc.ssl_channel_credentials(address.certificate.encode())
+            # The certificate names no host, whatever the learner's host is called.
             options.append(("grpc.ssl_target_name_override", NAME))
             self._channel = grpc.secure_channel(str(address), trusted, options)
         self._address = address
@@ -66,6 +72,7 @@ class Connection:
         self._outgoing = queue.SimpleQueue[bytes | None]()
         self._incoming = queue.SimpleQueue[Any]()
         self._actions: Iterator[Actions] | None = None
+        # Only the newest weights count: older ones that were not taken yet are dropped.
         self._pushed = deque[Packed](maxlen=1)
 
     def join(self) -> Welcome:
@@ -84,7 +91,8 @@ class Connection:
         A thread reads acknowledgements, because the actor does not wait for them. Actions are read by
         the thread that waits for them, which takes a third less time than handing them over.
         """
-        call = self._channel.stream_stream(calls.method("Act" if joined.answers else "Send"))
+        name = "Act" if joined.answers else "Send"
+        call = self._channel.stream_stream(calls.method(name))
         answers = call(
             iter(self._outgoing.get, None),
             timeout=calls.STREAM_S,
@@ -110,11 +118,12 @@ class Connection:
         if self._actions is not None:
             return self._next(self._actions)
         try:
-            got = self._incoming.get(timeout=wait_s) if wait_s != 0 else self._incoming.get_nowait()
+            got = self._incoming.get(block=wait_s != 0, timeout=wait_s)
         except queue.Empty:
             return None
         if isinstance(got, Exception):
-            self._incoming.put(got)  # lost is lost, however often it is asked
+            # The next call must raise it again: after this nothing comes any more.
+            self._incoming.put(got)
             raise got
         return got
 
@@ -148,7 +157,8 @@ class Connection:
         try:
             while True:
                 self._incoming.put(self._next(acks))
-        except Exception as ended:  # handed to the actor's thread, which raises it
+        except Exception as ended:
+            # Handed to the actor's thread, in which `answer` raises it.
             self._incoming.put(ended)
 
     def _acks(self, answers: Iterator[bytes]) -> Iterator[Ack]:
@@ -175,14 +185,16 @@ class Connection:
             pass
         except (grpc.RpcError, BadMessage) as error:
             ended = self._explained(error)
-        self._outgoing.put(None)  # ends gRPC's thread that waits for the next message
+        # A thread of gRPC's waits for the next message to send: None ends it.
+        self._outgoing.put(None)
         raise ended
 
     def _explained(self, error: Any) -> Exception:
         """Translate a failed call into `Refused`, `Denied` or `Lost`."""
         if isinstance(error, BadMessage):
             return Refused(f"the learner at {self._address} answers nonsense: {error}", 2)
-        if isinstance(error, ValueError):  # gRPC's, for a call on a channel that was closed
+        # gRPC raises ValueError for a call on a channel that was closed meanwhile.
+        if isinstance(error, ValueError):
             return Lost(str(error))
         said = f"{self._address}: {error.code().name}: {error.details()}"
         if error.code() is grpc.StatusCode.UNAUTHENTICATED:

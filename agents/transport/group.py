@@ -45,8 +45,10 @@ REACH_S = 3
 PAUSE_S = 0.1
 POLL = timedelta(seconds=0.5)
 NCCL = {
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # else PyTorch ends the process where a sum is late
-    "TORCH_NCCL_USE_COMM_NONBLOCKING": "1",  # else nothing bounds how long NCCL connects
+    # By default PyTorch ends the whole process when a sum is late. Here it raises `PeersLost`.
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
+    # By default nothing bounds how long NCCL connects.
+    "TORCH_NCCL_USE_COMM_NONBLOCKING": "1",
     "TORCH_NCCL_NONBLOCKING_TIMEOUT": str(CONNECT_S),
 }
 """PyTorch's settings of NCCL, which it reads when the group is made."""
@@ -87,6 +89,7 @@ class Meeting:
     def __init__(self, host: str, generation: int) -> None:
         """host: the address of this machine by which the others reach it, and no other is open."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # PyTorch's store would listen at all addresses of the machine: it gets a listener for one.
         with socket.create_server((host, 0), family=family) as listener:
             port = listener.getsockname()[1]
             self._store = pytorch.TCPStore(
@@ -110,6 +113,7 @@ class Meeting:
 
         def wait_for_them() -> None:
             wait()
+            # A learner that was started again has written another number.
             for name, one in zip(names, came, strict=True):
                 if store.get(name).decode() != one:
                     raise PeersLost(f"{name} was started again")
@@ -125,6 +129,7 @@ def take_part(
     `Meeting`. Returns None if there is no meeting (any more), or it began without this learner.
     """
     try:
+        # PyTorch's store would wait 30 s for an address where nobody listens.
         socket.create_connection((place.host, place.port), timeout=REACH_S).close()
         connected = pytorch.TCPStore(
             place.host, place.port, is_master=False, wait_for_workers=False,
@@ -136,6 +141,7 @@ def take_part(
         while not store.check(["came"]):
             time.sleep(PAUSE_S)
             wait()
+        # Another process with this learner's number came after it, or the group began without it.
         if json.loads(store.get("came"))[number - 1] != mine:
             return None
     except (OSError, pytorch.DistError):
@@ -164,7 +170,9 @@ class Group:
         options._timeout = timedelta(seconds=CONNECT_S)
         with _explained():
             self._gloo = gloo(pytorch.PrefixStore("gloo", store), number, count, options)
-        self._store, self._pending = store, None  # the store lives as long as the group
+        # The store must live as long as the group.
+        self._store = store
+        self._pending = None
 
     @property
     def has_gpus(self) -> bool:
@@ -184,7 +192,8 @@ class Group:
             self._sum_on_cpu(on_cpu)
             values.copy_(on_cpu)
             return
-        # NCCL waits for ever for a learner that has died. Gloo notices: so all come by it first.
+        # NCCL waits for ever for a learner that has died, gloo notices it. So all learners meet in a
+        # sum over gloo before each sum over NCCL.
         self._sum_on_cpu(torch.zeros(1))
         self._gpus.sum(values)
 
@@ -195,6 +204,7 @@ class Group:
         identities = torch.zeros(self.count, dtype=torch.int64)
         identities[self.number] = gpu_identity(device)
         self._sum_on_cpu(identities)
+        # 0 stands for "no GPU". Equal numbers are one GPU that two learners share.
         different = set(identities.tolist()) - {0}
         if len(different) < self.count:
             return None
@@ -206,13 +216,16 @@ class Group:
         except (RuntimeError, PeersLost) as error:
             log.warning("gradients go by way of the CPU: NCCL says %s", _line(error))
             connected.zero_()
+        # All use NCCL or none: one that could not connect keeps the others from waiting for it.
         self._sum_on_cpu(connected)
         return made if connected == self.count else None
 
     def _sum_on_cpu(self, values: Tensor) -> None:
         self._pending = work = self._gloo.allreduce([values], self._options)
         while not work.is_completed():
-            with contextlib.suppress(RuntimeError):  # not yet; else the last `wait` says it again
+            # A RuntimeError means "not yet". A real failure completes the work, and the `wait`
+            # after the loop raises it again.
+            with contextlib.suppress(RuntimeError):
                 work.wait(POLL)
                 break
             self.wait()
@@ -223,7 +236,8 @@ class Group:
     def close(self) -> None:
         """End the connections, by which the others notice; may come again."""
         if self._pending is not None and not self._pending.is_completed():
-            # gloo would wait for its end, which may not come: this is kept until the process ends
+            # Freeing the group waits until the sum under way has ended, which may never happen. One
+            # reference too many keeps the group until the process ends.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._gloo))
         if self._gpus is not None:
             self._gpus.close()
@@ -250,6 +264,7 @@ class GroupOfGPUs:
         while not work.is_completed():
             if time.monotonic() > end:
                 raise PeersLost(f"the GPU of another learner did not answer for {ANSWER_S} s")
+            # Gives other threads Python's lock. A longer pause would delay every sum.
             time.sleep(0)
         with _explained():
             work.wait()
@@ -264,6 +279,7 @@ def gpu_identity(device: torch.device) -> int:
     if device.type != "cuda":
         return 0
     uuid = str(torch.cuda.get_device_properties(device).uuid)
+    # Seven bytes fit into int64; odd, so that it is never 0.
     return int.from_bytes(hashlib.sha256(uuid.encode()).digest()[:7], "big") | 1
 
 

@@ -8,7 +8,7 @@ checked by the `Receiver`, wherever the message came from.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -115,7 +115,8 @@ def unpack_welcome(message: bytes) -> Welcome:
     """Decode a `JoinReply`. Raises `Refused` if the learner declined, `BadMessage` if it is malformed."""
     reply = parse(wire.JoinReply, message)
     if reply.refused:
-        raise Refused(reply.refused, 3 if reply.exit_code == 3 else 2)
+        exit_code: Literal[2, 3] = 3 if reply.exit_code == 3 else 2
+        raise Refused(reply.refused, exit_code)
     if reply.credits < 1:
         raise BadMessage("value", "a learner that lets nobody send")
     joined = Joined(
@@ -138,7 +139,8 @@ def pack_have(generation: int, have: Version | None) -> bytes:
 def unpack_have(message: bytes) -> tuple[int, Version | None]:
     """Raises `BadMessage`."""
     have = parse(wire.Have, message)
-    return have.generation, _version(have.version) if have.HasField("version") else None
+    version = _version(have.version) if have.HasField("version") else None
+    return have.generation, version
 
 
 def pack_unrolls(sequence: int, unrolls: Unrolls) -> bytes:
@@ -222,6 +224,7 @@ def largest_message(specs: Specs, environments: int) -> int:
     """
     rows = max((spec.shape[0] for spec in specs.values() if spec.shape), default=1)
     one = sum(map(size_bytes, specs.values())) + 20 * rows
+    # 11 bytes hold the longest varint (10) and its tag.
     described = sum(len(name) + 11 * (len(spec.shape) + 8) for name, spec in specs.items())
     return environments * one + described + 200
 

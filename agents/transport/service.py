@@ -102,7 +102,9 @@ class Server:
                 f"{(LARGEST_MESSAGE_BYTES - MARGIN_BYTES) // 2} fit into a message: fewer environments an actor, or "
                 "shorter unrolls"
             )
-        threads = 2 * actors + 8  # a stream each, a pull of weights each, and those who are new
+        # gRPC has a thread for each running call: of each actor a stream and a pull of weights, and
+        # some for actors that are joining.
+        threads = 2 * actors + 8
         return grpc.server(
             ThreadPoolExecutor(threads, thread_name_prefix="transport"),
             handlers=[service.handlers()],
@@ -110,7 +112,9 @@ class Server:
             maximum_concurrent_rpcs=threads,
             options=[
                 *calls.connection_options(keepalive_s),
-                ("grpc.so_reuseport", 0),  # else two learners would share one port's actors
+                # By default two servers may listen at one port, and the system would spread the
+                # actors over two learners.
+                ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", received),
                 ("grpc.max_send_message_length", -1),
             ],
@@ -133,6 +137,7 @@ def _listen_at(server: grpc.Server, path: str) -> None:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:
         raise BadInput(f"cannot listen at unix:{path}: {on_one_line(error)}") from None
+    # The socket has no TLS, so nobody else may connect.
     Path(path).chmod(0o600)
 
 
@@ -144,6 +149,8 @@ def _check_socket(path: str) -> None:
         )
     with sockets.socket(sockets.AF_UNIX) as probe:
         try:
+            # A socket's file outlives its process; only a connection shows whether somebody
+            # listens.
             probe.connect(path)
         except OSError:
             return
@@ -220,9 +227,8 @@ class Service:
         packed = self._receiver.packed_weights(have)
         if packed is not None:
             for chunk in pack_chunks(self._parts_of(packed)):
-                self.counters.sent(
-                    len(chunk)
-                )  # counted first: it may be read as soon as the actor has the chunk
+                # Counted before it is sent: the total may be read as soon as the actor has it.
+                self.counters.sent(len(chunk))
                 yield chunk
 
     def send(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
@@ -232,10 +238,15 @@ class Service:
         try:
             for message in requests:
                 ack, have = self._receive(session, message)
-                weights = self._receiver.packed_weights(max(have, given)) if have else None
-                parts = self._parts_of(weights) if weights else None
-                if parts:
-                    given = parts.version  # the next message may come from before it has them
+                weights: Packed | None = None
+                if have is not None:
+                    weights = self._receiver.packed_weights(max(have, given))
+                parts: Parts | None = None
+                if weights is not None:
+                    parts = self._parts_of(weights)
+                    # The actor may have sent its next message before it has these weights. They
+                    # must not be sent twice.
+                    given = parts.version
                     self.counters.sent(parts.size)
                 yield from messages.pack_acks(ack, parts)
         finally:
@@ -282,6 +293,8 @@ class Service:
             refused = Ack(sequence=sequence, state="refused", newest=newest, reason=str(bad))
             return refused, None
         checked = time.perf_counter()
+        # Over a lost and a new connection the same message may be here twice: the second one waits
+        # until the first was taken in, and is a duplicate then.
         with session.receiving:
             ack = self._receiver.receive(session.incarnation, sequence, unrolls)
         self.counters.received(len(raw), checked - began, time.perf_counter() - checked)
@@ -334,7 +347,10 @@ def _incarnation(context: grpc.ServicerContext) -> int:
     """The incarnation in the metadata; -1 if it is missing or malformed."""
     shown = [value for key, value in context.invocation_metadata() if key == calls.INCARNATION]
     text = shown[0] if len(shown) == 1 else ""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER else -1
+    # isdigit alone is true for digits of other scripts, too.
+    if text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER:
+        return int(text)
+    return -1
 
 
 def _as_bytes(value: str | bytes) -> bytes:

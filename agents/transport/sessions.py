@@ -63,10 +63,13 @@ class Sessions:
                 return None
             session = self._of[incarnation] = Session(incarnation)
             if old is not None:
+                # The two share a lock, so that a message sent again waits until the first one was
+                # taken in.
                 session.receiving = old.receiving
         if old is not None:
+            # A cancelled stream ends its session itself; one that has no stream is ended here.
             if old.cancel is not None:
-                old.cancel()  # which ends it
+                old.cancel()
             else:
                 self.end(old)
         return session
@@ -85,6 +88,7 @@ class Sessions:
     def end(self, session: Session) -> None:
         """End a session: its stream has ended, or the learner declined the actor."""
         with self._lock:
+            # A newer session of the same actor may have taken the place.
             if self._of.get(session.incarnation) is session:
                 del self._of[session.incarnation]
         if session.accepted:
@@ -129,6 +133,8 @@ class Act:
             daemon=True,
         )  # fmt: skip
         try:
+            # gRPC calls this back when the call ends, for whatever reason; False: it has ended
+            # already.
             if context.add_callback(lambda: answers.put(None)):
                 reader.start()
                 yield from map(pack_actions, iter(answers.get, None))
@@ -149,7 +155,8 @@ class Act:
                 if refusal is not None:
                     answers.put(refusal)
                     break
-        except grpc.RpcError:  # the actor has gone
+        except grpc.RpcError:
+            # The actor has gone, which ends the stream as usual.
             pass
         finally:
             answers.put(None)

@@ -63,27 +63,33 @@ def unpack_one(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
     name = tensor.name
     if tensor.dtype != spec.dtype:
         raise BadMessage("type", f"{name} is {tensor.dtype[:20]!r}, not {spec.dtype!r}")
+    # One number more than expected shows that there are too many; a message may claim a million of
+    # them.
     shape = tuple(tensor.shape[: len(spec.shape) + 2])
     if shape[1:] != spec.shape or not shape or not 1 <= shape[0] <= most:
         expected = (f"1 to {most}", *spec.shape)
         raise BadMessage("shape", f"{name} is {list(shape)}, not [{', '.join(map(str, expected))}]")
     data: Any = tensor.data
     expected_bytes = shape[0] * size_bytes(spec)
+    # Compared before an array is made: nothing is allocated for what a message only claims.
     if len(data) != expected_bytes:
         raise BadMessage("size", f"{name} has {len(data)} bytes, not {expected_bytes}")
     array: np.ndarray = np.ndarray(shape, spec.dtype, buffer=data)
+    # What is left without zeros and ones is something else.
     if spec.dtype == "bool" and data.translate(None, b"\0\1"):
         raise BadMessage("value", f"{name} has a byte that is no boolean: undefined in numpy")
     return array
 
 
-@functools.cache  # there are few specs, and every message asks for all of them
+# There are few specs, and every message asks for the sizes of all of them.
+@functools.cache
 def size_bytes(spec: Spec) -> int:
     """Bytes of one unroll's part of a column."""
     return math.prod(spec.shape) * np.dtype(spec.dtype).itemsize
 
 
-@functools.cache  # numpy builds the name at each call: half the time of packing a small array
+# numpy builds the name anew at each call, which takes half the time of packing a small array.
+@functools.cache
 def _name(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
@@ -123,6 +129,8 @@ class Parts:
 
     def _part(self, number: int) -> bytes:
         with self._lock:
+            # Each thread asks for the parts in order, so the next one is always the first that is
+            # missing.
             if number == len(self._encoded):
                 part = self.packed[number * CHUNK_BYTES :][:CHUNK_BYTES]
                 self._encoded.append(b"".join((PART, _varint(part.nbytes), part)))
@@ -153,6 +161,7 @@ def join_parts(parts: Iterator[memoryview], size: int, buffers: Buffers) -> memo
     while filled < size and (part := next(parts, None)) is not None:
         start = filled
         filled = filled + len(part)
+        # Too many bytes are counted, for the message of the error, but not stored.
         if filled <= size:
             packed[start:filled] = np.frombuffer(part, np.uint8)
     if filled != size:
