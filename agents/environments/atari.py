@@ -29,15 +29,14 @@ def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any,
         "full_action_space": settings.full_action_set,
         "noop_max": settings.noop_max,
         "num_threads": min(resolved.experiment.threads, count),
+        # ale-py clips by default. Returns are recorded in the game's own rewards, so the learner
+        # clips.
         "reward_clipping": False,
     }
+    # Later entries win: the game's own options, those of the user, and those of the caller.
+    arguments |= {**resolved.game.options, **settings.options, **options}
     environments: VectorEnv[Any, Any, Any] = make_or_refuse(
-        resolved.game,
-        lambda: AtariVectorEnv(
-            resolved.game.name,
-            count,
-            **(arguments | dict(resolved.game.options) | settings.options | options),
-        ),
+        resolved.game, lambda: AtariVectorEnv(resolved.game.name, count, **arguments)
     )
     return environments
 

@@ -45,7 +45,8 @@ def check_replay(
     replay_bytes = count(resolved, spaces, dtype)
     asked = resolved.experiment.training_memory
     needed = replay_bytes + BESIDES_BYTES
-    if needed <= (in_bytes(asked) if memory_bytes is None else memory_bytes):
+    available = in_bytes(asked) if memory_bytes is None else memory_bytes
+    if needed <= available:
         return
     takes = (
         f"the replay of {resolved.algorithm} on {resolved.game.name} takes {shown(replay_bytes)}, "
@@ -103,6 +104,7 @@ def _check_algorithm(resolved: Resolved, spaces: Interface) -> None:
         imported(algorithm.trainer, f"the trainer of {resolved.algorithm!r}")
         imported(algorithm.policy, f"the policy of {resolved.algorithm!r}")
     if resolved.network is not None:
+        # Imported here, because checks of other games need no torch.
         from agents.networks.own import encoded_shape, make_torso
 
         make_torso(resolved.network, encoded_shape(spaces), may_remember=algorithm.remembers)

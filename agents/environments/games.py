@@ -41,11 +41,9 @@ def make_environment(
         environment = _wrapped(game, path, environment)
     if is_in_observation(environment.observation_space):
         environment = MaskFromObservation(environment)
-    return (
-        environment
-        if isinstance(environment.observation_space, spaces.Box)
-        else FlattenObservation(environment)
-    )
+    if isinstance(environment.observation_space, spaces.Box):
+        return environment
+    return FlattenObservation(environment)
 
 
 def _wrapped(
@@ -92,7 +90,8 @@ def _taken(game: Game) -> list[str] | None:
         names = ["max_episode_steps"]
     try:
         arguments = inspect.signature(creator).parameters.values()
-    except ValueError:  # not written in Python
+    except ValueError:
+        # A creator that is not written in Python has no signature.
         return None
     if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
         return None
@@ -103,12 +102,14 @@ def make_or_refuse(game: Game, make: Any) -> Any:
     """Call `make`; whatever a game's own code raises becomes one line that names the game."""
     try:
         with warnings.catch_warnings():
-            # Where warnings are errors, importing Box2D (SWIG) under them is a segmentation fault.
+            # Importing Box2D (made by SWIG) gives such a warning; where warnings are errors that is
+            # a segmentation fault.
             warnings.filterwarnings("ignore", "builtin type [Ss]wig", DeprecationWarning)
             return make()
     except BadInput:
         raise
-    except (Exception, SystemExit) as error:  # a module may end the process when it is imported
+    except (Exception, SystemExit) as error:
+        # SystemExit, because a module may try to end the process when it is imported.
         raise BadInput(f"game {game.name!r} cannot be made: {reason(error)}") from error
 
 
@@ -122,6 +123,7 @@ def global_generators_kept() -> Iterator[None]:
     """Put the generators of Python, numpy and torch back, from which an environment may draw when it
     is made.
     """
+    # This module must not import torch; a generator that was never imported was never drawn from.
     torch: Any = sys.modules.get("torch")
     of_python = random.getstate()
     of_numpy = np.random.get_state()

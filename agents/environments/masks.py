@@ -44,8 +44,10 @@ class MaskFromObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def _taken_out(self, observation: Any, info: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        kept = {name: value for name, value in observation.items() if name != KEY}
-        return kept[self._only] if self._only else kept, {**info, KEY: observation[KEY]}
+        info = {**info, KEY: observation[KEY]}
+        if self._only:
+            return observation[self._only], info
+        return {name: value for name, value in observation.items() if name != KEY}, info
 
 
 def is_in_observation(space: spaces.Space[Any]) -> bool:
@@ -74,6 +76,7 @@ def masks(info: Mapping[str, Any], count: int, interface: Interface, game: str) 
     everything.
     """
     found = np.ones((count, interface.policy_outputs), np.bool_)
+    # gymnasium's vectors mark in "_name" which environments gave the entry "name".
     for place in np.flatnonzero(info.get(f"_{KEY}", ())):
         found[place] = mask({KEY: info[KEY][place]}, interface, game)
     return found
@@ -91,6 +94,7 @@ def check_some_action(masks: np.ndarray, choices: Sequence[int], when: str) -> N
     component.
     """
     begins = np.cumsum([0, *choices[:-1]])
+    # Every component must allow at least one of its choices.
     (stuck,) = np.nonzero(~np.logical_or.reduceat(masks, begins, axis=1).all(axis=1))
     if len(stuck):
         raise Diverged(f"environment {stuck[0]} allows no action, at {when}: {KEY} has only zeros")

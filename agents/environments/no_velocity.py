@@ -14,9 +14,11 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
-POSITION, ANGLE = 0, 2
+POSITION = 0
+ANGLE = 2
 """Components of CartPole's observation; 1 and 3 are their velocities."""
-COSINE, SINE = 0, 1
+COSINE = 0
+SINE = 1
 """Components of Pendulum's observation, of its angle; 2 is the velocity."""
 
 

@@ -32,12 +32,15 @@ class RunningStatistics:
     """Mean and variance of rows, merged block by block (Chan et al. 1979, parallel variance)."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.mean, self.variance, self.count = np.zeros(shape), np.ones(shape), 0.0
+        self.mean = np.zeros(shape)
+        self.variance = np.ones(shape)
+        self.count = 0.0
 
     def update(self, rows: np.ndarray) -> None:
         """Rows [B, *shape]; an empty block changes nothing."""
         if len(rows) == 0:
             return
+        # float32 would lose the variance of large numbers.
         rows = rows.astype(np.float64)
         self.merge(rows.mean(axis=0), rows.var(axis=0), float(len(rows)))
 
@@ -45,6 +48,7 @@ class RunningStatistics:
         """A block of so many rows with this mean and variance, both [*shape]."""
         if count == 0:
             return
+        # Chan et al. 1979: the variances of both blocks, and that between their means.
         total = self.count + count
         shift = mean - self.mean
         self.variance = (
@@ -59,11 +63,9 @@ class RunningStatistics:
 
     def load_state_dict(self, state: State) -> None:
         """Load what `state_dict` gave."""
-        self.mean, self.variance, self.count = (
-            np.array(state["mean"]),
-            np.array(state["variance"]),
-            float(state["count"]),
-        )
+        self.mean = np.array(state["mean"])
+        self.variance = np.array(state["variance"])
+        self.count = float(state["count"])
 
 
 class ObservationNormaliser:
@@ -79,7 +81,8 @@ class ObservationNormaliser:
         """Observations [N, *shape] -> [N, *shape], float32."""
         normalised: np.ndarray = observations - self.mean
         normalised *= self.inverse_deviation
-        np.maximum(normalised, -CLIP, out=normalised)  # np.clip does the same in 1.7 times the time
+        # np.clip does the same in 1.7 times the time.
+        np.maximum(normalised, -CLIP, out=normalised)
         np.minimum(normalised, CLIP, out=normalised)
         return normalised.astype(np.float32, copy=False)
 
@@ -104,6 +107,7 @@ class ObservationNormaliser:
 
     def _freeze(self) -> None:
         self.mean = self.statistics.mean.astype(np.float32)
+        # The constant keeps numbers that never change from being divided by 0.
         self.inverse_deviation = (1.0 / np.sqrt(self.statistics.variance + 1e-8)).astype(np.float32)
 
 
@@ -136,11 +140,11 @@ class RewardNormaliser:
         for t in range(len(rewards)):
             self._discounted_return = self._discounted_return * self._discount + rewards[t]
             returns[t] = self._discounted_return
+            # After the row is recorded: the last reward of an episode belongs to its return.
             self._discounted_return = self._discounted_return * ~ended[t]
         self.statistics.update(returns[valid])
-        return np.clip(rewards / np.sqrt(self.statistics.variance + 1e-8), -CLIP, CLIP).astype(
-            np.float32
-        )
+        scaled = rewards / np.sqrt(self.statistics.variance + 1e-8)
+        return np.clip(scaled, -CLIP, CLIP).astype(np.float32)
 
     def forget(self, environments: np.ndarray) -> None:
         """Drop the returns in flight of these environments, bool [N], whose episodes could not be

@@ -45,11 +45,14 @@ class ParallelEnvironments(AsyncVectorEnv):
     def __init__(self, makers: Sequence[MakeEnvironment]) -> None:
         self.processes: list[Any] = []
         atexit.register(self._kill)
-        resource_tracker.ensure_running()  # which would unblock the signals when it starts
+        # Started first, because multiprocessing's tracker unblocks all signals when it starts.
+        resource_tracker.ensure_running()
         with _signals_blocked(), self._one_line():
             super().__init__(
                 makers,
-                context="spawn",  # a fork would inherit torch's threads, and a lock that one holds
+                # A forked process would inherit locks that torch's threads held, without the threads
+                # that release them.
+                context="spawn",
                 worker=_work,
                 autoreset_mode=AutoresetMode.DISABLED,
             )
@@ -66,9 +69,12 @@ class ParallelEnvironments(AsyncVectorEnv):
 
     def close_extras(self, timeout: float | None = None, terminate: bool = False) -> None:
         """End every process; one that still works, or hangs, is killed."""
+        # In any other state an answer is still on its way, and a process would not hear the
+        # request.
         if not terminate and self._state is AsyncState.DEFAULT:
             pipes = [pipe for pipe in self.parent_pipes if pipe is not None and not pipe.closed]
-            deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
+            patience_s = CLOSE_S if timeout is None else timeout
+            deadline = time.monotonic() + patience_s
             with contextlib.suppress(OSError):
                 for pipe in pipes:
                     pipe.send(("close", None))
@@ -84,7 +90,8 @@ class ParallelEnvironments(AsyncVectorEnv):
             return
         try:
             errors = [self.error_queue.get(timeout=CLOSE_S) for _ in range(failed)]
-        except queue.Empty:  # an exception that cannot be sent
+        except queue.Empty:
+            # The environment's exception could not be pickled, so that none arrived.
             raise ExperimentError("an environment's process failed") from None
         raise min(errors, key=lambda error: int(error[0]))[2]
 
@@ -93,8 +100,9 @@ class ParallelEnvironments(AsyncVectorEnv):
         try:
             yield
         except (EOFError, ConnectionError) as error:
-            # A frame that failed to send holds a view of a buffer; collected as a part of a cycle,
-            # the two end with a BufferError, and in Python 3.12.1 with a segmentation fault.
+            # A frame in which sending failed holds a view of a buffer. If the garbage collector
+            # frees both as parts of a cycle, that is a BufferError, and in Python 3.12.1 a
+            # segmentation fault. So the frames are cleared here.
             traceback.clear_frames(error.__traceback__)
             raise ExperimentError(self._gone()) from None
 
@@ -111,14 +119,16 @@ class ParallelEnvironments(AsyncVectorEnv):
 
     def _kill(self) -> None:
         for process in self.processes:
-            process.kill()  # it ignores what would only ask
+            # The processes ignore SIGINT and SIGTERM: a signal to the whole group is the training's.
+            process.kill()
             process.join()
 
 
 def _work(*arguments: Any) -> None:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    with contextlib.suppress(ConnectionError):  # the training was killed: nobody hears an answer
+    # If the training was killed, the pipe is broken and nobody waits for an answer.
+    with contextlib.suppress(ConnectionError):
         _async_worker(*arguments)
 
 
@@ -141,7 +151,9 @@ def cores() -> int:
 
 def pays(step_s: float, count: int) -> bool:
     """Whether `count` environments whose step takes so long are faster in processes."""
-    together = -(-count // min(count, cores()))  # of these one waits for the other
+    # How many environments share a core, and so wait for one another.
+    together = -(-count // min(count, cores()))
+    # At least a fifth faster, because the measured time of a step is uncertain.
     return count * step_s > 1.2 * (together * step_s + count * ASKING_S)
 
 
@@ -158,9 +170,11 @@ def step_time_s(make: MakeEnvironment) -> float:
             until = time.perf_counter() + TRIAL_S
             while len(taken) < TRIAL_STEPS and time.perf_counter() < until:
                 began = time.perf_counter()
-                answer = environment.step(allowed_action(environment.action_space, info))
+                action = allowed_action(environment.action_space, info)
+                _, _, terminated, truncated, info = environment.step(action)
                 taken.append(time.perf_counter() - began)
-                info = answer[4] if not (answer[2] or answer[3]) else environment.reset()[1]
+                if terminated or truncated:
+                    _, info = environment.reset()
         except Exception:
             return 0.0
         finally:

@@ -84,8 +84,9 @@ class TrainingEnvironments:
         self.count = resolved.environment.count
         atari = resolved.game.is_atari
         self._overlaps = atari and resolved.experiment.threads > 1 and self.count > 1
-        whole = (slice(0, self.count),)
-        self.groups = halves(self.count) if self._overlaps or in_halves else whole
+        self.groups: tuple[slice, ...] = (slice(0, self.count),)
+        if self._overlaps or in_halves:
+            self.groups = halves(self.count)
         self._seed_after = ATARI_SEED_STEPS if atari else 0
         self._fire = needs_fire(resolved)
         self._episodic_life = atari and resolved.environment.episodic_life
@@ -98,13 +99,15 @@ class TrainingEnvironments:
             self._threads = [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups]
         else:
             self._threads = []
-        spaces = self._made[0].single_observation_space, self._made[0].single_action_space
-        self.interface = interface(resolved.game.name, *spaces)
-        self.observation = np.zeros((self.count, *(spaces[0].shape or ())), spaces[0].dtype)
+        seen = self._made[0].single_observation_space
+        self.interface = interface(resolved.game.name, seen, self._made[0].single_action_space)
+        self.observation = np.zeros((self.count, *(seen.shape or ())), seen.dtype)
         self.forced = np.zeros(self.count, np.bool_)
         self.masks: np.ndarray | None = None
         self._begun = False
-        self._lives = np.zeros(self.count, np.int64) if self._episodic_life or self._fire else None
+        self._lives: np.ndarray | None = None
+        if self._episodic_life or self._fire:
+            self._lives = np.zeros(self.count, np.int64)
         self._seedings = np.zeros(self.count, np.int64)
         most = max(self.interface.choices, default=self.interface.actions)
         kind = np.dtype(np.float32)
@@ -124,12 +127,14 @@ class TrainingEnvironments:
         made: Any = self._made[group]
         if self._fire:
             actions = np.where(self.forced[self.groups[group]], FIRE, actions)
+        # What the environment receives is logged, FIRE included: replaying it needs no policy.
         self._logs[group].append(actions)
         taken = self.interface.environment_actions(actions)
         if self._overlaps:
             made.send(taken)
             self._answers[group] = made.recv
         else:
+            # Stepped when the answer is asked for: there is no thread to do it meanwhile.
             self._answers[group] = functools.partial(made.step, taken)
 
     def receive(self, group: int) -> Transition:
@@ -146,13 +151,13 @@ class TrainingEnvironments:
             self._lives[rows] = info["lives"]
             self.forced[rows] = lost & self._fire
         (ended,) = (terminated | truncated).nonzero()
+        # Before the resets, which place the masks of the next episodes here.
         final_masks = None if self.masks is None else self.masks[rows][ended]
         if len(ended):
             self._restart(group, ended)
-        return Transition(
-            observation, reward, terminated, truncated, lost if self._episodic_life else None,
-            ended, final_masks,
-        )  # fmt: skip
+        # With FIRE alone lives are followed, but losing one ends nothing.
+        ends = lost if self._episodic_life else None
+        return Transition(observation, reward, terminated, truncated, ends, ended, final_masks)
 
     def step(self, actions: np.ndarray) -> list[Transition]:
         """Make one step of all groups. actions: [N] or [N, A]."""
@@ -179,6 +184,8 @@ class TrainingEnvironments:
         if not self._seed_after:
             self._seed(group, ended)
             return
+        # Seeding an Atari game takes 110 ms, and going on with its generator 6; a longer log is
+        # replayed for longer after a restart.
         due = self._logs[group].lengths[ended] >= self._seed_after
         if due.any():
             self._seed(group, ended[due])
@@ -194,6 +201,7 @@ class TrainingEnvironments:
             self._actor,
         )  # fmt: skip
         self._seedings[environments] = numbers + 1
+        # From here on the new seed and the actions that follow are enough to come back.
         self._logs[group].clear(places)
         self._begin(group, places, seeds)
 
@@ -201,6 +209,7 @@ class TrainingEnvironments:
         made = self._made[group]
         mask = np.zeros(made.num_envs, np.bool_)
         mask[places] = True
+        # In a thread of its own, so that the network can look at the other group meanwhile.
         if self._threads:
             answer = self._threads[group].submit(reset, made, seeds, mask)
             self._resetting.setdefault(group, []).append(_Reset(places, answer))
@@ -275,6 +284,7 @@ class TrainingEnvironments:
             self.count,
             time.perf_counter() - started_s,
         )
+        # A game with other sources of chance than its seed ends up elsewhere.
         unequal = (self.observation != state["observation"]).reshape(self.count, -1).any(axis=1)
         lost: np.ndarray = unequal | (self._seedings != state["seedings"])
         if lost.any():
@@ -282,6 +292,7 @@ class TrainingEnvironments:
                 "%s is not a function of its seed and actions: %d of %d episodes in flight are left out of the record and start "
                 "over, and equality with an undisturbed run is lost", self._resolved.game.name, int(lost.sum()), self.count,
             )  # fmt: skip
+            # They go on with the next seed, as if their episodes had ended.
             self._seedings[lost] = state["seedings"][lost]
             self._seed_all(lost)
         return lost
@@ -292,17 +303,22 @@ class TrainingEnvironments:
             (longest, self.count, *state["actions"].shape[1:]), state["actions"].dtype
         )
         for n, taken in enumerate(np.split(state["actions"], np.cumsum(state["lengths"])[:-1])):
+            # All logs end in the same row.
             actions[begins[n] :, n] = taken
         for row in range(longest + 1):
             beginning = begins == row
             if beginning.any():
+                # `_seed_all` takes the next number, which is the one of the episode in flight.
                 self._seedings[beginning] = state["seedings"][beginning] - 1
                 self._seed_all(beginning)
             if row % ROWS_BETWEEN == 0:
                 between()
             if row < longest:
                 taken = actions[row]
-                self.step(taken if self.interface.continuous else taken.astype(np.int64))
+                # Logs store the smallest type; environments get int64, as the policy sends it.
+                if not self.interface.continuous:
+                    taken = taken.astype(np.int64)
+                self.step(taken)
 
     def close(self) -> None:
         """Release the environments."""
@@ -369,5 +385,6 @@ class ActionLog:
         kept = self._rows[oldest : self._used]
         rows = np.zeros((max(FIRST_ROWS, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
         rows[: len(kept)] = kept
-        self._rows, self._used = rows, len(kept)
+        self._rows = rows
+        self._used = len(kept)
         self._seeded_at -= oldest

@@ -57,6 +57,7 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     make = functools.partial(make_environment, game, settings)
     if choose_vectorisation(resolved, count).kind == "async":
         return ParallelEnvironments([make] * count)
+    # The only mode in which gymnasium's vectors take a mask of what is to be reset.
     return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
 
 
@@ -83,7 +84,8 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
         return Vectorisation("sync", measured)
     try:
         ParallelEnvironments([make] * count).close()
-    except ExperimentError as error:  # one that may not be made in a process is still a game
+    except ExperimentError as error:
+        # A game that cannot be made in another process can still be played in this one.
         log.warning("%s: they step in one process, one after the other", error)
         return Vectorisation("sync", on_one_line(error))
     return Vectorisation("async", measured)
@@ -98,8 +100,11 @@ def reset(
     seeds: one for each that is reset; without them, their generators go on. Returns all
     observations [N, ...], of which only those of the mask are new, and the info, valid there only.
     """
-    mask = np.ones(environments.num_envs, np.bool_) if mask is None else mask
+    if mask is None:
+        mask = np.ones(environments.num_envs, np.bool_)
     accepted: Any = seeds
+    # gymnasium's vectors take a seed or None for every environment, native ones only those that are
+    # reset.
     if isinstance(environments, SyncVectorEnv | AsyncVectorEnv) and seeds is not None:
         accepted = [None] * len(mask)
         for place, seed in zip(np.flatnonzero(mask), seeds.tolist(), strict=True):
@@ -123,6 +128,7 @@ class CartPoles(CartPoleVectorEnv):
         """Begin in the environments of `options["reset_mask"]` [N]; seed [n]: one for each of
         them.
         """
+        # The first call makes gymnasium's own arrays, whose values are replaced below.
         if self.state is None:
             super().reset(seed=0)
         mask = (options or {})["reset_mask"]
