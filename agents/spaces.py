@@ -60,8 +60,11 @@ class Interface:
     @functools.cached_property
     def bounded(self) -> bool:
         """Whether every continuous action has both its bounds."""
-        bounds = (*(self.low or (math.inf,)), *(self.high or (math.inf,)))
-        return bool(np.isfinite(np.asarray(bounds, np.float32)).all())
+        if not self.low or not self.high:
+            return False
+        # In float32, as actions are: a bound that is beyond its range is none.
+        bounds = np.asarray((*self.low, *self.high), np.float32)
+        return bool(np.isfinite(bounds).all())
 
     @property
     def policy_outputs(self) -> int:
@@ -97,9 +100,11 @@ class Interface:
             return actions.reshape(-1, *self.action_shape)
         low = np.asarray(self.low, np.float32)
         high = np.asarray(self.high, np.float32)
-        taken: np.ndarray = np.clip(actions, *((-1, 1) if self.bounded else (low, high)))
+        taken: np.ndarray
         if self.bounded:
-            taken = low + (taken + 1) * (0.5 * (high - low))
+            taken = low + (np.clip(actions, -1, 1) + 1) * (0.5 * (high - low))
+        else:
+            taken = np.clip(actions, low, high)
         return taken.reshape(-1, *self.action_shape)
 
     def as_dict(self) -> dict[str, Any]:
@@ -134,8 +139,11 @@ def _observation(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
     shape = tuple(int(size) for size in space.shape)
     if space.dtype not in (np.uint8, np.bool_) or len(shape) != 3:
         return {"observation_shape": shape, "image": False, "channels_last": False}
+    # Channels are fewer than pixels in a direction, or the one size that differs from the others.
     channels_last = shape[2] < shape[0] or shape[0] == shape[1] != shape[2]
-    channels, height, width = (shape[2], *shape[:2]) if channels_last else shape
+    channels, height, width = shape
+    if channels_last:
+        height, width, channels = shape
     image = space.dtype == np.uint8 and min(height, width) >= SMALLEST_IMAGE
     return {
         "observation_shape": (channels, height, width),

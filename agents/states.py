@@ -30,6 +30,8 @@ def to_arrays(state: Any) -> Any:
     if isinstance(state, Mapping):
         return {str(name): to_arrays(value) for name, value in state.items()}
     if isinstance(state, torch.Tensor):
+        # A copy: on the CPU the array would share memory with the tensor, which further updates
+        # change.
         return state.detach().cpu().contiguous().numpy().copy()
     return [to_arrays(value) for value in state] if isinstance(state, list | tuple) else state
 
@@ -72,6 +74,8 @@ def begin_with_weights(trainer: Resumable, theirs: State) -> None:
     state = with_weights(trainer.state_dict(), theirs, trainer.learnt)
     trainer.load_state_dict(state)
     if isinstance(trainer, HasStreams):
+        # The contract: `load_streams` follows every `load_state_dict`. A new training has no rows
+        # yet.
         trainer.load_streams({})
 
 
@@ -108,8 +112,9 @@ def _require_same(path: str, theirs: Any, ours: Any) -> None:
     """Raise `BadInput` with the first difference in two trees."""
     if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
         for name in (*theirs, *ours):
-            both = (theirs.get(name, "nothing"), ours.get(name, "nothing"))
-            _require_same(f"{path}.{name}", *both)
+            one = theirs.get(name, "nothing")
+            other = ours.get(name, "nothing")
+            _require_same(f"{path}.{name}", one, other)
     elif theirs != ours:
         raise BadInput(f"the {path} of its agents is {_brief(theirs)}, here it is {_brief(ours)}")
 

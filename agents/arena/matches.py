@@ -86,6 +86,7 @@ def play_games(
     each_turn: Callable[[], None] = lambda: None,
 ) -> Games:
     """Two games from each of these positions [p], all in lock step; each_turn: may raise, to end it."""
+    # Games 2 i and 2 i + 1 begin with opening i; in the second one the colours are exchanged.
     states = np.repeat(starts, COLOURS)
     colours = np.tile(np.arange(COLOURS), len(starts))
     players = (first, second)
@@ -118,12 +119,9 @@ def watched(game: Game, players: Sequence[Player], start: States, seed: int) -> 
     while not game.outcome(state)[0][0]:
         mover = int(game.mover(state)[0])
         choices = players[mover].choose(state, generators[mover])
-        yield Turn(
-            state[0],
-            int(choices.actions[0]),
-            None if choices.policy is None else choices.policy[0],
-            None if choices.value is None else float(choices.value[0]),
-        )
+        policy = None if choices.policy is None else choices.policy[0]
+        value = None if choices.value is None else float(choices.value[0])
+        yield Turn(state[0], int(choices.actions[0]), policy, value)
         state = game.play(state, choices.actions)
     yield Turn(state[0], -1, None, None)
 
@@ -134,6 +132,7 @@ def _generators(
     """A generator for each player and game, derived from the players' names and not from their
     places in a list.
     """
+    # A checksum, because Python's own hash of a text differs from process to process.
     names = [zlib.crc32(player.name.encode()) for player in players]
     return [
         [np.random.default_rng([seed, *names, who, game]) for game in range(games)]
@@ -188,8 +187,10 @@ def _different(game: Game, states: States) -> Integers:
         return np.empty(0, np.int64)
     planes = game.encode(states).reshape(len(states), game.planes[0], -1)
     mirrored = [planes[:, :, one.board].reshape(len(states), -1) for one in game.symmetries()]
+    # The least of a position's mirrored encodings is the same for all of them.
     keys = np.stack([_as_keys(one) for one in mirrored]).min(axis=0)
     seen = [key + bytes([mover]) for key, mover in zip(keys, game.mover(states), strict=True)]
+    # Reversed, because a dict keeps the last row of equal keys: that is the first one then.
     first = dict(zip(reversed(seen), reversed(range(len(seen))), strict=True))
     return np.array(sorted(first.values()))
 

@@ -30,7 +30,8 @@ class _Level(NamedTuple):
 
     states: States
     over: npt.NDArray[np.bool_]
-    won: Integers  # [n] 1, 0, -1 for the mover
+    # 1, 0 or -1 for the mover, [n].
+    won: Integers
     parents: Integers
     actions: Integers
     children: Integers
@@ -74,7 +75,9 @@ class Minimax:
     def _values(self, levels: list[_Level]) -> Doubles:
         first, *rest = levels
         below = rest[-1].won.astype(np.float64)
+        # From the last level but one back to the second; the first is the position asked about.
         for level, following in zip(levels[-2:0:-1], levels[:1:-1], strict=True):
+            # An end is worth its result; elsewhere the best of its edges decides.
             values = np.where(level.over, level.won, -np.inf)
             np.maximum.at(values, level.parents, self._seen_before(level, following, below))
             below = values
@@ -87,6 +90,7 @@ class Minimax:
         level's positions for theirs.
         """
         movers = self.game.mover(level.states)[level.parents]
+        # By mover, not by ply: a player may move twice in a row.
         same = movers == self.game.mover(following.states)[level.children]
         worth = values[level.children] * (1 - NEARER)
         seen: Doubles = np.where(same, worth, -worth)
@@ -98,6 +102,7 @@ class Minimax:
         level = self._described(state)
         while self._goes_deeper(len(levels), len(level.actions)):
             after = self.game.play(level.states[level.parents], level.actions)
+            # Equal positions are looked at once: their records are compared as bytes.
             keys = np.ascontiguousarray(after).view(np.dtype((np.void, after.dtype.itemsize)))
             _, kept, children = np.unique(keys, return_index=True, return_inverse=True)
             levels.append(level._replace(children=children))
@@ -107,7 +112,9 @@ class Minimax:
     def _goes_deeper(self, plies: int, following: int) -> bool:
         if following == 0 or plies == 0:
             return following > 0
-        return plies < self.depth if self.depth is not None else following <= MOST_POSITIONS
+        if self.depth is None:
+            return following <= MOST_POSITIONS
+        return plies < self.depth
 
     def _described(self, states: States) -> _Level:
         over, won = results(self.game, states, self.game.mover(states))
@@ -138,6 +145,7 @@ def value_kept(game: Game, states: States, actions: npt.NDArray[np.int64]) -> Va
     very many, a sample from all over is taken.
     """
     _, first = np.unique(np.ascontiguousarray(states).view(_raw(states)), return_index=True)
+    # Every k-th of the different positions, in the order in which they came.
     tried = np.sort(first)[:: max(1, -(-len(first) // MOST_TRIED))]
     minimax = Minimax(game)
     kept = list[bool]()

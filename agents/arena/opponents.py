@@ -85,6 +85,7 @@ class Searching:
     def choose(self, states: States, generators: Generators) -> Choices:
         """See `Player`; policy: shares of the visits, or the Gumbel root's."""
         count = len(states)
+        # A search has room for the largest number of positions so far.
         if count > self._search.slots:
             self._search = Search(self.game, count, self.settings)
         evaluate = self.evaluator(np.random.default_rng(generators[0].integers(2**63)))

@@ -107,7 +107,10 @@ class Lookahead:
         rows, actions = np.nonzero(legal)
         after = game.play(states[rows], actions)
         over, value = results(game, after, game.mover(states)[rows])
-        wins[rows, actions], losses[rows, actions] = value > 0, value < 0
+        wins[rows, actions] = value > 0
+        losses[rows, actions] = value < 0
+        # Where the game goes on: does the other player win with the next action? A player may also
+        # move twice in a row.
         after = after[~over]
         rows = rows[~over]
         actions = actions[~over]
@@ -168,6 +171,7 @@ class Own:
             action = self.player.move(position, generator)
         except (Exception, SystemExit) as error:
             raise BadInput(f"player {self.name!r} cannot move: {reason(error)}") from error
+        # In Python True is an int.
         is_number = isinstance(action, int | np.integer) and not isinstance(action, bool)
         if not is_number or action not in position.legal:
             raise BadInput(

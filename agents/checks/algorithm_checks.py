@@ -35,7 +35,8 @@ class TrainingChecks:
         self.resolved = resolved
         self.saved: State = {}
         self.later = list[Progress]()
-        self.saved_streams, self.later_streams = KeptStreams(), KeptStreams()
+        self.saved_streams = KeptStreams()
+        self.later_streams = KeptStreams()
 
     def all(self) -> dict[str, Check]:
         """The checks by the rule that each tries. Later ones build on earlier ones."""
@@ -92,10 +93,13 @@ class TrainingChecks:
             next(epochs)
         self.saved = trainer.state_dict()
         _check_leaves(self.saved)
-        self.saved, self.saved_streams = copy.deepcopy(self.saved), kept.copy()
+        # Copies, because the trainer goes on: a state must not change with it.
+        self.saved = copy.deepcopy(self.saved)
+        self.saved_streams = kept.copy()
         self.later = [next(epochs) for _ in range(EPOCHS_BEFORE)]
         self.later_streams = kept
         trainer.close()
+        # A training whose state was never taken: taking it must change nothing.
         undisturbed = self._train(2 * EPOCHS_BEFORE)[1][EPOCHS_BEFORE:]
         if self.later != undisturbed:
             raise Broken(
@@ -142,6 +146,7 @@ class TrainingChecks:
     def policy_seeds(self) -> str:
         """The same seeds give the same actions, and no row depends on another one's."""
         policy, observations = self._policy_and_observations()
+        # The same first row beside other rows.
         other = observations[::-1] + np.asarray(10, observations.dtype)
         other[0] = observations[0]
         for sample in (False, True):

@@ -23,7 +23,8 @@ class GameChecks:
     """make: a new instance of the game, at every call."""
 
     def __init__(self, make: Callable[[], Game]) -> None:
-        self.make, self.game = make, make()
+        self.make = make
+        self.game = make()
         self.played = RandomGames([], self.game.start(0))
 
     def all(self) -> dict[str, Check]:
@@ -184,6 +185,7 @@ class GameChecks:
         for states, _ in self.played.plies:
             if not np.isfinite(self.game.encode(states)).all():
                 raise Broken("encode gives numbers that are not finite")
+            # Two different actions in one position must lead to two positions that look different.
             legal = np.flatnonzero(self.game.legal(states[:1])[0])[:2]
             if len(legal) == 2:
                 two = self.game.play(np.repeat(states[:1], 2), legal)
@@ -205,6 +207,7 @@ class GameChecks:
             states = self.game.play(states, np.argmax(draws.random(legal.shape) * legal, axis=1))
             plies += len(states)
             over, _ = self.game.outcome(states)
+            # Games that are over begin anew, so that 64 are always played.
             states[over] = self.game.start(int(over.sum()))
         return (
             f"{plies / (time.process_time() - began_s):,.0f} plies/s of a core, 64 games at a time"

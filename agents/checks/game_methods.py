@@ -48,6 +48,7 @@ def play_randomly(game: Game) -> RandomGames:
         legal = legal[~over]
         if not len(states):
             break
+        # The largest of independent uniform numbers is equally likely at every legal action.
         actions = np.argmax(draws.random(legal.shape) * legal, axis=1)
         plies.append(Ply(states.copy(), actions))
         states = game.play(states, actions)
@@ -123,7 +124,8 @@ class MethodChecks:
 
     def symmetries(self) -> str:
         """The mirrored games are played beside the original ones."""
-        game, (_, height, width) = self.game, self.game.planes
+        game = self.game
+        _, height, width = game.planes
         symmetries = game.symmetries()
         for number, (board, actions) in enumerate(symmetries):
             for name, one, size in (
@@ -141,6 +143,7 @@ class MethodChecks:
         self, number: int, board: npt.NDArray[np.intp], actions: npt.NDArray[np.intp]
     ) -> None:
         game = self.game
+        # The inverse permutation: what the original's action is in the mirrored game.
         there = np.argsort(actions)
         mirrored = game.start(GAMES)
         for ply in self.played.plies:

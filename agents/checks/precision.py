@@ -44,6 +44,7 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
     passes = _warm_up(torso, encoded)
     fp32_s = list[float]()
     bf16_s = list[float]()
+    # Alternately, because their ratio is taken pair by pair.
     for _ in range(TRIALS):
         fp32_s.append(_pass_s(torso, encoded, "fp32", passes))
         bf16_s.append(_pass_s(torso, encoded, "bf16", passes))
@@ -86,5 +87,6 @@ def _pass_s(torso: NatureCNN, encoded: Tensor, precision: str, passes: int) -> f
         torso.zero_grad()
         torso.rows(encoded).mean().backward()  # type: ignore[no-untyped-call]
     if encoded.is_cuda:
+        # Calls to a GPU return before they are done.
         torch.cuda.synchronize()
     return (time.perf_counter() - started) / passes

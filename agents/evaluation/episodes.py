@@ -57,13 +57,14 @@ def evaluate(
     """
     play = _play_atari if resolved.game.is_atari else _play
     for first in range(0, episodes, LARGEST_GROUP):
+        # The last group is filled up to the same size: batches of another size give answers that
+        # differ by 6e-8, and an episode must depend on its number alone.
         rows = range(first, first + LARGEST_GROUP)
-        policy.seed(
-            [
-                integer_seed(resolved.experiment.seed, run, "evaluation actions", number)
-                for number in rows
-            ]
-        )
+        of_actions = [
+            integer_seed(resolved.experiment.seed, run, "evaluation actions", number)
+            for number in rows
+        ]
+        policy.seed(of_actions)
         numbers = rows[: episodes - first]
         seeds = [episode_seed(resolved, run, number) for number in numbers]
         try:
@@ -74,6 +75,7 @@ def evaluate(
                 f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}"
             ) from None
         for number, seed, return_, taken in zip(numbers, seeds, returns, actions, strict=True):
+            # Written so that NaN is refused, too.
             if not abs(return_) <= LARGEST_RETURN:
                 raise Diverged(
                     f"episode {number} (seed {seed}) has the return {return_:g}, beyond {LARGEST_RETURN:g}"
@@ -117,9 +119,8 @@ def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) ->
         still = []
         for n in playing:
             taken[n].append(np.copy(actions[n]))
-            observations[n], reward, terminated, truncated, infos[n] = environments[n].step(
-                actions[n]
-            )
+            answer = environments[n].step(actions[n])
+            observations[n], reward, terminated, truncated, infos[n] = answer
             returns[n] += float(reward)
             if not math.isfinite(reward):
                 raise NotFinite("reward", float(reward), n, len(taken[n]))
@@ -160,9 +161,8 @@ def _check_observation(observation: np.ndarray, place: int, step: int) -> None:
 
 def _filled(observations: np.ndarray) -> np.ndarray:
     """The first row fills a group that is not full: [N, ...] -> [LARGEST_GROUP, ...]."""
-    return np.concatenate(
-        [observations, np.repeat(observations[:1], LARGEST_GROUP - len(observations), axis=0)]
-    )
+    missing = np.repeat(observations[:1], LARGEST_GROUP - len(observations), axis=0)
+    return np.concatenate([observations, missing])
 
 
 def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
@@ -182,10 +182,13 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
     taken = list[np.ndarray]()
     while playing.any():
         actions = acting.act(_filled(observations), sample=sample)[: len(seeds)]
-        taken.append(np.where(is_new, FIRE, actions) if fires else actions)
+        if fires:
+            actions = np.where(is_new, FIRE, actions)
+        taken.append(actions)
         observations, rewards, terminated, truncated, info = environments.step(taken[-1])
         is_new = life_lost(lives, info["lives"])
         lives = np.array(info["lives"])
+        # ale-py starts a new episode where one has ended: it is played, and counts for nothing.
         returns += rewards * playing
         lengths += playing
         playing &= ~(terminated | truncated)
@@ -198,7 +201,8 @@ class Acting:
     """Plays one episode in each of `count` rows, from their first observations on."""
 
     def __init__(self, policy: AnyPolicy, count: int) -> None:
-        self.policy, self._begins = policy, np.ones(count, np.bool_)
+        self.policy = policy
+        self._begins = np.ones(count, np.bool_)
         self._state = policy.first_state(count) if isinstance(policy, RecurrentPolicy) else ()
 
     def act(

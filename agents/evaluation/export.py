@@ -41,7 +41,7 @@ from agents.networks.action_values import ActionValues
 from agents.networks.actor_critic import RecurrentActorCritic
 from agents.networks.images import BLOCK, NatureCNN
 from agents.networks.recurrent import LSTMTorso
-from agents.networks.torsos import each
+from agents.networks.torsos import each, planes
 from config.errors import BadInput
 
 OPSET = 18
@@ -60,11 +60,11 @@ def to_onnx(policy: AnyPolicy, notes: Mapping[str, str]) -> bytes:
         ) from None
     graph = graph_of(policy).eval()
     examples = graph.examples()
-    logging.getLogger("torch.onnx").setLevel(
-        logging.ERROR
-    )  # else: a line for each operator of torchvision
+    # The exporter would log a line for each operator of torchvision.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter's own use of what torch is giving up
+        # The exporter itself calls functions that torch has deprecated.
+        warnings.simplefilter("ignore")
         exported = torch.onnx.export(
             graph,
             tuple(examples.values()),
@@ -75,7 +75,8 @@ def to_onnx(policy: AnyPolicy, notes: Mapping[str, str]) -> bytes:
             output_names=list(graph.outputs),
             dynamic_shapes=_rows_are_free(examples),
         )
-    model = cast(torch.onnx.ONNXProgram, exported).model_proto  # None only without dynamo
+    # By its annotation `export` may return None, which it does without `dynamo` only.
+    model = cast(torch.onnx.ONNXProgram, exported).model_proto
     onnx.helper.set_model_props(model, dict(notes))
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
@@ -95,6 +96,7 @@ def _names(examples: Examples) -> list[str]:
 
 
 def _rows_are_free(examples: Examples) -> dict[str, Any]:
+    # The first dimension of every input has one and the same free size.
     rows = {0: torch.export.Dim("N")}
     return {
         name: [rows] * len(example) if isinstance(example, list) else rows
@@ -139,10 +141,10 @@ class Graph(nn.Module):
 
     def _encoded(self, observation: Tensor) -> Tensor:
         torso = self.network.torso
-        if isinstance(torso.eyes if isinstance(torso, LSTMTorso) else torso, NatureCNN):
-            return _space_to_depth(
-                observation.permute(0, 3, 1, 2) if self.spaces.channels_last else observation
-            )
+        eyes = torso.eyes if isinstance(torso, LSTMTorso) else torso
+        # The Nature CNN's own `encode` is numpy's, which cannot be exported.
+        if isinstance(eyes, NatureCNN):
+            return _space_to_depth(planes(observation, self.spaces))
         if self.normaliser is not None:
             mean, scale = (
                 torch.from_numpy(array)
@@ -165,7 +167,9 @@ class Graph(nn.Module):
             for bound in (self.spaces.low, self.spaces.high)
         )
         taken = torch.minimum(torch.maximum(actions, low), high)
-        if self.spaces.bounded:  # torch.export cannot follow a question to a tensor
+        # `bounded` is a property of the spaces: torch.export cannot follow an `if` that looks at a
+        # tensor.
+        if self.spaces.bounded:
             taken = low + (actions.clamp(-1, 1) + 1) * (0.5 * (high - low))
         return taken.reshape(-1, *self.spaces.action_shape)
 

@@ -60,9 +60,11 @@ class Trained:
 
     def _chosen(self, policy: Tensor, sample: bool, masks: np.ndarray | None) -> np.ndarray:
         """Policy [N, P] -> actions [N] or [N, ...] as the environment takes them."""
-        policy = masked(policy, None if masks is None else torch.from_numpy(masks))
+        allowed = None if masks is None else torch.from_numpy(masks)
+        policy = masked(policy, allowed)
         if not sample:
             return self.spaces.environment_actions(self.actions.mode(policy).numpy())
+        # Each row draws from its own generator: its action depends on no other row.
         rows = zip(self.generators, policy, strict=True)
         noise = torch.cat([self.actions.noise((1,), generator) for generator, _ in rows])
         return self.spaces.environment_actions(self.actions.choose(policy, noise).numpy())

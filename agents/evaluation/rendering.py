@@ -17,7 +17,8 @@ from config.errors import BadInput
 from config.games import Game
 from config.resolve import Resolved
 
-os.environ.setdefault("SDL_VIDEODRIVER", "dummy")  # no display is needed: pygame draws off-screen
+# pygame draws off-screen with this driver, so that no display is needed.
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 ATARI_FRAMES_PER_SECOND = 60
 ATARI_FILM_SKIP = 2
@@ -45,15 +46,10 @@ def renders(game: Game, settings: EnvironmentSettings) -> str | None:
         finally:
             environment.close()
     except Exception as error:
-        return " ".join(f"{game.name!r} gives no images: {type(error).__name__}: {error}".split())[
-            :300
-        ]
-    if (
-        isinstance(frame, np.ndarray)
-        and frame.ndim == 3
-        and frame.shape[2] == 3
-        and frame.dtype == np.uint8
-    ):
+        said = f"{game.name!r} gives no images: {type(error).__name__}: {error}"
+        return " ".join(said.split())[:300]
+    is_array = isinstance(frame, np.ndarray) and frame.dtype == np.uint8
+    if is_array and frame.ndim == 3 and frame.shape[2] == 3:
         return None
     return f"{game.name!r} gives no images: render() returned {type(frame).__name__}, not uint8 [height, width, 3]"
 
@@ -121,6 +117,7 @@ class Replay:
         """
         camera = make_atari(self._resolved, 1, **ATARI_CAMERA)
         try:
+            # ale-py may crash the process on an action that the game does not have.
             _check_actions(self._resolved.game, self._actions, camera.single_action_space)
             picture, _ = reset(camera, np.array([self._seed]))
             yield _enlarged(picture)
@@ -140,8 +137,8 @@ class Replay:
             camera.close()
 
     def _count(self, reward: float, has_ended: bool) -> None:
-        self.return_ = self.return_ + reward
-        self.length = self.length + 1
+        self.return_ += reward
+        self.length += 1
         self.has_ended = has_ended
 
 

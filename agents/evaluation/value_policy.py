@@ -59,7 +59,10 @@ class Values:
         """Q [N, A] -> actions [N] as the environment takes them."""
         allowed = None if masks is None else torch.from_numpy(masks)
         actions = masked(values, allowed).argmax(dim=1).numpy()
-        for row, generator in enumerate(self.generators if sample else ()):
+        if not sample:
+            return self.spaces.environment_actions(actions)
+        # ε-greedy, each row by its own generator: its action depends on no other row.
+        for row, generator in enumerate(self.generators):
             if generator.random() < self.epsilon:
                 mask = None if masks is None else masks[row : row + 1]
                 actions[row] = random_actions(1, self.spaces.actions, mask, generator)[0]

@@ -43,11 +43,13 @@ class Batched:
         """Raises `BadInput` for numbers that no game can have."""
         self.game = game
         self.name = name
-        self.actions, self.longest = _count(game, "actions", name), _count(game, "longest", name)
+        self.actions = _count(game, "actions", name)
+        self.longest = _count(game, "longest", name)
         self.state_dtype = np.dtype(
             [("played", np.int16), ("moves", np.int16, (self.longest,))], align=False
         )
         self._positions: OrderedDict[bytes, _Position] = OrderedDict()
+        # Reentrant, because `_all` holds it while it keeps positions.
         self._lock = threading.RLock()
         shape = self._encoded(self._first()).shape
         if len(shape) != 3:
@@ -149,6 +151,7 @@ class Batched:
         with self._lock:
             self._positions[key] = position
             if len(self._positions) > KEPT:
+                # The position that was not asked for the longest time.
                 self._positions.popitem(last=False)
 
     def _first(self) -> _Position:
@@ -166,7 +169,9 @@ class Batched:
         result = self.game.result(state)
         legal = np.zeros(self.actions, np.bool_)
         if result is not None:
+            # At an end nobody is to move: by convention the one who did not move last.
             mover = 1 - last_mover
+            # 0.0 − x instead of −x: a draw is 0, never −0.
             value = float(result) if mover == 0 else 0.0 - float(result)
             return _Position(state, legal, mover, True, value)
         actions = list(self.game.legal(state))

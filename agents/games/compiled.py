@@ -21,6 +21,7 @@ def compiled(function: Function) -> Function:
     try:
         made: Function = numba.njit(function, cache=True, nogil=True)
     except RuntimeError:
-        # There is no folder to keep it in, as in a read-only image of a user without a home.
+        # numba finds no folder to keep machine code in: the image is read-only, and its user has no
+        # home.
         made = numba.njit(function, nogil=True)
     return made

@@ -43,7 +43,8 @@ class ConnectFour:
         own, taken = _bitboards(states)
         check_played(actions, _play(own, taken, np.ascontiguousarray(actions, np.int64)))
         played = np.empty(len(states), self.state_dtype)
-        played["own"], played["taken"] = own, taken
+        played["own"] = own
+        played["taken"] = taken
         return played
 
     def mover(self, states: States) -> npt.NDArray[np.int8]:
@@ -74,7 +75,7 @@ class ConnectFour:
 
     def examples(self) -> list[Example]:
         """A column, a row of the second player, a diagonal, a full board."""
-        drawn = [column for group in ((0, 1), (2, 3), (4, 5)) for column in _woven(*group)]
+        drawn = [*_woven(0, 1), *_woven(2, 3), *_woven(4, 5)]
         return [
             Example([3, 4, 3, 4, 3, 4, 3], 0),
             Example([0, 1, 0, 2, 0, 3, 6, 4], 1),
@@ -92,6 +93,7 @@ class ConnectFour:
     def parse(self, text: str) -> States:
         """The position of a board."""
         cells, mover = read_board(text, ROWS, COLUMNS)
+        # From the top down a column is empty, then full: no stone hangs in the air.
         fallen = bool((np.diff((cells > 0).astype(np.int8), axis=0) >= 0).all())
         if not fallen or np.count_nonzero(cells == 1) - np.count_nonzero(cells == 2) != mover:
             raise BadInput(
@@ -118,7 +120,9 @@ def _woven(left: int, right: int) -> list[int]:
 @compiled
 def _has_four(stones: int) -> bool:
     """Whether a player has four in a column, a row or a diagonal."""
+    # Up, right, and both diagonals: neighbours in a line are this many bits apart.
     for distance in (1, BITS, BITS - 1, BITS + 1):
+        # Two pairs that are two steps apart are four in a line.
         pairs = stones & (stones >> distance)
         if pairs & (pairs >> 2 * distance):
             return True
@@ -146,7 +150,9 @@ def _play(
             return i
         if _has_four(own[i] ^ taken[i]):
             return i
+        # The other player's stones are the mover's from here on.
         own[i] ^= taken[i]
+        # Adding the column's lowest bit carries over its stones into the first empty cell.
         taken[i] |= taken[i] + (1 << BITS * column)
     return -1
 
@@ -159,6 +165,7 @@ def _outcome(
     value: npt.NDArray[np.float32],
 ) -> None:
     for i in range(len(own)):
+        # Who moved last may have four; the mover cannot.
         lost = _has_four(own[i] ^ taken[i])
         over[i] = lost or taken[i] == FULL
         value[i] = -1 if lost else 0

@@ -50,7 +50,8 @@ class Othello6:
         illegal = _play(cells, movers, self.size, np.ascontiguousarray(actions, np.int64))
         check_played(actions, illegal)
         played = np.empty(len(states), self.state_dtype)
-        played["cells"], played["mover"] = cells, movers
+        played["cells"] = cells
+        played["mover"] = movers
         return played
 
     def mover(self, states: States) -> npt.NDArray[np.int8]:
@@ -110,7 +111,8 @@ class Othello6:
         """The position of a board."""
         cells, mover = read_board(text, self.size, self.size)
         state = np.zeros((), self.state_dtype)
-        state["cells"], state["mover"] = cells.ravel(), mover
+        state["cells"] = cells.ravel()
+        state["mover"] = mover
         return state
 
 
@@ -130,6 +132,7 @@ def _captured(cells: Cells, size: int, place: int, mover: int, take: bool) -> in
             row = place // size + down
             column = place % size + right
             run = 0
+            # A run of the other's stones that ends at one of the mover's is taken.
             while 0 <= row < size and 0 <= column < size and cells[row * size + column] == others:
                 row = row + down
                 column = column + right
@@ -147,7 +150,8 @@ def _captured(cells: Cells, size: int, place: int, mover: int, take: bool) -> in
 
 @compiled
 def _has_move(cells: Cells, size: int, mover: int) -> bool:
-    for place in range(size * size):  # noqa: SIM110 - numba compiles no generators
+    # A loop, because numba compiles no generators.
+    for place in range(size * size):  # noqa: SIM110
         if cells[place] == 0 and _captured(cells, size, place, mover, False) > 0:
             return True
     return False
@@ -168,6 +172,7 @@ def _legal(
                 legal[i, place] = True
                 moves += 1
         if moves == 0:
+            # If the other player has no move either, the game is over and nothing is legal.
             legal[i, size * size] = _has_move(cells[i], size, 1 - movers[i])
 
 

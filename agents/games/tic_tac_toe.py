@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from agents.games.boards import board_symmetries, board_text, check_played, one, read_board
+from agents.games.boards import Turn, board_symmetries, board_text, check_played, one, read_board
 from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 from config.errors import BadInput, shown
 
@@ -38,8 +38,10 @@ class TicTacToe:
         rows = np.arange(len(states))
         actions = np.asarray(actions)
         legal = (actions >= 0) & (actions < self.actions)
+        # Numbers that are no cell must not be looked up: -1 would be the last one.
         legal[legal] = self.legal(states)[rows[legal], actions[legal]]
-        check_played(actions, -1 if legal.all() else int(np.argmin(legal)))
+        illegal_row = -1 if legal.all() else int(np.argmin(legal))
+        check_played(actions, illegal_row)
         played = states.copy()
         played["cells"][rows, actions] = 1 + self.mover(states)
         return played
@@ -52,6 +54,7 @@ class TicTacToe:
     def outcome(self, states: States) -> tuple[Booleans, Floats]:
         """Only who moved last can have won."""
         cells = states["cells"]
+        # Stones are 1 and 2: this is the player who is not to move.
         last = 2 - self.mover(states)
         lost = (cells[:, LINES] == last[:, np.newaxis, np.newaxis]).all(axis=2).any(axis=1)
         return lost | (cells != 0).all(axis=1), -lost.astype(np.float32)
@@ -64,13 +67,11 @@ class TicTacToe:
 
     def symmetries(self) -> list[Symmetry]:
         """All eight of the square."""
-        turns = [
-            lambda board, quarters=quarters, flip=flip: np.rot90(
-                board.T if flip else board, quarters
-            )
-            for flip in (False, True)
-            for quarters in range(4)
-        ]
+        turns = list[Turn]()
+        for quarters in range(4):
+            turns.append(lambda board, quarters=quarters: np.rot90(board, quarters))
+        for quarters in range(4):
+            turns.append(lambda board, quarters=quarters: np.rot90(board.T, quarters))
         return board_symmetries(3, 3, turns)
 
     def examples(self) -> list[Example]:
