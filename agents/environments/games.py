@@ -41,9 +41,10 @@ def make_environment(
         environment = _wrapped(game, path, environment)
     if is_in_observation(environment.observation_space):
         environment = MaskFromObservation(environment)
-    if isinstance(environment.observation_space, spaces.Box):
-        return environment
-    return FlattenObservation(environment)
+    if not isinstance(environment.observation_space, spaces.Box):
+        environment = FlattenObservation(environment)
+    made: gymnasium.Env[Any, Any] = environment
+    return made
 
 
 def _wrapped(

@@ -42,7 +42,7 @@ def renders(game: Game, settings: EnvironmentSettings) -> str | None:
         environment = make_environment(game, settings, "rgb_array")
         try:
             environment.reset(seed=0)
-            frame = environment.render()
+            frame: Any = environment.render()
         finally:
             environment.close()
     except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from agents.games.boards import Turn, board_symmetries, board_text, check_played, one, read_board
+from agents.games.boards import board_symmetries, board_text, check_played, one, read_board
 from agents.games.rules import Booleans, Example, Floats, Integers, States, Symmetry
 from config.errors import BadInput, shown
 
@@ -67,12 +67,13 @@ class TicTacToe:
 
     def symmetries(self) -> list[Symmetry]:
         """All eight of the square."""
-        turns = list[Turn]()
-        for quarters in range(4):
-            turns.append(lambda board, quarters=quarters: np.rot90(board, quarters))
-        for quarters in range(4):
-            turns.append(lambda board, quarters=quarters: np.rot90(board.T, quarters))
-        return board_symmetries(3, 3, turns)
+        turned = [
+            lambda board, quarters=quarters: np.rot90(board, quarters) for quarters in range(4)
+        ]
+        mirrored = [
+            lambda board, quarters=quarters: np.rot90(board.T, quarters) for quarters in range(4)
+        ]
+        return board_symmetries(3, 3, [*turned, *mirrored])
 
     def examples(self) -> list[Example]:
         """The left column, the middle column, a full board, and a line with the last stone."""
