@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from config.errors import shown
 from config.numbers import number
@@ -57,6 +58,19 @@ class Measure:
     def training_axis(self) -> str:
         """The axis label of a training curve."""
         return self.in_training.axis("" if self.training_name else "training episodes")
+
+    def result(self, scores: Mapping[str, Any]) -> tuple[str, float]:
+        """The name and the value of the one number that stands for an experiment, wherever it is
+        shown. scores: statistics over n runs, n >= 1, as in `summary.json`.
+
+        From five runs on this is their interquartile mean (Agarwal et al. 2021), before that their
+        mean, and with one run its own score.
+        """
+        if scores["n"] == 1:
+            return self.name, float(scores["mean"])
+        if scores.get("iqm") is None:
+            return f"mean {self.name}", float(scores["mean"])
+        return f"interquartile mean {self.name}", float(scores["iqm"])
 
     def axis(self, of: str = "") -> str:
         """The label of a column or an axis: `win rate, %`, `return of an episode`."""

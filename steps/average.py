@@ -47,6 +47,9 @@ from steps.statistics.scores import mean, standard_deviation
 if TYPE_CHECKING:
     from steps.arena.averaged_arenas import Standing
 
+SAME_SCORE = (
+    "every run has the same score, as at a game's limit: this says nothing about further runs"
+)
 FILES = ("train.csv", "evaluation.csv", "summary.json")
 ARENA = "arena.csv"
 TRAIN = (
@@ -386,6 +389,8 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
     remark = None
     if one.n == 1:
         remark = "n = 1, no interval"
+    elif one.sd is not None and one.sd[0] == 0:
+        remark = SAME_SCORE
     elif BOOTSTRAP_FROM <= one.n < WIDE_ENOUGH_FROM:
         remark = "bootstrap interval slightly too narrow at this n"
     return {

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+TRAINING_EPISODES = "training_episodes"
+"""The key in `train`'s status for the number of episodes in the training score."""
 NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
 """The errors of reading a damaged table. Other `OSError`s are raised, and the step is retried."""
 
@@ -87,6 +89,12 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
 def training_score(train: Status | None, measure: Measure) -> float | None:
     """The mean of the last training episodes, which was compared with `evaluate_above`."""
     return None if train is None else train.number(measure.training_detail)
+
+
+def training_episodes(train: Status | None) -> int | None:
+    """The number of episodes in the training score; None if the training did not say."""
+    found = None if train is None else train.number(TRAINING_EPISODES)
+    return None if found is None else int(found)
 
 
 def usable_runs(runs: Iterable[RunDirectory], resolved: Resolved) -> dict[int, Usable]:

@@ -24,6 +24,7 @@ from steps.directory.usable import (
     Episode,
     Usable,
     evaluation_episodes,
+    training_episodes,
     training_score,
     usability,
 )
@@ -76,7 +77,7 @@ class Task:
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """One planned run. fraction: finished share of its training, by epochs. training_score: mean of
-    its last 100 training episodes.
+    its last 100 training episodes, training_episodes: of how many if fewer have ended.
     """
 
     index: int
@@ -88,6 +89,7 @@ class Run:
     fraction: float
     measure: Measure
     training_score: float | None
+    training_episodes: int | None
     machine: str
     films: tuple[str, ...]
     files: tuple[str, ...]
@@ -270,6 +272,7 @@ def _read_run(run: RunDirectory, resolved: Resolved) -> Run:
         fraction=1.0 if usable else progress.fraction,
         measure=measure,
         training_score=training_score(train, measure),
+        training_episodes=training_episodes(train),
         machine="" if train is None else _machine(train),
         films=_films(run.videos),
         files=_files(

@@ -135,25 +135,18 @@ def headline(facts: Facts) -> Headline:
     if facts.resolved.descriptor.has_workers:
         episodes = sample(facts.resolved)
     note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
+    name, result = measure.result(scores)
+    value = measure.shown(result)
     if count == 1:
-        return Headline(
-            measure.shown(scores["mean"]),
-            f"{measure.name} of the final policy",
-            "n = 1, no interval",
-            note,
-        )
-    mean = f"95 % t interval of the mean {_interval(scores['t_interval'], measure)}"
-    if scores.get("iqm") is None:
-        name = f"mean {measure.name} of the final policies"
-        return Headline(measure.shown(scores["mean"]), name, mean, note)
+        return Headline(value, f"{name} of the final policy", "n = 1, no interval", note)
+    interval = f"95 % t interval of the mean {_interval(scores['t_interval'], measure)}"
     remark = f" ({scores['remark']})" if scores.get("remark") else ""
-    bootstrap = f"95 % bootstrap interval {_interval(scores['iqm_interval'], measure)}{remark}"
-    return Headline(
-        measure.shown(scores["iqm"]),
-        f"interquartile mean {measure.name} of the final policies",
-        f"{bootstrap}; mean {measure.shown(scores['mean'])}, {mean}",
-        note,
-    )
+    if scores.get("iqm") is None:
+        interval += remark
+    else:
+        bootstrap = f"95 % bootstrap interval {_interval(scores['iqm_interval'], measure)}{remark}"
+        interval = f"{bootstrap}; mean {measure.shown(scores['mean'])}, {interval}"
+    return Headline(value, f"{name} of the final policies", interval, note)
 
 
 def _interval(ends: list[float], measure: Measure) -> str:

@@ -133,6 +133,11 @@ class Recorder:
         """Mean of the last 100 training episodes; None before the first one ended."""
         return _mean(self._recent)
 
+    @property
+    def training_episodes(self) -> int:
+        """Number of episodes in the training score: 100, or all if fewer have ended."""
+        return len(self._recent)
+
     def state(self) -> dict[str, Any]:
         """The recorder's state for the checkpoint, as JSON."""
         self.events.flush()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from agents.interfaces import HasStreams
 from steps.directory import checkpoints
 from steps.directory import status as directory_status
+from steps.directory.usable import TRAINING_EPISODES
 from steps.training.recorder import Recorder
 from steps.training.resources import Measure, ResourceSampler, gpu_of
 from steps.training.stream_writer import StreamFiles, Write
@@ -134,6 +135,7 @@ class TrainingFiles:
         wall_s = self._sampler.wall_s
         return {
             measure.training_detail: reached,
+            TRAINING_EPISODES: self._recorder.training_episodes,
             "evaluate": evaluate,
             "step": self._attempt.step,
             "epoch": self._resolved.epochs,

@@ -136,3 +136,12 @@ def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:
         )
         for path in files
     }
+
+
+def assert_counted(steps: Sequence[int], rows: int) -> None:
+    """The steps at the end of each epoch of an IMPALA training: no epoch was lost or repeated. Of its
+    rows those that only hold the final observation of an episode at the time limit are no steps.
+    """
+    for epoch, (before, step) in enumerate(zip((0, *steps), steps, strict=False), 1):
+        assert before < step <= rows * epoch
+    assert steps[-1] > 0.99 * rows * len(steps)

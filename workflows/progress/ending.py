@@ -10,7 +10,6 @@ from config.errors import ExperimentError
 from config.numbers import duration
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.status import Score
 from workflows.dag.tasks import Task, Tasks, Where
 from workflows.progress.reasons import name_of, place_of, reason
 from workflows.progress.words import Find
@@ -59,8 +58,8 @@ def outcome(tasks: Tasks, seconds: float) -> str:
 
 
 def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
-    """`; evaluation: mean return 496.6, n = 3 of 3`, in the algorithm's measure, if this workflow
-    has averaged the runs of a directory and the result can be read here; else empty.
+    """`; evaluation: mean return 496.6, n = 3 of 3`, the number and the name of the page's heading,
+    if this workflow has averaged the runs of a directory and the result can be read here; else empty.
     """
     averaged = any(
         task.step == "average" and task.where == Where(outdir) and task.state == "succeeded"
@@ -74,8 +73,8 @@ def _evaluation(tasks: Tasks, outdir: str, directory: Path | None) -> str:
         evaluation = summary["evaluation"]
         planned = summary["planned"]
         measure = read_experiment(experiment).resolved.measure
-        mean = Score(measure.name, evaluation["mean"], measure.unit).written(",.1f")
-        return f"; evaluation: mean {mean}, n = {evaluation['n']} of {planned}"
+        name, value = measure.result(evaluation)
+        return f"; evaluation: {name} {measure.shown(value)}, n = {evaluation['n']} of {planned}"
     except (OSError, ValueError, LookupError, TypeError, ExperimentError):
         return ""
 

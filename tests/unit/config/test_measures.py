@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -162,7 +163,7 @@ def test_the_last_lines_speak_of_the_measure(
     tasks = read_tasks({"phase": "Succeeded", "nodes": {"a": node}}, "wf", layout, 2)
     assert end(tasks, 9.0, lambda outdir: arena.root, "/storage/arena") == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "Succeeded in 9.0 s; evaluation: mean win rate 55.0 %, n = 2 of 2"
+    assert first == "Succeeded in 9.0 s; evaluation: mean win rate 55 %, n = 2 of 2"
 
 
 def test_the_frames_carry_its_columns(arena: ExperimentDirectory) -> None:
@@ -225,3 +226,17 @@ def test_what_a_training_measures_may_be_something_else(tmp_path: Path) -> None:
         assert printed(read_progress(run, resolved)).count("win rate of who begins") == 1
         with pytest.raises(BadInput, match=r"'evaluate_above' cannot be 55: .* win rate of who"):
             resolve("ppo", {"evaluate_above": "55"})
+
+
+@pytest.mark.parametrize(
+    ("scores", "result"),
+    [
+        ({"n": 1, "mean": 7.0, "iqm": None}, ("return", 7.0)),
+        ({"n": 4, "mean": 7.0, "iqm": None}, ("mean return", 7.0)),
+        ({"n": 5, "mean": 7.0, "iqm": 6.0}, ("interquartile mean return", 6.0)),
+    ],
+)
+def test_one_result_has_one_number_and_one_name(
+    scores: dict[str, Any], result: tuple[str, float]
+) -> None:
+    assert RETURN.result(scores) == result

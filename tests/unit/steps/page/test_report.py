@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import pytest
 
 from config import pipeline
+from config.cluster import load_cluster
 from steps import report
 from steps.directory import owner, processes
 from steps.directory.experiment import read_experiment, write_experiment
@@ -25,6 +26,10 @@ from steps.directory.status import read_status
 from steps.figures import style
 from steps.page.media import DARK, Plots, on_dark_pages
 from tests import synthetic
+from workflows.dag.layout import Layout
+from workflows.dag.render import rendered
+from workflows.dag.tasks import read_tasks
+from workflows.progress.ending import end
 
 
 def run_report(directory, status: str = "Succeeded") -> tuple[int, str]:
@@ -439,3 +444,43 @@ def test_what_changed_between_submissions_is_listed(tmp_path, left_out):
     _, page = run_report(directory)
     assert "Changed between submissions" in page and "<code>1</code> → <code>2</code>" in page
     assert ("older submissions are not listed" in page) == (left_out is not None)
+
+
+def test_the_last_line_and_the_page_show_the_same_number(tmp_path, capsys):
+    directory = synthetic.experiment(tmp_path, ("complete",) * 5)
+    synthetic.finish(directory)
+    page = text_of(run_report(directory)[1])
+    named = r"interquartile mean return of the final policies ([\d.]+) 95 %"
+    (value,) = re.findall(named, page)
+    node = {"name": "wf.average", "type": "Pod", "phase": "Succeeded"}
+    layout = Layout.of(rendered("ppo", load_cluster()))
+    tasks = read_tasks({"phase": "Succeeded", "nodes": {"a": node}}, "wf", layout, 5)
+    capsys.readouterr()
+    end(tasks, 9.0, lambda outdir: directory.root, "/storage/x")
+    said = capsys.readouterr().out.splitlines()[0]
+    assert said.endswith(f"; evaluation: interquartile mean return {value}, n = 5 of 5")
+
+
+def test_an_interval_without_width_says_why(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete",) * 3)
+    for index in range(3):
+        synthetic.evaluated(directory.run(index), [500.0] * 20)
+    synthetic.finish(directory, draw=False)
+    said = html.unescape(text_of(run_report(directory)[1]))
+    assert (
+        "95 % t interval of the mean 500 to 500 (every run has the same score, as at a game's "
+        "limit: this says nothing about further runs)"
+    ) in said
+
+
+def test_fewer_than_a_hundred_training_episodes_are_counted(complete):
+    path = complete.run(0).status / "train.json"
+    before = path.read_text()
+    document = json.loads(before)
+    document["details"]["training_episodes"] = 50
+    path.write_text(json.dumps(document))
+    try:
+        said = text_of(run_report(complete)[1])
+    finally:
+        path.write_text(before)
+    assert re.search(r"4[678]\d(\.\d)? of 50 ", said)
