@@ -85,6 +85,7 @@ def decide(resolved: Resolved) -> Decision:
 
 
 def _measure(resolved: Resolved, device: str) -> Trials | None:
+    # With precision=auto an algorithm without a probe is computed in fp32.
     path = resolved.descriptor.precision_probe
     if not path:
         return None

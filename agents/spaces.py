@@ -144,6 +144,7 @@ def _observation(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
     channels, height, width = shape
     if channels_last:
         height, width, channels = shape
+    # A smaller one is a grid, whose cells are often kinds of things, and gets a network of its own.
     image = space.dtype == np.uint8 and min(height, width) >= SMALLEST_IMAGE
     return {
         "observation_shape": (channels, height, width),

@@ -101,6 +101,7 @@ class AlphaZeroTrainer:
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
         self.network = make_network(self.hyper, self.game, weights).to(self.device)
         self.network.to(memory_format=torch.channels_last)
+        # The average that plays begins as the network that learns.
         self.average = copy.deepcopy(self.network).requires_grad_(False)
         self.optimiser = Adam(
             self.network.parameters(), epsilon=EPSILON, decay=self.hyper.weight_decay
@@ -108,6 +109,7 @@ class AlphaZeroTrainer:
         self.sampling = np.random.default_rng(seed_sequence(seed, run, "replay"))
         self.updates = 0
         self.counted = dict.fromkeys(COUNTED, 0.0)
+        # What an epoch reports, collected until it ends.
         self.scores = list[float]()
         self.lengths = list[int]()
         self.lags = list[np.ndarray]()

@@ -64,12 +64,14 @@ class RecurrentValueActing:
         hyper = resolved.hyperparameters
         self.spaces = environments.interface
         count = environments.count
+        # The first weights do not matter: the learner's replace them before the first action.
         self.network = make_network(hyper, self.spaces, "fp32", torch.Generator().manual_seed(0))
         self.network_now = self.network.frozen()
         self.normaliser = make_observation_normaliser(resolved, self.spaces)
         self.weights = PolicyWeights(self.network, self.normaliser)
         seeds = seed_sequence(resolved.experiment.seed, run, "actions", number)
         self.generator = np.random.default_rng(seeds)
+        # ε_i of Horgan et al. 2018: each environment counts as one of the paper's actors.
         self.epsilons = np.array(
             [
                 epsilon_of_actor(

@@ -94,6 +94,8 @@ def play_games(
     generators = _generators(players, len(states), seed)
     played = [list[int]() for _ in states]
     running = np.arange(len(states))
+    # Each round plays one ply of every game that goes on: first the positions in which one player
+    # is to move, all at once, then the other's.
     while len(running):
         each_turn()
         turns = np.where(game.mover(states[running]) == colours[running], 0, 1)
@@ -156,6 +158,7 @@ def opening_lines(game: Game, count: int, generator: np.random.Generator) -> Int
     lines = np.empty((1, 0), np.int64)
     most = 1
     while len(states) < count:
+        # All positions one ply further, without those that are over or look like another one.
         rows, actions = np.nonzero(game.legal(states))
         following = game.play(states[rows], actions)
         lines = np.column_stack([lines[rows], actions])

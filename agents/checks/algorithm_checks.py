@@ -78,6 +78,7 @@ class TrainingChecks:
         again = self._train(EPOCHS_BEFORE)[1]
         if first != again:
             raise Broken(f"the same run trained twice differs: {_difference(first, again)}")
+        # A trainer that ignores its run would make all runs one and the same.
         if first == self._train(EPOCHS_BEFORE, run=1)[1]:
             raise Broken("run 1 is the same as run 0: take the seeds from config.seeds")
         return "equal when repeated, other runs differ"
@@ -114,10 +115,11 @@ class TrainingChecks:
         trainer.load_state_dict(copy.deepcopy(self.saved))
         kept = self.saved_streams.copy()
         kept.give(trainer)
-        if (trainer.epoch, trainer.step) != (EPOCHS_BEFORE, self.later[0].step - self._epoch_steps):
+        step = self.later[0].step - self._epoch_steps
+        if (trainer.epoch, trainer.step) != (EPOCHS_BEFORE, step):
             raise Broken(
                 f"load_state_dict() leaves epoch {trainer.epoch}, step {trainer.step}; "
-                f"saved were {EPOCHS_BEFORE} and {self.later[0].step - self._epoch_steps}"
+                f"saved were {EPOCHS_BEFORE} and {step}"
             )
         epochs = _epochs(trainer, kept)
         resumed = [next(epochs) for _ in range(EPOCHS_BEFORE)]

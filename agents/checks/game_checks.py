@@ -125,6 +125,7 @@ class GameChecks:
         for state in [*(ply.states[0] for ply in self.played.plies), *self.played.ends]:
             allowed = self.game.legal(one(state))[0]
             forbidden = draws.permutation(np.flatnonzero(~allowed))[:ILLEGAL_TRIED]
+            # Numbers just outside the range, too.
             for action in (-1, self.game.actions, *forbidden.tolist()):
                 tried += 1
                 try:
@@ -149,6 +150,7 @@ class GameChecks:
         examples = self.game.examples()
         for example in examples:
             self._ends_as_told(example)
+        # The value is the mover's: as seen by player 0 its sign may turn.
         winner = np.where(self.game.mover(self.played.ends) == 0, value, -value)
         random = f"of {GAMES} random games player 0 wins {int((winner > 0).sum())} and player 1 {int((winner < 0).sum())}"
         known = f"{len(examples)} examples" if examples else "no examples, so sides were not tried"

@@ -12,6 +12,7 @@ def check_playable(resolved: Resolved) -> None:
     that cannot be. Knows torch only where a network has to be tried, or a board game.
     """
     if resolved.game.is_board:
+        # Imports torch, which a game for one player is checked without.
         from agents.selfplay.policy import check_board_game
 
         check_board_game(resolved)

@@ -40,6 +40,7 @@ def tried(checks: Mapping[str, Check]) -> Iterator[Finding]:
         except (Broken, ExperimentError) as error:
             yield Finding(promise=promise, kept=False, seen=str(error))
             return
+        # The code that is checked is a person's own, and may raise anything.
         except Exception as error:
             yield Finding(promise=promise, kept=False, seen=f"it raised {reason(error)}")
             return

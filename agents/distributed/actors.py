@@ -123,6 +123,7 @@ class Actor(Joining):
 
     def _act_for(self, joined: Joined) -> Iterator[int]:
         """Yields after each message, too."""
+        # An actor without weights waits for the learner's first ones.
         play = self._begin(joined)
         while (first := self._link.weights(None)) is None:
             yield self._steps

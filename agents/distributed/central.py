@@ -110,6 +110,7 @@ class CentralInference:
         self._streams = Counter[int]()
         self._error: BaseException | None = None
         self._load_newest()
+        # The thread begins with weights: the exchange has begun, so some were published.
         self._thread = threading.Thread(target=self._run, name="inference", daemon=True)
         self._thread.start()
 

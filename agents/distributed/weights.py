@@ -53,6 +53,8 @@ class Packer:
         for name, array in arrays.items():
             described[name] = [array.dtype.newbyteorder("<").str, list(array.shape), end]
             end = _aligned(end + array.nbytes)
+        # The header is known only now, but offsets count from the first array, so they do not
+        # depend on it.
         header = json.dumps(described).encode()
         begin = _aligned(LENGTH_BYTES + len(header))
         # A fresh buffer of 40 MB costs ten times a reused one, by page faults.

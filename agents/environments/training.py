@@ -87,18 +87,21 @@ class TrainingEnvironments:
         self.groups: tuple[slice, ...] = (slice(0, self.count),)
         if self._overlaps or in_halves:
             self.groups = halves(self.count)
+        # What is particular to Atari; other games have neither lives nor FIRE.
         self._seed_after = ATARI_SEED_STEPS if atari else 0
         self._fire = needs_fire(resolved)
         self._episodic_life = atari and resolved.environment.episodic_life
         self._made: list[Vector] = [
             make_environments(resolved, rows.stop - rows.start) for rows in self.groups
         ]
+        # By group: the step that was begun, and the resets under way.
         self._answers = dict[int, Callable[[], Any]]()
         self._resetting = dict[int, list[_Reset]]()
         if self._overlaps:
             self._threads = [ThreadPoolExecutor(1, thread_name_prefix="reset") for _ in self.groups]
         else:
             self._threads = []
+        # What is known of every environment between two steps.
         seen = self._made[0].single_observation_space
         self.interface = interface(resolved.game.name, seen, self._made[0].single_action_space)
         self.observation = np.zeros((self.count, *(seen.shape or ())), seen.dtype)
@@ -109,12 +112,14 @@ class TrainingEnvironments:
         if self._episodic_life or self._fire:
             self._lives = np.zeros(self.count, np.int64)
         self._seedings = np.zeros(self.count, np.int64)
+        # The log of actions, in the smallest type that holds them: it is part of every checkpoint.
         most = max(self.interface.choices, default=self.interface.actions)
         kind = np.dtype(np.float32)
         if not self.interface.continuous:
             kind = np.min_scalar_type(most - 1)
         further = () if self.interface.discrete else (self.interface.actions,)
         self._logs = [ActionLog((rows.stop - rows.start, *further), kind) for rows in self.groups]
+        # Masks may appear in this first reset only, see `_note_masks`.
         self._seed_all(np.ones(self.count, np.bool_))
         self._begun = True
 

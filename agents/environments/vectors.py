@@ -77,6 +77,8 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
         return Vectorisation(asked, f"{asked} was asked for")
     if cores() == 1:
         return Vectorisation("sync", "there is one core")
+    # Only here something has to be measured: processes pay off where a step takes longer than
+    # asking one.
     make = functools.partial(make_environment, game, resolved.environment)
     step_s = step_time_s(make)
     measured = f"measured: a step takes {1000 * step_s:.3g} ms"

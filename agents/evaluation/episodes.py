@@ -102,6 +102,7 @@ def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) ->
     """Play one episode from each seed. An environment that has ended stands still until the others
     have.
     """
+    # Every episode has an environment of its own, seeded by its number.
     environments = [make_environment(resolved.game, resolved.environment) for _ in seeds]
     begun = [
         environment.reset(seed=seed) for environment, seed in zip(environments, seeds, strict=True)
@@ -115,6 +116,8 @@ def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) ->
     playing = list(range(len(seeds)))
     while playing:
         masks = _masks(acting.policy, resolved, infos, playing)
+        # Episodes that have ended stay in the batch with their last observation, so that its size
+        # never changes.
         actions = acting.act(_filled(np.stack(observations)), sample=sample, masks=masks)
         still = []
         for n in playing:
@@ -175,6 +178,7 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
     environments = make_atari(resolved, len(seeds))
     observations, info = reset(environments, np.asarray(seeds))
     lives = np.array(info["lives"])
+    # A life begins here: FIRE starts the game.
     is_new = np.ones(len(seeds), np.bool_)
     returns = np.zeros(len(seeds))
     lengths = np.zeros(len(seeds), np.int64)
@@ -193,6 +197,7 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
         lengths += playing
         playing &= ~(terminated | truncated)
     environments.close()
+    # [steps, N]: of each environment the steps up to the end of its first episode.
     together = np.stack(taken)
     return returns.tolist(), [together[:length, n].copy() for n, length in enumerate(lengths)]
 

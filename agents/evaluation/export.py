@@ -222,6 +222,7 @@ class RecurrentPolicyGraph(PolicyGraph):
 
     def examples(self) -> Examples:
         """Examples of the arguments of `forward`."""
+        # The order of the inputs: observation, reset, state, and the mask last, as in `forward`.
         observation, *rest = super().examples().items()
         remembered: Examples = {
             "reset": torch.ones(2, dtype=torch.bool), "state": self._first_state

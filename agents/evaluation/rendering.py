@@ -82,7 +82,9 @@ class Replay:
 
     def frames(self) -> Iterator[np.ndarray]:
         """Uint8 [H, W, 3], the reset's first; no further than the actions go."""
-        return self._frames_of_atari() if self._resolved.game.is_atari else self._frames()
+        if self._resolved.game.is_atari:
+            return self._frames_of_atari()
+        return self._frames()
 
     def difference(self, return_: float, length: int) -> str | None:
         """None if the whole replay was the episode with this return and length, else what it shows
@@ -124,6 +126,7 @@ class Replay:
             for action in self._actions[:, None]:
                 reward = 0.0
                 has_ended = False
+                # The policy's step is several of the film's, all with the same action.
                 for _ in range(self._resolved.game.frames_per_step // ATARI_FILM_SKIP):
                     if not has_ended:
                         picture, part, terminated, truncated, _ = camera.step(action)

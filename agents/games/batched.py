@@ -76,6 +76,8 @@ class Batched:
             played["moves"][row, states["played"][row]] = action
             played["played"][row] += 1
             key = played[row].tobytes()
+            # The new state is made from the one that is at hand; making it again would replay the
+            # whole game.
             if key not in self._positions:
                 self._keep(key, self._after(position, int(action), int(played["played"][row])))
         return played

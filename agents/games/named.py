@@ -26,6 +26,7 @@ def load_game(name: str) -> Game:
 
     Raises `BadInput` with one line if it is unknown, cannot be imported, or is not such a game.
     """
+    # Imported here, because OpenSpiel is an optional package.
     if name.startswith(OPENSPIEL):
         from agents.games.openspiel import OpenSpielGame
 

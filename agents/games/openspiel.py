@@ -31,6 +31,7 @@ class OpenSpielGame(OneAtATime):
         self.longest = min(int(self.spiel.max_game_length()), LONGEST)
         self._largest = float(self.spiel.max_utility())
         shape = list(self.spiel.observation_tensor_shape())
+        # Networks take [C, H, W]: shorter shapes get leading ones.
         self._shape = [*[1] * (3 - len(shape)), *shape] if len(shape) < 3 else shape[-3:]
 
     def start(self) -> Any:
@@ -78,6 +79,7 @@ def _loaded(name: str) -> Any:
             f"game {shown('openspiel:' + name)} needs OpenSpiel, which is not installed; "
             "allowed: pip install 'rl-training-dag[openspiel]'"
         ) from error
+    # A name may have parameters: `hex(board_size=5)`.
     bare = name.partition("(")[0]
     if bare not in pyspiel.registered_names():
         known = (
@@ -90,6 +92,7 @@ def _loaded(name: str) -> Any:
         raise BadInput(
             f"game {shown('openspiel:' + name)} cannot be made: {on_one_line(error)}"
         ) from error
+    # The type allows a range of players, the loaded game has a number of them.
     refused = _refusals(pyspiel, game.get_type())
     if game.num_players() != 2:
         refused = [f"{game.num_players()} players", *refused]

@@ -104,6 +104,8 @@ def make_torso(path: str, shape: tuple[int, ...], *, may_remember: bool) -> Made
                 f"network {path!r} has {name}, which is a part of another tensor; "
                 "allowed: parameters with a memory of their own"
             )
+    # Tried before anything is trained: a broken promise is one line at the start, not an error
+    # hours later.
     features, state = _answer(path, torso, shape)
     if state and not may_remember:
         raise BadInput(

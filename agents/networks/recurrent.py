@@ -125,6 +125,7 @@ class LSTMTorso(Torso):
             left = lstm.Step.allocate(inputs)
             lstm.step(inputs, weight, hidden, cell, left)
             features = left.hidden
+            # Layers after the LSTMs, K of each side by side.
             for one, other in layers:
                 features = np.maximum(np.matmul(features, one) + other, 0)
             of_each = [torch.from_numpy(one) for one in features]

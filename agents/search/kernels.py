@@ -151,6 +151,7 @@ def select(trees: Trees, rule: Rule, slots: Ints, nodes: Ints, edges: Ints) -> i
         while trees.status[g] == SEARCHING:
             node = 0
             edge = -1
+            # Down from the root, by the rule of each node.
             while not trees.over[g, node]:
                 at_gumbel_root = rule.gumbel and node == 0
                 if at_gumbel_root:

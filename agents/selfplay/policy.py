@@ -34,9 +34,12 @@ def load(resolved: Resolved, state: State, device: str = "cpu") -> SelfPlayPolic
     state of another format, and `BadInput` for a game that cannot be loaded.
     """
     check_format(state)
+    # Equal numbers of threads give equal bits: sums of floats depend on the order in which they are
+    # added.
     torch.set_num_threads(resolved.experiment.threads)
     game = load_game(resolved.game.id)
     hyper = resolved.hyperparameters
+    # Any weights: the state's replace them.
     network = make_network(hyper, game, torch.Generator())
     network.load_state_dict(to_tensors(state[AVERAGE]))
     return SelfPlayPolicy(

@@ -69,6 +69,7 @@ class Server:
         self._server = self._build(token, actors, keepalive_s)
         if socket:
             _listen_at(self._server, socket)
+        # The port may have been 0: the address that actors read has the real one.
         if certificate is not None and host:
             wanted = replace(wanted, port=_listen(self._server, wanted, certificate))
         self.address = wanted
