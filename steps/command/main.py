@@ -124,6 +124,8 @@ def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepCo
         raise BadInput(f"no directory {directory.root}: prepare makes it")
     refuse_links(directory, getattr(parsed, "run", None))
     me = owner.from_environment()
+    if me is not None:
+        owner.take_back(directory.owner_json, me.uid)
     owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
     context = StepContext(
         task=task,

@@ -188,6 +188,20 @@ def _take_over(path: Path, ended: Owner, owner: Owner, on_wait: Callable[[], Non
         successor.unlink(missing_ok=True)
 
 
+def take_back(path: Path, uid: str) -> None:
+    """Claim a directory again that this workflow itself has released: `argo retry` goes on with an
+    ended workflow, whose `prepare` succeeded and is not repeated. Raises `WrongDirectory` if another
+    workflow takes it over at the same moment. Anything else is left as it is, for `check` to judge.
+
+    Only a step that starts may do this; a step that finds the directory released while it works was
+    given up by the workflow's end.
+    """
+    present = read_owner(path)
+    if present is not None and present.uid == uid and present.released:
+        again = dataclasses.replace(present, host=socket.gethostname(), released=False)
+        _take_over(path, present, again, lambda: None)
+
+
 def check(path: Path, uid: str | None, *, on_wait: Callable[[], None] = lambda: None) -> None:
     """Raise `WrongDirectory` unless workflow `uid` owns the directory. When run by hand (None), no
     living workflow may own it.

@@ -16,6 +16,7 @@ import pytest
 from config.errors import WrongDirectory
 from steps import prepare
 from steps.directory import owner, processes
+from steps.directory.layout import ExperimentDirectory
 from steps.directory.owner import Owner
 from tests.fault.conftest import Start, assignments, snapshot
 
@@ -82,6 +83,32 @@ def test_released_owner_is_replaced(start: Start, claimed: Callable[..., Path]) 
     owner.release(outdir / "owner.json", "first")
     second = start("steps.prepare", assignments(outdir), environment("second"))
     assert second.end() == 0, second.text
+
+
+def test_a_step_takes_back_what_its_own_workflow_has_released(
+    start: Start, claimed: Callable[..., Path]
+) -> None:
+    """`argo retry` of an ended workflow: `prepare` succeeded and is not repeated."""
+    outdir = claimed()
+    owner.release(ExperimentDirectory(outdir).owner_json, "first")
+    steps = ["--outdir", str(outdir), "--run", "0"]
+    other = start("steps.evaluate", steps, environment("second"))
+    assert other.end() == 4, other.text
+    again = start("steps.evaluate", steps, environment("first"))
+    assert again.end() != 4, again.text
+    present = owner.read_owner(ExperimentDirectory(outdir).owner_json)
+    assert present is not None and (present.uid, present.released) == ("first", False)
+
+
+def test_a_directory_that_another_workflow_has_is_not_taken_back(
+    start: Start, claimed: Callable[..., Path]
+) -> None:
+    outdir = claimed()
+    owner.release(ExperimentDirectory(outdir).owner_json, "first")
+    second = start("steps.prepare", assignments(outdir), environment("second"))
+    assert second.end() == 0, second.text
+    late = start("steps.evaluate", ["--outdir", str(outdir), "--run", "0"], environment("first"))
+    assert late.end() == 4, late.text
 
 
 @pytest.mark.parametrize("behind", [True, False])

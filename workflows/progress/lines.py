@@ -36,6 +36,7 @@ class Lines:
         self._states: dict[str, tuple[State, int]] = {}
         self._said: dict[str, tuple[float, float]] = {}
         self._reasons: dict[str, str] = {}
+        self._waits: dict[str, set[str]] = {}
 
     def draw(self, tasks: Tasks) -> None:
         """Print what has changed."""
@@ -50,12 +51,28 @@ class Lines:
     def _say_change(self, task: Task) -> None:
         before = self._states.get(task.path, ("waiting", 1))
         now = (task.state, task.attempt)
-        waits_a_moment = task.state == "pending" and task.message in COMMON
-        if before == now or waits_a_moment:  # why it waits longer may be known only later
+        changed = before != now
+        if task.state == "pending":
+            if task.message in COMMON:  # why it waits longer may be known only later
+                return
+            changed = self._waits_for_another_reason(task)
+        else:
+            self._waits.pop(task.path, None)
+        if not changed:
             return
         self._states[task.path] = now
         if task.state != "omitted":
             self._say_of(task, self._in_words(task))
+
+    def _waits_for_another_reason(self, task: Task) -> bool:
+        """Whether this kind of reason has not been printed yet. Kinds are compared, not texts, because
+        Kubernetes alternates between `ErrImagePull` and `ImagePullBackOff`, with times in their texts.
+        """
+        kinds = self._waits.setdefault(task.path, set())
+        kind = task.message.partition(":")[0]
+        is_new = kind not in kinds
+        kinds.add(kind)
+        return is_new
 
     def _say_progress(self, task: Task) -> None:
         """Print a training's progress now and then while it runs, and once at its end, which may be

@@ -65,8 +65,8 @@ class ProgressView:
         )
         self._period_s = TERMINAL_PERIOD_S if out.isatty() else LINES_PERIOD_S
         self._tasks = read_tasks({}, workflow, layout, self._runs)
-        self._running_since_s: dict[str, float] = {}
-        self._took_s: dict[str, float] = {}
+        self._waiting_since_s: dict[str, float] = {}
+        self._waited_s: dict[str, float] = {}
         self._changed, self._closed = threading.Event(), threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(
@@ -98,22 +98,24 @@ class ProgressView:
             return None
 
     def _timed(self, tasks: Tasks) -> Tasks:
-        """The task with the time for which it was seen to run, if its start was seen: the node's
-        own time includes waiting for room.
+        """The tasks with the durations of their pods: of their nodes without the time for which they
+        were seen to wait for room.
         """
         return dataclasses.replace(tasks, inside=tuple(map(self._with_time, tasks.inside)))
 
     def _with_time(self, task: Task) -> Task:
         now_s = time.monotonic()
-        if task.state == "running":
-            self._running_since_s.setdefault(task.path, now_s)
-        elif task.path in self._running_since_s:
-            self._took_s[task.path] = now_s - self._running_since_s.pop(task.path)
-        return dataclasses.replace(
-            task,
-            duration_s=self._took_s.get(task.path, task.duration_s),
-            inside=tuple(map(self._with_time, task.inside)),
-        )
+        took_s = task.duration_s
+        if task.state == "pending":
+            self._waiting_since_s.setdefault(task.path, now_s)
+        elif task.path in self._waiting_since_s:
+            waited_s = now_s - self._waiting_since_s.pop(task.path)
+            self._waited_s[task.path] = self._waited_s.get(task.path, 0.0) + waited_s
+        if took_s is not None:
+            # Argo's times are whole seconds, so a short wait may be longer than the whole.
+            took_s = max(0.0, took_s - self._waited_s.get(task.path, 0.0))
+        inside = tuple(map(self._with_time, task.inside))
+        return dataclasses.replace(task, duration_s=took_s, inside=inside)
 
     def __enter__(self) -> Self:
         try:
