@@ -62,7 +62,7 @@ class Interface:
         """Whether every continuous action has both its bounds."""
         if not self.low or not self.high:
             return False
-        # In float32, as actions are: a bound that is beyond its range is none.
+        # Actions are float32: a bound that is beyond the range of this type is none.
         bounds = np.asarray((*self.low, *self.high), np.float32)
         return bool(np.isfinite(bounds).all())
 

@@ -30,8 +30,8 @@ def to_arrays(state: Any) -> Any:
     if isinstance(state, Mapping):
         return {str(name): to_arrays(value) for name, value in state.items()}
     if isinstance(state, torch.Tensor):
-        # A copy: on the CPU the array would share memory with the tensor, which further updates
-        # change.
+        # The array is copied, because on the CPU it would share memory with the tensor, which
+        # further updates change.
         return state.detach().cpu().contiguous().numpy().copy()
     return [to_arrays(value) for value in state] if isinstance(state, list | tuple) else state
 

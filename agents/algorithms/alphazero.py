@@ -109,7 +109,7 @@ class AlphaZeroTrainer:
         self.sampling = np.random.default_rng(seed_sequence(seed, run, "replay"))
         self.updates = 0
         self.counted = dict.fromkeys(COUNTED, 0.0)
-        # What an epoch reports, collected until it ends.
+        # These lists collect what an epoch reports, until it ends.
         self.scores = list[float]()
         self.lengths = list[int]()
         self.lags = list[np.ndarray]()
@@ -134,8 +134,8 @@ class AlphaZeroTrainer:
         ratio = self.hyper.ratio
         since_s = time.monotonic()
         while self.window.added < positions or self.updates < updates:
-            # Positive where more was learnt than the positions allow, negative where positions lie
-            # idle.
+            # The balance is positive where more was learnt than the positions allow, and negative
+            # where positions lie idle.
             balance = ratio.balance(self.updates, self.window.added)
             due = self.updates < updates and balance + ratio.batch <= ratio.slack
             learns = due and self.window.added >= ratio.starts
@@ -277,8 +277,8 @@ class AlphaZeroTrainer:
         """Learn the players' moves and the results of recorded games, and let the workers play with
         that network. These updates do not count as updates of self-play.
         """
-        # A generator of its own: the number of these updates has no influence on what self-play
-        # samples.
+        # These updates have a generator of their own, so that their number has no influence on what
+        # self-play samples.
         drawn = np.random.default_rng(self.sampling.integers(2**63))
         for _ in range(self.hyper.imitation_updates):
             which = drawn.integers(0, len(rows["value"]), self.hyper.batch_size)

@@ -190,8 +190,8 @@ class IMPALATrainer:
 
     def _learn(self, batch: Batch) -> None:
         """Make one update and return its metrics."""
-        # Policy lag: by how many updates the weights that began an unroll are behind those that
-        # learn from it.
+        # The policy lag is the number of updates by which the weights that began an unroll are
+        # behind.
         lags = self.updates - batch.oldest
         with together.whole_update(self.peers, self.observation_normaliser):
             rows = self._rows(batch.columns)
@@ -334,8 +334,7 @@ class IMPALATrainer:
     def _update(self, rows: Rows, steps: int) -> Update:
         """Make one step of the optimiser. steps: the number of environment steps in these rows."""
         loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
-        # Before the norm is clipped: all learners clip the same joint gradient and make the same
-        # step.
+        # Gradients are joined before the norm is clipped, so that all learners make the same step.
         if self.peers is not None:
             valid = int(rows.valid.sum())
             parameters = self.optimiser.parameters

@@ -156,7 +156,7 @@ class ActorCriticPolicy:
             self._remember(turns, after)
         else:
             policy = self.network_now(encoded)
-        # Without the rows of the padding.
+        # The padding's rows are cut off.
         found: np.ndarray = policy.numpy(force=True)[:rows]
         return found
 
@@ -178,7 +178,7 @@ class ActorCriticPolicy:
     def _padded(self, rows: np.ndarray) -> torch.Tensor:
         """[N, ...] -> [size, ...] on the CPU, filled up with zeros."""
         if self.pads:
-            # The next power of two.
+            # Batches are filled up to the next power of two.
             missing = (1 << (len(rows) - 1).bit_length()) - len(rows)
             rows = np.concatenate((rows, np.zeros((missing, *rows.shape[1:]), rows.dtype)))
         return torch.from_numpy(rows)

@@ -252,8 +252,8 @@ class PPOTrainer:
             for array in (advantages, advantages + values)
         )
         actions = rollout.actions.flatten(0, 1)
-        # From the stored outputs, before the first update: computed anew in every minibatch, ρ
-        # would always be 1.
+        # log π_old comes from the stored outputs, before the first update: computed anew in every
+        # minibatch, ρ would always be 1.
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
         encoded = rollout.encoded[:-1].flatten(0, 1)
         old_values = rollout.values[:-1].flatten()
@@ -276,7 +276,8 @@ class PPOTrainer:
         clip_range = hyper.clip
         if hyper.anneal_clip:
             clip_range *= remaining
-        # A tensor, because the gradient tape would record a Python number as a constant.
+        # The range is a tensor, because the gradient tape would record a Python number as a
+        # constant.
         clip = torch.tensor(clip_range).to(self.device)
         parts = list[Tensor]()
         norms = list[float]()
@@ -285,7 +286,7 @@ class PPOTrainer:
             parts += [update.parts for update in last]
             norms += [update.gradient_norm for update in last]
         objective, squared_error, entropy = torch.stack(parts).mean(dim=0).tolist()
-        # Of the last pass alone: how far the whole epoch moved π from π_old.
+        # The ratios of the last pass tell how far the whole epoch moved π from π_old.
         log_ratio = torch.cat([update.log_ratio for update in last])
         return {
             "learning_rate": learning_rate,
@@ -400,7 +401,8 @@ class PPOTrainer:
         for name, part in self._parts().items():
             if part:
                 part.load_state_dict(state[name])
-            # After the part was loaded: its record of such an episode came with the state.
+            # This comes after loading, because the record of a lost episode is part of the loaded
+            # state.
             if hasattr(part, "forget"):
                 part.forget(lost)
 

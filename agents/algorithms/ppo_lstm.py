@@ -81,7 +81,7 @@ class RecurrentPPOTrainer(PPOTrainer):
         """The minibatch of the sequences `chosen` [S]. places [T · N]: for each step of the rollout
         its index among the valid steps, or -1.
         """
-        # Steps are chosen by whole sequences; then come those of them that are learnt from.
+        # Minibatches are whole sequences, of whose steps only the valid ones are learnt from.
         steps = self.steps[:, chosen]
         place = places[steps].flatten()
         rows = (place >= 0).nonzero().flatten()

@@ -300,7 +300,8 @@ class SoftActorCriticLearning:
         check_format(state)
         self.epoch = int(state["epoch"])
         self.network.load_state_dict(to_tensors(state["network"]))
-        # In place: the optimiser and the gradient tape hold this very parameter.
+        # The value is copied in place, because the optimiser and the gradient tape hold this very
+        # parameter.
         self.log_alpha.data.copy_(to_tensors(state["log_alpha"]))
         for name, learner in self.learners.items():
             learner.optimiser.load_state_dict(state["optimisers"][name])
@@ -312,7 +313,7 @@ class SACTrainer(SoftActorCriticLearning):
     """The training of one run. Implements `agents.interfaces.Trainer` and `HasStreams`."""
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
-        # Before the networks, which need to know its spaces.
+        # The collection comes before the networks, which need to know its spaces.
         self.collection = Collection(resolved, run)
         super().__init__(
             resolved, self.collection.spaces, run=run, device=device, precision=precision

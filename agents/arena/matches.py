@@ -134,7 +134,7 @@ def _generators(
     """A generator for each player and game, derived from the players' names and not from their
     places in a list.
     """
-    # A checksum, because Python's own hash of a text differs from process to process.
+    # Names are hashed by a checksum, because Python's own hash of a text differs between processes.
     names = [zlib.crc32(player.name.encode()) for player in players]
     return [
         [np.random.default_rng([seed, *names, who, game]) for game in range(games)]
@@ -193,7 +193,7 @@ def _different(game: Game, states: States) -> Integers:
     # The least of a position's mirrored encodings is the same for all of them.
     keys = np.stack([_as_keys(one) for one in mirrored]).min(axis=0)
     seen = [key + bytes([mover]) for key, mover in zip(keys, game.mover(states), strict=True)]
-    # Reversed, because a dict keeps the last row of equal keys: that is the first one then.
+    # A dict keeps the last row of equal keys; in reversed order that is the first one.
     first = dict(zip(reversed(seen), reversed(range(len(seen))), strict=True))
     return np.array(sorted(first.values()))
 

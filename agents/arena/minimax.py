@@ -75,7 +75,8 @@ class Minimax:
     def _values(self, levels: list[_Level]) -> Doubles:
         first, *rest = levels
         below = rest[-1].won.astype(np.float64)
-        # From the last level but one back to the second; the first is the position asked about.
+        # Values go up from the last level but one to the second; the first holds the position that
+        # is asked about.
         for level, following in zip(levels[-2:0:-1], levels[:1:-1], strict=True):
             # An end is worth its result; elsewhere the best of its edges decides.
             values = np.where(level.over, level.won, -np.inf)
@@ -90,7 +91,7 @@ class Minimax:
         level's positions for theirs.
         """
         movers = self.game.mover(level.states)[level.parents]
-        # By mover, not by ply: a player may move twice in a row.
+        # The sign depends on the mover, not on the ply: a player may move twice in a row.
         same = movers == self.game.mover(following.states)[level.children]
         worth = values[level.children] * (1 - NEARER)
         seen: Doubles = np.where(same, worth, -worth)
@@ -145,7 +146,7 @@ def value_kept(game: Game, states: States, actions: npt.NDArray[np.int64]) -> Va
     very many, a sample from all over is taken.
     """
     _, first = np.unique(np.ascontiguousarray(states).view(_raw(states)), return_index=True)
-    # Every k-th of the different positions, in the order in which they came.
+    # Of too many positions every k-th is tried, in the order in which they came.
     tried = np.sort(first)[:: max(1, -(-len(first) // MOST_TRIED))]
     minimax = Minimax(game)
     kept = list[bool]()

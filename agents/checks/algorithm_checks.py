@@ -94,13 +94,13 @@ class TrainingChecks:
             next(epochs)
         self.saved = trainer.state_dict()
         _check_leaves(self.saved)
-        # Copies, because the trainer goes on: a state must not change with it.
+        # The state is copied, because the trainer goes on and may change what it gave.
         self.saved = copy.deepcopy(self.saved)
         self.saved_streams = kept.copy()
         self.later = [next(epochs) for _ in range(EPOCHS_BEFORE)]
         self.later_streams = kept
         trainer.close()
-        # A training whose state was never taken: taking it must change nothing.
+        # This training's state was never taken: taking it must change nothing.
         undisturbed = self._train(2 * EPOCHS_BEFORE)[1][EPOCHS_BEFORE:]
         if self.later != undisturbed:
             raise Broken(
@@ -148,7 +148,7 @@ class TrainingChecks:
     def policy_seeds(self) -> str:
         """The same seeds give the same actions, and no row depends on another one's."""
         policy, observations = self._policy_and_observations()
-        # The same first row beside other rows.
+        # The first row is the same, the rows beside it are others.
         other = observations[::-1] + np.asarray(10, observations.dtype)
         other[0] = observations[0]
         for sample in (False, True):

@@ -77,7 +77,7 @@ class EnvironmentChecks:
         bring back episodes in flight.
         """
         first, second = (self._episode() for _ in range(2))
-        # Not strict: a shorter episode is named below, after the first step that differs.
+        # The episodes may differ in length, which is reported below if no step differs before.
         for row, (one, other) in enumerate(zip(first, second, strict=False)):
             if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):
                 raise Broken(

@@ -125,7 +125,7 @@ class GameChecks:
         for state in [*(ply.states[0] for ply in self.played.plies), *self.played.ends]:
             allowed = self.game.legal(one(state))[0]
             forbidden = draws.permutation(np.flatnonzero(~allowed))[:ILLEGAL_TRIED]
-            # Numbers just outside the range, too.
+            # The numbers just outside the range are tried, too.
             for action in (-1, self.game.actions, *forbidden.tolist()):
                 tried += 1
                 try:

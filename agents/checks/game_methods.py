@@ -143,7 +143,7 @@ class MethodChecks:
         self, number: int, board: npt.NDArray[np.intp], actions: npt.NDArray[np.intp]
     ) -> None:
         game = self.game
-        # The inverse permutation: what the original's action is in the mirrored game.
+        # This is the inverse permutation: what an action of the original is in the mirrored game.
         there = np.argsort(actions)
         mirrored = game.start(GAMES)
         for ply in self.played.plies:

@@ -47,7 +47,7 @@ class KeptStreams:
                 raise Broken(
                     f"the stream {name!r} has the columns {_columns(parts[0])}, it got {columns}"
                 )
-            # A copy: a trainer may give views of memory that it overwrites.
+            # Rows are copied, because a trainer may give views of memory that it overwrites.
             parts.append({column: rows.copy() for column, rows in growth.rows.items()})
             if growth.keep is not None:
                 unneeded = max(self._unneeded.get(name, 0), self._end(name) - growth.keep)

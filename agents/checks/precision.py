@@ -44,7 +44,7 @@ def measure(resolved: Resolved, device: str) -> Trials | None:
     passes = _warm_up(torso, encoded)
     fp32_s = list[float]()
     bf16_s = list[float]()
-    # Alternately, because their ratio is taken pair by pair.
+    # The precisions alternate, because their ratio is taken pair by pair.
     for _ in range(TRIALS):
         fp32_s.append(_pass_s(torso, encoded, "fp32", passes))
         bf16_s.append(_pass_s(torso, encoded, "bf16", passes))

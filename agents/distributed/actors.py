@@ -142,7 +142,7 @@ class Actor(Joining):
                     return
                 yield self._steps
                 said_s = time.monotonic()
-            # Between two steps: a step never has two versions of the weights.
+            # Weights change between two steps, so that all actions of one step are by one version.
             newer = self._link.newer()
             if newer is not None:
                 self._load(newer, play)
@@ -229,7 +229,7 @@ class ObservingActor(Joining):
                 said_s = time.monotonic()
 
     def _begin(self, joined: Joined) -> Stepping:
-        # Of a crowd on the learner's machine some actor always has something to do, so that halves
+        # In a crowd on the learner's machine some actor always has something to do, so that halves
         # would only double the messages.
         in_crowd = joined.near and is_crowd(self._resolved.actors.actors)
         environments = self._environments = TrainingEnvironments(

@@ -291,8 +291,8 @@ class Batcher(Generic[T]):
             if not self._waiting:
                 self._since = self._clock()
             self._waiting.append(_Item(stream, rows, item))
-            # The thread is woken only by what changes its mind: the first turn, with which the wait
-            # begins, and the one that makes the batch large enough.
+            # The thread is woken only when its wait begins or ends: by the first turn, and by the
+            # one that makes the batch large enough.
             if len(self._waiting) == 1 or self._is_enough():
                 self._changed.notify()
 
@@ -300,7 +300,7 @@ class Batcher(Generic[T]):
         """All waiting turns, as soon as they should be answered. Empty once this is closed."""
         with self._changed:
             while not self._closed and not self._is_due():
-                # Without a turn there is no hurry: `add` wakes this thread.
+                # While there is no turn the thread waits without a limit: `add` wakes it.
                 patience_s = self._patience_s() if self._waiting else None
                 self._changed.wait(patience_s)
             taken = self._waiting
@@ -324,8 +324,8 @@ class Batcher(Generic[T]):
         """Whether waiting for more turns is not worth it."""
         live = self._rows.keys() - self._held
         rows = sum(one.rows for one in self._waiting)
-        # Half of the live environments: the other halves step meanwhile (SEED RL has a fixed batch,
-        # which hangs for ever when an actor dies).
+        # Half of the live environments are enough, because the other halves step meanwhile. (SEED
+        # RL waits for a fixed number, for ever when an actor dies.)
         if 2 * rows >= sum(self._rows[stream] for stream in live):
             return True
         return live <= {one.stream for one in self._waiting}

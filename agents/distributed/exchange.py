@@ -162,7 +162,7 @@ class Exchange(Generic[Taken]):
             if not self._is_news(incarnation, sequence, unrolls.returns, unrolls.lengths):
                 self._counters.duplicates += 1
                 return self._ack(sequence, "duplicate")
-        # Not under the lock: other actors must be able to ask while this one waits for room.
+        # The lock is not held here: other actors must be able to ask while this one waits for room.
         placed = self.place(unrolls)
         with self._lock:
             if placed.count == len(next(iter(unrolls.columns.values()))):

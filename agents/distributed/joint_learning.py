@@ -36,8 +36,8 @@ def of_the_first(peers: Peers, state: State) -> State:
     and shapes for all.
     """
     leaves = [np.ascontiguousarray(leaf) for leaf in _leaves(state)]
-    # Everything as bytes: the sum of one learner's bytes and zeros is these bytes, to the last bit,
-    # whatever their types are.
+    # All entries travel as bytes: the first learner's bytes plus zeros are these bytes, whatever
+    # their types are.
     packed = np.concatenate([leaf.reshape(-1).view(np.uint8) for leaf in leaves])
     if peers.number:
         packed[:] = 0
@@ -80,7 +80,7 @@ def average_gradients(
     means = sums[:-1] / sums[-2].clamp(min=1)
     *averages, joint, _ = torch.split_with_sizes(means, [part.numel() for part in parts])
     shaped = [one.view(gradient.shape) for one, gradient in zip(averages, gradients, strict=True)]
-    # In place, so that gradients keep the strides of their parameters.
+    # Gradients are copied in place, so that they keep the strides of their parameters.
     torch._foreach_copy_(gradients, shaped)
     return joint.squeeze(0), steps
 
@@ -96,7 +96,7 @@ def learn_statistics(
     moments = np.zeros((2, *rows.shape[1:]))
     if len(rows):
         moments = np.stack((exact.mean(axis=0), exact.var(axis=0)))
-    # In the order of the learners' numbers, so that all get equal bits.
+    # Blocks are merged in the order of the learners' numbers, so that all get equal bits.
     for count, *block in gathered(peers, [len(rows), *moments.reshape(-1)]):
         mean, variance = np.array(block).reshape(moments.shape)
         normaliser.merge(mean, variance, count)

@@ -59,7 +59,7 @@ class BatchQueue:
                 },
                 oldest=np.zeros(batch_size, np.int64),
             )
-            # One more than may wait: the one that the learner learns from.
+            # There is one batch more than may wait: the one that the learner learns from.
             for _ in range(WAITING + 1)
         )
         self._filling: Batch | None = None
@@ -84,7 +84,7 @@ class BatchQueue:
                 waited_s += time.monotonic() - started_s
                 if self._closed:
                     break
-                # Asked after the wait, because weights may have become too old during it.
+                # This is asked after the wait, because weights may have become too old during it.
                 if not wanted():
                     unwanted = count - first
                     break
@@ -94,7 +94,8 @@ class BatchQueue:
                 batch.reserved += taken
                 if batch.reserved == self._size:
                     self._filling = None
-            # Copied without the lock: the places are reserved, so several threads write at once.
+            # Rows are copied without the lock: their places are reserved, so several threads write
+            # at once.
             for name, column in columns.items():
                 batch.columns[name][place : place + taken] = column[first : first + taken]
             batch.oldest[place : place + taken] = oldest

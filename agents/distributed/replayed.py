@@ -159,7 +159,7 @@ class SequenceReplay:
         self.added = 0
         # The number of unrolls that `grown` has handed out so far.
         self._asked = 0
-        # Zeros, for which the operating system provides memory only as rows are written.
+        # For zeros the operating system provides memory only as rows are written.
         self._columns = {
             name: np.zeros((slots, *spec.shape), spec.dtype) for name, spec in specs.items()
         }
@@ -233,7 +233,7 @@ def sample_transitions(
     here = replay.unrolls
     length = replay.row_count - 1
     unrolls = generator.integers(here.start, here.stop, size)
-    # Never the last row: what followed it is in the next unroll.
+    # The last row is never drawn: what followed it is in the next unroll.
     rows = generator.integers(0, length, size)
     reward = replay.rows("reward", unrolls, rows)
     if clip_rewards:

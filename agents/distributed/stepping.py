@@ -236,7 +236,7 @@ class Trajectories:
             "terminated": columns["terminated"],
             ACTED_BY: asked.update,
         }
-        # The row that was shown before, now with what its action led to.
+        # This is the row that was shown before, now with what its action led to.
         self._assembler.add(group, row)
         if len(shown.final):
             truncated = group.start + np.flatnonzero(columns["truncated"])

@@ -96,7 +96,7 @@ class Assembler:
             of_each = column.reshape(-1, self._rows, *column.shape[1:])
             unrolls = of_each[environments]
             of_each[environments, : self._kept] = unrolls[:, -self._kept :]
-            # Of a column that only first rows have, every row was stored.
+            # Columns that only first rows have were written in every row; the first one is needed.
             finished[name] = unrolls[:, 0].copy() if name in self._names else unrolls
         self._finished.append(finished)
         self._next[environments] += self._kept - self._rows

@@ -140,7 +140,8 @@ class RewardNormaliser:
         for t in range(len(rewards)):
             self._discounted_return = self._discounted_return * self._discount + rewards[t]
             returns[t] = self._discounted_return
-            # After the row is recorded: the last reward of an episode belongs to its return.
+            # The return is cleared after the row is recorded: an episode's last reward belongs to
+            # its return.
             self._discounted_return = self._discounted_return * ~ended[t]
         self.statistics.update(returns[valid])
         scaled = rewards / np.sqrt(self.statistics.variance + 1e-8)

@@ -45,7 +45,8 @@ class ParallelEnvironments(AsyncVectorEnv):
     def __init__(self, makers: Sequence[MakeEnvironment]) -> None:
         self.processes: list[Any] = []
         atexit.register(self._kill)
-        # Started first, because multiprocessing's tracker unblocks all signals when it starts.
+        # multiprocessing's tracker is started before signals are blocked, because starting it
+        # unblocks them.
         resource_tracker.ensure_running()
         with _signals_blocked(), self._one_line():
             super().__init__(
@@ -153,7 +154,7 @@ def pays(step_s: float, count: int) -> bool:
     """Whether `count` environments whose step takes so long are faster in processes."""
     # How many environments share a core, and so wait for one another.
     together = -(-count // min(count, cores()))
-    # At least a fifth faster, because the measured time of a step is uncertain.
+    # Processes must be a fifth faster, because the measured time of a step is uncertain.
     return count * step_s > 1.2 * (together * step_s + count * ASKING_S)
 
 

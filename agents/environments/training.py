@@ -94,7 +94,7 @@ class TrainingEnvironments:
         self._made: list[Vector] = [
             make_environments(resolved, rows.stop - rows.start) for rows in self.groups
         ]
-        # By group: the step that was begun, and the resets under way.
+        # Both are by group: the step that was begun, and the resets under way.
         self._answers = dict[int, Callable[[], Any]]()
         self._resetting = dict[int, list[_Reset]]()
         if self._overlaps:
@@ -139,7 +139,7 @@ class TrainingEnvironments:
             made.send(taken)
             self._answers[group] = made.recv
         else:
-            # Stepped when the answer is asked for: there is no thread to do it meanwhile.
+            # The step is made when its answer is asked for: there is no thread to do it meanwhile.
             self._answers[group] = functools.partial(made.step, taken)
 
     def receive(self, group: int) -> Transition:
@@ -156,7 +156,7 @@ class TrainingEnvironments:
             self._lives[rows] = info["lives"]
             self.forced[rows] = lost & self._fire
         (ended,) = (terminated | truncated).nonzero()
-        # Before the resets, which place the masks of the next episodes here.
+        # Masks are copied before the resets, which write those of the next episodes in their place.
         final_masks = None if self.masks is None else self.masks[rows][ended]
         if len(ended):
             self._restart(group, ended)
@@ -206,7 +206,7 @@ class TrainingEnvironments:
             self._actor,
         )  # fmt: skip
         self._seedings[environments] = numbers + 1
-        # From here on the new seed and the actions that follow are enough to come back.
+        # The log may begin anew: the new seed and the actions that follow are enough to come back.
         self._logs[group].clear(places)
         self._begin(group, places, seeds)
 
@@ -214,7 +214,8 @@ class TrainingEnvironments:
         made = self._made[group]
         mask = np.zeros(made.num_envs, np.bool_)
         mask[places] = True
-        # In a thread of its own, so that the network can look at the other group meanwhile.
+        # The reset runs in a thread of its own, so that the network can look at the other group
+        # meanwhile.
         if self._threads:
             answer = self._threads[group].submit(reset, made, seeds, mask)
             self._resetting.setdefault(group, []).append(_Reset(places, answer))

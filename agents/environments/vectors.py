@@ -57,7 +57,7 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     make = functools.partial(make_environment, game, settings)
     if choose_vectorisation(resolved, count).kind == "async":
         return ParallelEnvironments([make] * count)
-    # The only mode in which gymnasium's vectors take a mask of what is to be reset.
+    # This is the only mode in which gymnasium's vectors take a mask of what is to be reset.
     return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
 
 
@@ -77,8 +77,7 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
         return Vectorisation(asked, f"{asked} was asked for")
     if cores() == 1:
         return Vectorisation("sync", "there is one core")
-    # Only here something has to be measured: processes pay off where a step takes longer than
-    # asking one.
+    # Processes pay off where a step takes longer than asking one, which has to be measured.
     make = functools.partial(make_environment, game, resolved.environment)
     step_s = step_time_s(make)
     measured = f"measured: a step takes {1000 * step_s:.3g} ms"

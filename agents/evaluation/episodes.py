@@ -75,7 +75,7 @@ def evaluate(
                 f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}"
             ) from None
         for number, seed, return_, taken in zip(numbers, seeds, returns, actions, strict=True):
-            # Written so that NaN is refused, too.
+            # This form of the condition refuses NaN, too.
             if not abs(return_) <= LARGEST_RETURN:
                 raise Diverged(
                     f"episode {number} (seed {seed}) has the return {return_:g}, beyond {LARGEST_RETURN:g}"
@@ -197,7 +197,7 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
         lengths += playing
         playing &= ~(terminated | truncated)
     environments.close()
-    # [steps, N]: of each environment the steps up to the end of its first episode.
+    # Each environment counts up to the end of its first episode.
     together = np.stack(taken)
     return returns.tolist(), [together[:length, n].copy() for n, length in enumerate(lengths)]
 

@@ -48,10 +48,10 @@ class Collection:
             choices = self.spaces.choices or (self.spaces.actions,)
             check_some_action(masks, choices, f"step {self.step}")
         if self.normaliser is not None:
-            # Rows with a forced action are not learnt from, by the statistics neither.
+            # The statistics leave out rows with a forced action, as all learning does.
             self._observed.append(observation[~environments.forced])
         actions = act(self.normalised(observation), masks)
-        # Before the step, which overwrites the observations.
+        # The replay stores the observations before the step overwrites them.
         self.replay.see(observation, actions, environments.forced, masks)
         # All groups begin their step before the first answer is waited for.
         for group, rows in enumerate(environments.groups):
@@ -110,7 +110,7 @@ class Collection:
         if self.normaliser is not None:
             self.normaliser.load_state_dict(state["observation_normaliser"])
         self._lost = self.environments.load_state_dict(state["environments"], between)
-        # After the record was loaded, which still holds the lost episodes.
+        # The record was just loaded, and still holds the lost episodes.
         self._episodes.forget(self._lost)
 
     def grown(self) -> dict[str, Growth]:

@@ -38,7 +38,7 @@ class Priorities:
         """
         before = self._rows
         self._rows = rows
-        # First the rows that left: a new row may have the leaf of one of them.
+        # Rows that left are cleared first: a new row may have the leaf of one of them.
         self._set(np.arange(before.start, min(before.stop, rows.start)), 0.0)
         self._set(np.arange(max(before.stop, rows.start), rows.stop), self.largest**self.exponent)
 

@@ -122,7 +122,7 @@ class Replay:
         slot = self.steps % self.slots
         columns = self._columns
         self._forget(t - self.slots)
-        # Of a stack only the newest frame is stored: 1e6 Atari steps take 7 GB instead of 28.
+        # A stack's newest frame alone is stored: 1e6 Atari steps take 7 GB instead of 28.
         columns["observation"][slot] = observation[:, -1] if self.settings.stacked else observation
         columns["action"][slot] = action
         columns["valid"][slot] = ~forced
@@ -149,7 +149,7 @@ class Replay:
         end = np.where(terminated, TERMINATED, end)
         self._columns["end"][slot, rows] = end
         self._columns["reward"][slot, rows] = answer.reward
-        # Widened before the addition: uint8 would wrap around.
+        # Ages are widened before the addition, because uint8 would wrap around.
         self._age[rows] = np.minimum(self._age[rows].astype(np.int64) + 1, self._stack - 1)
         for number, n in enumerate(answer.ended.tolist()):
             self._age[rows.start + n] = 0

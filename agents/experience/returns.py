@@ -103,9 +103,9 @@ def vtrace(
     discounts = discount * (~terminated).to(values.dtype)
     rho = ratios.clamp(max=rho_bar) * lives
     traces = trace_lambda * ratios.clamp(max=c_bar) * lives * discounts
-    # The δ_t.
+    # These are the δ_t.
     corrections = rho * (rewards + discounts * values[1:] - values[:-1])
-    # v_t − V(o_t), from the last row back (remark 1).
+    # The v_t − V(o_t) follow from the last row back (remark 1).
     following = torch.zeros_like(values[0])
     differences = list[Tensor]()
     for correction, trace in zip(

@@ -53,7 +53,7 @@ class Rollout:
     @property
     def next_values(self) -> np.ndarray:
         """V of what followed each row, [T, N]; after a truncation that is the final observation."""
-        # A copy: on the CPU the array shares its memory with the tensor.
+        # The array is copied, because on the CPU it shares its memory with the tensor.
         values: np.ndarray = self.values[1:].numpy(force=True).copy()
         for place, value in self.final_values.items():
             values[place] = value
@@ -237,7 +237,7 @@ class Collection:
             check_finite(answer.observation, self.step + (t + 1) * self.environments.count)
         for n in answer.ended.tolist():
             if answer.truncated[n] and not answer.terminated[n]:
-                # A copy: the next step overwrites it.
+                # The observation is copied, because the next step overwrites it.
                 self.finals[t, rows.start + n] = answer.observation[n].copy()
 
     def _encoded(self, group: int, t: int) -> Tensor:

@@ -49,7 +49,7 @@ class Batched:
             [("played", np.int16), ("moves", np.int16, (self.longest,))], align=False
         )
         self._positions: OrderedDict[bytes, _Position] = OrderedDict()
-        # Reentrant, because `_all` holds it while it keeps positions.
+        # The lock is reentrant, because `_all` holds it while it keeps positions.
         self._lock = threading.RLock()
         shape = self._encoded(self._first()).shape
         if len(shape) != 3:
@@ -153,7 +153,7 @@ class Batched:
         with self._lock:
             self._positions[key] = position
             if len(self._positions) > KEPT:
-                # The position that was not asked for the longest time.
+                # This drops the position that was not asked for the longest time.
                 self._positions.popitem(last=False)
 
     def _first(self) -> _Position:

@@ -37,7 +37,7 @@ def read_board(text: str, height: int, width: int) -> tuple[npt.NDArray[np.int8]
     rest = lines[height : height + 1]
     well_formed = len(board) == height
     for row in board:
-        # A tuple, because "XO" is in the text STONES, too.
+        # STONES becomes a tuple, because the text "XO" is in the text ".XO", too.
         if len(row) != width or not all(cell in tuple(STONES) for cell in row):
             well_formed = False
     if not well_formed or rest not in ([["X", "to", "move"]], [["O", "to", "move"]]):
@@ -85,7 +85,7 @@ def board_of(game: Game, state: States) -> Board | None:
     if channels != 2 or height < 2:
         return None
     planes = game.encode(state.reshape(1))[0]
-    # Only zeros and ones, and never both colours in one cell.
+    # Planes of stones hold zeros and ones alone, and never both colours in one cell.
     is_stones = np.isin(planes, (0, 1)).all() and not (planes[0] * planes[1]).any()
     if not is_stones:
         return None

@@ -93,7 +93,7 @@ class ConnectFour:
     def parse(self, text: str) -> States:
         """The position of a board."""
         cells, mover = read_board(text, ROWS, COLUMNS)
-        # From the top down a column is empty, then full: no stone hangs in the air.
+        # No stone hangs in the air: from the top down a column is empty, then full.
         fallen = bool((np.diff((cells > 0).astype(np.int8), axis=0) >= 0).all())
         if not fallen or np.count_nonzero(cells == 1) - np.count_nonzero(cells == 2) != mover:
             raise BadInput(
@@ -120,7 +120,7 @@ def _woven(left: int, right: int) -> list[int]:
 @compiled
 def _has_four(stones: int) -> bool:
     """Whether a player has four in a column, a row or a diagonal."""
-    # Up, right, and both diagonals: neighbours in a line are this many bits apart.
+    # Neighbours in a line are this many bits apart: up, right, and along both diagonals.
     for distance in (1, BITS, BITS - 1, BITS + 1):
         # Two pairs that are two steps apart are four in a line.
         pairs = stones & (stones >> distance)

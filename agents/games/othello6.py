@@ -150,7 +150,7 @@ def _captured(cells: Cells, size: int, place: int, mover: int, take: bool) -> in
 
 @compiled
 def _has_move(cells: Cells, size: int, mover: int) -> bool:
-    # A loop, because numba compiles no generators.
+    # This is a loop, because numba compiles no generators.
     for place in range(size * size):  # noqa: SIM110
         if cells[place] == 0 and _captured(cells, size, place, mover, False) > 0:
             return True

@@ -102,7 +102,7 @@ class DiscreteActions:
         actions = (policy + noise).argmax(axis=1)
         # Transposed, because sums along the first axis take half the time.
         logits = policy.T.copy()
-        # Log-sum-exp: without the largest logit no exponential overflows.
+        # The largest logit is taken off (log-sum-exp), so that no exponential overflows.
         logits -= np.maximum.reduce(logits, axis=0)
         logarithms = np.log(np.add.reduce(np.exp(logits), axis=0))
         return Drawn(actions, logits[actions, np.arange(len(actions))] - logarithms)

@@ -91,7 +91,7 @@ class Head(nn.Module):
         value = functional.linear(of_value, self.value_weight, self.value_bias)
         if self.quantiles:
             value = value[:, None]
-        # Without its mean the advantage is unique: a constant could move between V and A otherwise.
+        # The mean is taken off, because a constant could move between V and A otherwise.
         return value + values - values.mean(dim=1, keepdim=True)
 
 

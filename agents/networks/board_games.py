@@ -48,7 +48,7 @@ class OwnHeads(BoardNetwork):
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """See `BoardNetwork`."""
-        # As one step of independent rows, for a torso's contract is about sequences.
+        # A torso's contract is about sequences: these rows are one step of as many sequences.
         reset = torch.zeros(1, len(encoded), dtype=torch.bool, device=encoded.device)
         features: Tensor = self.torso(encoded[None], (), reset)[0][0]
         values = multiplied(features, self.value_weight, self.value_bias)

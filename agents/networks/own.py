@@ -155,13 +155,13 @@ def _check_memory(path: str, torso: nn.Module, shape: tuple[int, ...], state: To
     seen = torch.rand(STEPS, ROWS, *shape, generator=generator)
     full = tuple(torch.rand(part.shape, generator=generator) for part in state)
     empty = tuple(torch.zeros_like(part) for part in state)
-    # Two steps at once, from a state that is not empty.
+    # The torso is tried with two steps at once, from a state that is not empty.
     together, after = _tried(path, torso, seen, full, _resets(False, False))
     if [part.shape for part in after] != [part.shape for part in state]:
         raise BadInput(
             f"network {path!r} returns a state {_described(after)} where it was given {_described(state)}"
         )
-    # The same steps one by one, each from the state that the one before it returned.
+    # It must give the same features step by step, each from the state that it returned before.
     for step in range(STEPS):
         alone, full = _tried(path, torso, seen[step : step + 1], full, _resets(False))
         if not torch.allclose(alone[0], together[step], atol=1e-4):

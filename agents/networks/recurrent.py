@@ -101,7 +101,7 @@ class LSTMTorso(Torso):
         """On the CPU by numpy, whose calls take a fifth of torch's time on a few rows."""
         if self.bias.device.type != "cpu":
             return super().step()
-        # Halved once for all steps, as `lstm.step` wants them.
+        # `lstm.step` wants halved weights; they are halved once for all steps.
         input_weight, weight, bias = (
             lstm.halved(parameter.numpy(force=True))
             for parameter in (self.input_weight, self.weight, self.bias)

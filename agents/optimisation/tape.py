@@ -251,8 +251,9 @@ class _Lines:
         answer = ", ".join(self._text(one) for one in outputs)
         needed = {self._text(one).partition("[")[0] for one in outputs}
         source = list[str]()
-        # From the last line back: a line is needed if a later one uses its name. What is seen here
-        # first is the last use of a name, after which its memory can be freed.
+        # The lines are walked from the last one back: a line is needed if a later one uses its
+        # name. The first use that is met is the last one in time, after which the name's memory can
+        # be freed.
         for line in reversed(self._lines):
             if line.name and line.name not in needed:
                 continue

@@ -101,7 +101,7 @@ class Evaluations:
         self.asked = self.evaluated = 0
         size = game.state_dtype.itemsize
         each = size + 4 * (game.actions + 1) + 8
-        # A power of two, so that a hash becomes a place by its lowest bits.
+        # The number of places is a power of two, so that the lowest bits of a hash are a place.
         places = 1 << max(cache_bytes // each, LEAST_PLACES).bit_length() - 1
         self._keys = np.zeros((places, size), np.uint8)
         self._versions = np.full(places, EMPTY, np.int64)
@@ -112,7 +112,8 @@ class Evaluations:
         """Another network, or other weights, from the next call on, also while another thread is in
         one: versions are numbers from 0, never used again.
         """
-        # One assignment: another thread sees the old network and its version, or the new ones.
+        # The pair is replaced by one assignment: another thread sees the old network and its
+        # version, or the new ones.
         self._network = evaluate, version
 
     def __call__(self, states: States, legal: Booleans) -> tuple[Floats, Floats]:
@@ -195,7 +196,7 @@ def _look_up(
 
 @compiled
 def _equal(one: Keys, row: int, other: Keys, place: int) -> bool:
-    # A loop, because numba compiles no generators.
+    # This is a loop, because numba compiles no generators.
     for column in range(one.shape[1]):  # noqa: SIM110
         if one[row, column] != other[place, column]:
             return False

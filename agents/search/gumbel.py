@@ -72,8 +72,8 @@ def advantages(
 
 def improved_policy(advantages: Doubles) -> Doubles:
     """The softmax of the improved logits [k, A] (eq. 11)."""
-    # Log-sum-exp: without the largest advantage no exponential overflows; those of illegal actions
-    # are exp(−∞) = 0.
+    # The largest advantage is taken off (log-sum-exp), so that no exponential overflows. For
+    # illegal actions exp(−∞) is 0.
     exponentials = np.exp(advantages - advantages.max(axis=1, keepdims=True))
     policy: Doubles = exponentials / exponentials.sum(axis=1, keepdims=True)
     return policy

@@ -134,7 +134,8 @@ def _back_up(trees: Trees, g: int, node: int, value: float, mover: int) -> None:
         node = trees.parent[g, node]
         trees.tries[g, edge] += 1
         trees.visits[g, node] += 1
-        # By mover, not by depth: a player may move twice in a row (Othello's pass).
+        # The sign depends on the mover, not on the depth: a player may move twice in a row
+        # (Othello's pass).
         trees.total[g, edge] += value if trees.mover[g, node] == mover else -value
     trees.left[g] -= 1
     trees.status[g] = SEARCHING if trees.left[g] > 0 else FINISHED
@@ -151,7 +152,7 @@ def select(trees: Trees, rule: Rule, slots: Ints, nodes: Ints, edges: Ints) -> i
         while trees.status[g] == SEARCHING:
             node = 0
             edge = -1
-            # Down from the root, by the rule of each node.
+            # The path goes down from the root, by the rule of each node.
             while not trees.over[g, node]:
                 at_gumbel_root = rule.gumbel and node == 0
                 if at_gumbel_root:

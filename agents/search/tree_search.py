@@ -177,7 +177,7 @@ class Search:
             considered = min(len(legal), settings.considered)
             trees.plan[slot, :simulations] = gumbel.considered_visits(considered, simulations)
         if generator is not None and settings.gumbel:
-            # Over legal actions alone, drawn once for the whole search.
+            # Noise covers the legal actions alone, and is drawn once for the whole search.
             trees.noise[slot, legal] = generator.gumbel(size=len(legal))
         elif generator is not None:
             trees.noise[slot, legal] = generator.dirichlet([settings.dirichlet_alpha] * len(legal))

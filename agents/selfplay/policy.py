@@ -39,7 +39,7 @@ def load(resolved: Resolved, state: State, device: str = "cpu") -> SelfPlayPolic
     torch.set_num_threads(resolved.experiment.threads)
     game = load_game(resolved.game.id)
     hyper = resolved.hyperparameters
-    # Any weights: the state's replace them.
+    # The first weights do not matter: the state's replace them.
     network = make_network(hyper, game, torch.Generator())
     network.load_state_dict(to_tensors(state[AVERAGE]))
     return SelfPlayPolicy(

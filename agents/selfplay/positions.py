@@ -71,7 +71,7 @@ def refusal(game: Game, rows: Mapping[str, np.ndarray]) -> str:
         return "no position"
     if not legal.any(axis=1).all():
         return "a position without a legal action"
-    # Written so that NaN, which is neither below nor above 1, is refused too.
+    # This form of the condition refuses NaN, too, which is neither below nor above 1.
     if not (np.abs(rows["value"]) <= 1).all():
         return "a value beyond -1 … 1"
     if not (policy >= 0).all() or policy[~legal].any():

@@ -137,7 +137,7 @@ class Moves:
         searched = self.search.results(slots)
         chance = [self._chance[slot] for slot in slots]
         actions = choose(searched, self._plies[slots], self.hyper.sampled_plies, chance)
-        # Before the move is played: a row is the position that was searched.
+        # Rows are kept before the move is played, because they hold the position that was searched.
         self._keep(slots, np.where(self._full[slots, None], searched.policy, 0))
         self._states[slots] = self.game.play(self._states[slots], actions)
         self._plies[slots] += 1

@@ -93,7 +93,7 @@ def from_text(text: str, written: type[Written], what: str) -> Written:
     except (ValueError, RecursionError):
         raise BadInput(f"{what} that is no JSON") from None
     kinds = get_type_hints(written)
-    # Exact types: JSON's true would pass for the number 1 otherwise.
+    # Types are compared exactly, because JSON's true would pass for the number 1 otherwise.
     if not isinstance(read, dict) or {name: type(one) for name, one in read.items()} != kinds:
         described = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
         raise BadInput(f"{what} is an object with {described}")

@@ -309,7 +309,7 @@ class Outage:
 
     def interrupted(self, held_s: float) -> None:
         """A connection held for `held_s` seconds in between."""
-        # Time with a connection is no time without a learner.
+        # The time with a connection does not count as time without a learner.
         self._began += held_s
         if held_s > STEADY_S:
             self._began = time.monotonic()
@@ -328,7 +328,7 @@ class Outage:
         lasted_s = time.monotonic() - self._began
         if lasted_s >= self._timeout_s:
             raise Unreachable(f"no learner for {lasted_s:.0f} s: {lost}")
-        # Bounded, so that the power stays a small number.
+        # The number of attempts is bounded, so that the power below stays small.
         self._attempts = min(self._attempts + 1, 10)
         bound_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._attempts)
         return min(self._timeout_s - lasted_s, random.uniform(0, bound_s))

@@ -158,7 +158,7 @@ class Connection:
             while True:
                 self._incoming.put(self._next(acks))
         except Exception as ended:
-            # Handed to the actor's thread, in which `answer` raises it.
+            # The error is handed to the actor's thread, in which `answer` raises it.
             self._incoming.put(ended)
 
     def _acks(self, answers: Iterator[bytes]) -> Iterator[Ack]:

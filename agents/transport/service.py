@@ -228,7 +228,8 @@ class Service:
         packed = self._receiver.packed_weights(have)
         if packed is not None:
             for chunk in pack_chunks(self._parts_of(packed)):
-                # Counted before it is sent: the total may be read as soon as the actor has it.
+                # Bytes are counted before they are sent, because the total may be read as soon as
+                # the actor has them.
                 self.counters.sent(len(chunk))
                 yield chunk
 
@@ -294,8 +295,8 @@ class Service:
             refused = Ack(sequence=sequence, state="refused", newest=newest, reason=str(bad))
             return refused, None
         checked = time.perf_counter()
-        # Over a lost and a new connection the same message may be here twice: the second one waits
-        # until the first was taken in, and is a duplicate then.
+        # The same message may arrive over a lost and over a new connection. The second one waits
+        # here until the first was taken in, and is a duplicate then.
         with session.receiving:
             ack = self._receiver.receive(session.incarnation, sequence, unrolls)
         self.counters.received(len(raw), checked - began, time.perf_counter() - checked)

@@ -71,11 +71,12 @@ def unpack_one(tensor: wire.Tensor, spec: Spec, most: int) -> np.ndarray:
         raise BadMessage("shape", f"{name} is {list(shape)}, not [{', '.join(map(str, expected))}]")
     data: Any = tensor.data
     expected_bytes = shape[0] * size_bytes(spec)
-    # Compared before an array is made: nothing is allocated for what a message only claims.
+    # The size is compared before an array is made, so that nothing is allocated for what a message
+    # only claims.
     if len(data) != expected_bytes:
         raise BadMessage("size", f"{name} has {len(data)} bytes, not {expected_bytes}")
     array: np.ndarray = np.ndarray(shape, spec.dtype, buffer=data)
-    # What is left without zeros and ones is something else.
+    # If anything is left without the bytes 0 and 1, some byte is no boolean.
     if spec.dtype == "bool" and data.translate(None, b"\0\1"):
         raise BadMessage("value", f"{name} has a byte that is no boolean: undefined in numpy")
     return array
