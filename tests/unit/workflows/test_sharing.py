@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.actors import ActorSettings
-from config.cluster import load_cluster
+from config.cluster import Requests, load_cluster
 from config.errors import BadInput
 from config.resolve import resolve
 from config.workers import WorkerSettings
@@ -15,7 +16,9 @@ from workflows import submit
 from workflows.local.language.quantities import quantity
 from workflows.sharing import fitted, how_shared, with_gpus
 
-CLUSTER = load_cluster()
+DEFAULTS = load_cluster()
+CLUSTER = replace(DEFAULTS, gpu=replace(DEFAULTS.gpu, requests=Requests(cpu="1")))
+"""With round numbers: a learner asks for one processor, an actor for a quarter."""
 
 
 @pytest.mark.parametrize(
