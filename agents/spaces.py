@@ -183,7 +183,8 @@ def _several(space: spaces.MultiDiscrete | spaces.MultiBinary) -> dict[str, Any]
     choices = (2,) * size
     first = (0,) * size
     if isinstance(space, spaces.MultiDiscrete):
-        choices, first = (tuple(map(int, each.ravel())) for each in (space.nvec, space.start))
+        choices = tuple(map(int, space.nvec.ravel()))
+        first = tuple(map(int, space.start.ravel()))
     return {
         "actions": size, "discrete": False, "action_shape": shape, "choices": choices,
         "first_actions": first, "binary": binary,

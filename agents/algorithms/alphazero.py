@@ -202,15 +202,17 @@ class AlphaZeroTrainer:
         """Positions on the device, each in one of its symmetries."""
         planes = self.game.encode(unpacked_states(self.game, rows["state"]))
         which = self.sampling.integers(0, len(self.symmetries), len(planes))
-        columns = (
-            self.symmetries.of_planes(planes, which),
-            self.symmetries.of_actions(rows["legal"], which),
-            self.symmetries.of_actions(rows["policy"], which),
-            rows["value"],
-            rows["full"],
+        turned = self._tensor(self.symmetries.of_planes(planes, which))
+        return Batch(
+            planes=turned.contiguous(memory_format=torch.channels_last),
+            legal=self._tensor(self.symmetries.of_actions(rows["legal"], which)),
+            policies=self._tensor(self.symmetries.of_actions(rows["policy"], which)),
+            values=self._tensor(rows["value"]),
+            full=self._tensor(rows["full"]),
         )
-        first, *rest = (on_device(torch.from_numpy(column), self.device) for column in columns)
-        return Batch(first.contiguous(memory_format=torch.channels_last), *rest)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return on_device(torch.from_numpy(array), self.device)
 
     @torch.no_grad()
     def _follow(self) -> None:

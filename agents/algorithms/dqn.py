@@ -267,16 +267,17 @@ class DQNTrainer:
         return first * (1 - self.step / self.resolved.total_steps)
 
     def _batch(self, transitions: Transitions, weights: np.ndarray) -> Batch:
-        encoded, next_encoded = (
-            self._encoded(self.collection.normalised(observations))
-            for observations in (transitions.observation, transitions.next_observation)
-        )
-        actions = transitions.action.astype(np.int64)
-        columns = (actions, transitions.reward, transitions.discount, weights)
-        action, reward, discount, weight = map(self._tensor, columns)
         masks = transitions.next_masks
-        allowed = None if masks is None else self._tensor(masks)
-        return Batch(encoded, action, reward, discount, next_encoded, weight, allowed)
+        next_observation = self.collection.normalised(transitions.next_observation)
+        return Batch(
+            encoded=self._encoded(self.collection.normalised(transitions.observation)),
+            actions=self._tensor(transitions.action.astype(np.int64)),
+            rewards=self._tensor(transitions.reward),
+            discounts=self._tensor(transitions.discount),
+            next_encoded=self._encoded(next_observation),
+            weights=self._tensor(weights),
+            next_masks=None if masks is None else self._tensor(masks),
+        )
 
     @torch.no_grad()
     def _targets(self, batch: Batch, target_values: Tensor) -> Tensor:

@@ -205,7 +205,9 @@ class IMPALATrainer:
         mean = 1.0
         deviation = 0.0
         if len(ratios):
-            deviation, mean = (float(one) for one in torch.std_mean(ratios, correction=0))
+            spread, middle = torch.std_mean(ratios, correction=0)
+            mean = float(middle)
+            deviation = float(spread)
         self.measured.append(
             [
                 -objective, 0.5 * squared_error, entropy, mean, deviation,

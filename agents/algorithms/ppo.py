@@ -126,10 +126,9 @@ class PPOTrainer:
         self.epoch = self.step = 0
         # Each purpose has its own generator, so that one more draw for one of them changes no
         # other.
-        self.initial_weights, self.action_noise, self.permutations = (
-            torch.Generator().manual_seed(integer_seed(resolved.experiment.seed, run, purpose))
-            for purpose in ("weights", "actions", "minibatches")
-        )
+        self.initial_weights = self._generator(run, "weights")
+        self.action_noise = self._generator(run, "actions")
+        self.permutations = self._generator(run, "minibatches")
         self.environments = TrainingEnvironments(resolved, run)
         spaces = self.environments.interface
         self.network = self._make_network(precision).to(self.device)
@@ -153,6 +152,10 @@ class PPOTrainer:
         self.rollout = Rollout.allocate(
             self.environments, self.network, self.actions, length, observations=normalise
         )
+
+    def _generator(self, run: int, purpose: str) -> torch.Generator:
+        seed = integer_seed(self.resolved.experiment.seed, run, purpose)
+        return torch.Generator().manual_seed(seed)
 
     def _make_network(self, precision: str) -> Heads:
         return make_actor_critic(
@@ -247,18 +250,21 @@ class PPOTrainer:
         )  # fmt: skip
         # The value target is R = A + V, the λ-return. Both are computed in float64 and learnt in
         # float32.
-        advantage, returns = (
-            on_device(torch.from_numpy(array.ravel().astype(np.float32)), self.device)
-            for array in (advantages, advantages + values)
-        )
+        learnt_advantages = advantages.ravel().astype(np.float32)
+        returns = (advantages + values).ravel().astype(np.float32)
         actions = rollout.actions.flatten(0, 1)
         # log π_old comes from the stored outputs, before the first update: computed anew in every
         # minibatch, ρ would always be 1.
         log_probabilities = self.actions.log_probability(rollout.policy.flatten(0, 1), actions)
-        encoded = rollout.encoded[:-1].flatten(0, 1)
-        old_values = rollout.values[:-1].flatten()
-        masks = None if rollout.masks is None else rollout.masks.flatten(0, 1)
-        batch = Batch(encoded, actions, log_probabilities, old_values, advantage, returns, masks)
+        batch = Batch(
+            encoded=rollout.encoded[:-1].flatten(0, 1),
+            actions=actions,
+            log_probabilities=log_probabilities,
+            values=rollout.values[:-1].flatten(),
+            advantages=on_device(torch.from_numpy(learnt_advantages), self.device),
+            returns=on_device(torch.from_numpy(returns), self.device),
+            masks=None if rollout.masks is None else rollout.masks.flatten(0, 1),
+        )
         if rollout.valid.all():
             return batch
         # Where an action was forced (Atari's FIRE), the policy did not choose it.

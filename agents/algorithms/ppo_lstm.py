@@ -85,9 +85,10 @@ class RecurrentPPOTrainer(PPOTrainer):
         steps = self.steps[:, chosen]
         place = places[steps].flatten()
         rows = (place >= 0).nonzero().flatten()
-        taken, steps, chosen, rows = (
-            on_device(one, self.device) for one in (place[rows], steps, chosen, rows)
-        )
+        taken = on_device(place[rows], self.device)
+        steps = on_device(steps, self.device)
+        chosen = on_device(chosen, self.device)
+        rows = on_device(rows, self.device)
         sequences = Sequences(
             self.rollout.encoded[:-1].flatten(0, 1)[steps],
             tuple(first.flatten(0, 1)[chosen] for first in self.memory.first),

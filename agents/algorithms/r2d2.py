@@ -111,10 +111,10 @@ class R2D2Trainer(LearnsFromReplay):
         self.spaces = acting.spaces
         self.remembered = acting.first
         weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
-        self.network, self.target = (
-            make_network(self.hyper, self.spaces, precision, weights).to(self.device)
-            for _ in range(2)
-        )
+        network = make_network(self.hyper, self.spaces, precision, weights)
+        target = make_network(self.hyper, self.spaces, precision, weights)
+        self.network = network.to(self.device)
+        self.target = target.to(self.device)
         self._copy_target()
         self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
         self.gradients = GradientTape(self._loss, self.network.parameters(), recorded=False)
@@ -147,9 +147,8 @@ class R2D2Trainer(LearnsFromReplay):
     def _added(self, numbers: np.ndarray, columns: Columns) -> None:
         """The first priorities of sequences [n], from the errors that Q had when it acted."""
         learnt = slice(self.hyper.burn_in, None)
-        best, found = (
-            torch.tensor(columns[name][:, learnt]).transpose(0, 1) for name in (BEST, TAKEN)
-        )
+        best = torch.tensor(columns[BEST][:, learnt]).transpose(0, 1)
+        found = torch.tensor(columns[TAKEN][:, learnt]).transpose(0, 1)
         rows = self._rows(columns, torch.device("cpu"))
         # Both columns are values of the network that acted, so that first priorities need no pass
         # of the learner's networks.

@@ -136,10 +136,11 @@ def _generators(
     """
     # Names are hashed by a checksum, because Python's own hash of a text differs between processes.
     names = [zlib.crc32(player.name.encode()) for player in players]
-    return [
-        [np.random.default_rng([seed, *names, who, game]) for game in range(games)]
-        for who in range(len(players))
-    ]
+    generators = list[list[np.random.Generator]]()
+    for who in range(len(players)):
+        seeds = [[seed, *names, who, game] for game in range(games)]
+        generators.append([np.random.default_rng(each) for each in seeds])
+    return generators
 
 
 def openings(game: Game, count: int, generator: np.random.Generator) -> States:

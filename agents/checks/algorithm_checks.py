@@ -152,10 +152,9 @@ class TrainingChecks:
         other = observations[::-1] + np.asarray(10, observations.dtype)
         other[0] = observations[0]
         for sample in (False, True):
-            first, again, beside_others = (
-                np.stack(_acted(policy, rows, sample))
-                for rows in (observations, observations, other)
-            )
+            first = np.stack(_acted(policy, observations, sample))
+            again = np.stack(_acted(policy, observations, sample))
+            beside_others = np.stack(_acted(policy, other, sample))
             how = "sampled" if sample else "greedy"
             if not np.array_equal(first, again):
                 raise Broken(f"the {how} actions of the same observations and seeds differ")
@@ -235,9 +234,8 @@ def _check_reset(policy: RecurrentPolicy, observations: np.ndarray) -> None:
     begins = np.ones(len(observations), np.bool_)
     first = policy.first_state(len(observations))
     _, state = policy.act(observations, first, begins, sample=False)
-    fresh, again = (
-        policy.act(observations, before, begins, sample=False)[1] for before in (first, state)
-    )
+    _, fresh = policy.act(observations, first, begins, sample=False)
+    _, again = policy.act(observations, state, begins, sample=False)
     if not all(map(np.array_equal, fresh, again)):
         raise Broken("what is remembered after a reset depends on what was before it")
 

@@ -76,7 +76,8 @@ class EnvironmentChecks:
         """Another instance repeats an episode from its seed and actions, which is how checkpoints
         bring back episodes in flight.
         """
-        first, second = (self._episode() for _ in range(2))
+        first = self._episode()
+        second = self._episode()
         # The episodes may differ in length, which is reported below if no step differs before.
         for row, (one, other) in enumerate(zip(first, second, strict=False)):
             if not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True)):

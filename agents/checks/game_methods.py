@@ -152,10 +152,9 @@ class MethodChecks:
                 raise Broken(f"with symmetry {number} games end at another time")
             if not _same(game.legal(mirrored), game.legal(ply.states)[:, actions]):
                 raise Broken(f"with symmetry {number} other actions are legal")
-            seen, original = (
-                game.encode(one).reshape(len(one), game.planes[0], -1)
-                for one in (mirrored, ply.states)
-            )
+            shape = (len(mirrored), game.planes[0], -1)
+            seen = game.encode(mirrored).reshape(shape)
+            original = game.encode(ply.states).reshape(shape)
             if not _same(seen, original[:, :, board]):
                 raise Broken(f"with symmetry {number} encode is not what the symmetry says")
             after = game.play(ply.states, ply.actions)

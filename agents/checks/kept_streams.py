@@ -78,11 +78,11 @@ class KeptStreams:
         """The rows of a stream that a continued training needs."""
         parts = self._added.get(name, [])
         unneeded = self._unneeded.get(name, 0)
-        columns = parts[0] if parts else {}
-        return {
-            column: np.concatenate([part[column] for part in parts])[unneeded:]
-            for column in columns
-        }
+        rows: Rows = {}
+        for column in parts[0] if parts else ():
+            whole = np.concatenate([part[column] for part in parts])
+            rows[column] = whole[unneeded:]
+        return rows
 
 
 def _columns(rows: Rows) -> dict[str, tuple[str, tuple[int, ...]]]:

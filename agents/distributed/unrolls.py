@@ -115,7 +115,9 @@ class Assembler:
         self._finished = []
         whole = finished[0]
         if len(finished) > 1:
-            whole = {name: np.concatenate([one[name] for one in finished]) for name in whole}
+            whole = Columns()
+            for name in finished[0]:
+                whole[name] = np.concatenate([one[name] for one in finished])
         # A message holds at most one unroll of each environment: the rest waits for the next.
         if len(next(iter(whole.values()))) > most:
             self._finished.append({name: column[most:] for name, column in whole.items()})

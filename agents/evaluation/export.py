@@ -90,18 +90,20 @@ def _names(examples: Examples) -> list[str]:
     """The names of the inputs; those of a list are numbered."""
     names = list[str]()
     for name, example in examples.items():
-        several = isinstance(example, list)
-        names += [f"{name}_{number}" for number in range(len(example))] if several else [name]
+        if isinstance(example, list):
+            names += [f"{name}_{number}" for number in range(len(example))]
+        else:
+            names.append(name)
     return names
 
 
 def _rows_are_free(examples: Examples) -> dict[str, Any]:
     # The first dimension of every input has one and the same free size.
     rows = {0: torch.export.Dim("N")}
-    return {
-        name: [rows] * len(example) if isinstance(example, list) else rows
-        for name, example in examples.items()
-    }
+    free = dict[str, Any]()
+    for name, example in examples.items():
+        free[name] = [rows] * len(example) if isinstance(example, list) else rows
+    return free
 
 
 def graph_of(policy: AnyPolicy) -> Graph:
@@ -146,10 +148,8 @@ class Graph(nn.Module):
         if isinstance(eyes, NatureCNN):
             return _space_to_depth(planes(observation, self.spaces))
         if self.normaliser is not None:
-            mean, scale = (
-                torch.from_numpy(array)
-                for array in (self.normaliser.mean, self.normaliser.inverse_deviation)
-            )
+            mean = torch.from_numpy(self.normaliser.mean)
+            scale = torch.from_numpy(self.normaliser.inverse_deviation)
             observation = ((observation - mean) * scale).clamp(-CLIP, CLIP)
         return self.network.encode(observation)
 
@@ -162,10 +162,8 @@ class Graph(nn.Module):
             return taken.reshape(-1, *self.spaces.action_shape)
         if self.spaces.low is None or self.spaces.high is None:
             return actions.reshape(-1, *self.spaces.action_shape)
-        low, high = (
-            torch.tensor(bound, dtype=torch.float32)
-            for bound in (self.spaces.low, self.spaces.high)
-        )
+        low = torch.tensor(self.spaces.low, dtype=torch.float32)
+        high = torch.tensor(self.spaces.high, dtype=torch.float32)
         taken = torch.minimum(torch.maximum(actions, low), high)
         # `bounded` is a property of the spaces: torch.export cannot follow an `if` that looks at a
         # tensor.

@@ -95,9 +95,9 @@ class RecurrentCollection(Collection):
     final_states: dict[tuple[int, int], TorsoState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.states = [
-            tuple(part[rows] for part in self.memory.state) for rows in self.environments.groups
-        ]
+        self.states = list[TorsoState]()
+        for rows in self.environments.groups:
+            self.states.append(tuple(part[rows] for part in self.memory.state))
 
     def _answer(self, group: int, t: int, encoded: Tensor) -> tuple[Tensor, Tensor]:
         """Row T is where the next rollout starts: it is not remembered before that."""

@@ -27,7 +27,9 @@ from config.resolve import Resolved
 GOES_ON, TERMINATED, TRUNCATED, LOST = range(4)
 """How a step ended. Terminated: also by a lost life, where that counts as an end. Lost: the episode
 could not be brought back after a restart, so nobody knows what followed."""
-STEPS, FIRST_STACKS, ENDS = "replay", "replay-first-stacks", "replay-ends"
+STEPS = "replay"
+FIRST_STACKS = "replay-first-stacks"
+ENDS = "replay-ends"
 """The streams: steps of all environments, and what happens once in an episode."""
 
 Place = tuple[int, int]

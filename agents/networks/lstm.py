@@ -149,7 +149,8 @@ class _ByHand(torch.autograd.Function):
         size = ctx.weight.shape[1]
         count, length, rows, _ = gradient.shape
         by_gate = gradient.reshape(count, length, rows, 4, size)
-        forget, output = (ctx.left.gates[..., n * size : (n + 1) * size] for n in (1, 2))
+        forget = ctx.left.gates[..., size : 2 * size]
+        output = ctx.left.gates[..., 2 * size : 3 * size]
         into_cell = output - output * ctx.left.squashed**2
         kept_cell = forget if ctx.keep is None else forget * ctx.keep
         transposed = np.ascontiguousarray(ctx.weight.transpose(0, 2, 1))

@@ -197,8 +197,10 @@ def _described(state: Any) -> str:
     """The type of a value, or the shapes of its parts."""
     if not isinstance(state, tuple):
         return f"of type {type(state).__name__}"
-    parts = [
-        f"{part.dtype} {list(part.shape)}" if isinstance(part, Tensor) else type(part).__name__
-        for part in state
-    ]
+    parts = list[str]()
+    for part in state:
+        if isinstance(part, Tensor):
+            parts.append(f"{part.dtype} {list(part.shape)}")
+        else:
+            parts.append(type(part).__name__)
     return f"({', '.join(parts)})"

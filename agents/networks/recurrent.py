@@ -102,10 +102,9 @@ class LSTMTorso(Torso):
         if self.bias.device.type != "cpu":
             return super().step()
         # `lstm.step` wants halved weights; they are halved once for all steps.
-        input_weight, weight, bias = (
-            lstm.halved(parameter.numpy(force=True))
-            for parameter in (self.input_weight, self.weight, self.bias)
-        )
+        input_weight = lstm.halved(self.input_weight.numpy(force=True))
+        weight = lstm.halved(self.weight.numpy(force=True))
+        bias = lstm.halved(self.bias.numpy(force=True))
         layers = [(one.numpy(force=True), other.numpy(force=True)) for one, other in self._layers]
         look = None if self.eyes is None else self.eyes.frozen()
 

@@ -141,10 +141,10 @@ class Perceptrons(nn.Module):
         self._layers = list[tuple[nn.Parameter, nn.Parameter]]()
         for number, (inputs, outputs) in enumerate(itertools.pairwise(sizes), start=1):
             bound = 1 / math.sqrt(inputs)
-            weight, bias = (
-                nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
-                for shape in ((count, inputs, outputs), (count, 1, outputs))
-            )
+            weights = torch.empty(count, inputs, outputs)
+            weight = nn.Parameter(weights.uniform_(-bound, bound, generator=generator))
+            biases = torch.empty(count, 1, outputs)
+            bias = nn.Parameter(biases.uniform_(-bound, bound, generator=generator))
             self.register_parameter(f"weight{number}", weight)
             self.register_parameter(f"bias{number}", bias)
             self._layers.append((weight, bias))

@@ -52,7 +52,10 @@ def unpacked_states(game: Game, packed: np.ndarray) -> States:
 def joined(parts: Iterable[Rows]) -> Rows:
     """Rows one after the other; of at least one part."""
     listed = list(parts)
-    return {name: np.concatenate([part[name] for part in listed]) for name in listed[0]}
+    rows: Rows = {}
+    for name in listed[0]:
+        rows[name] = np.concatenate([part[name] for part in listed])
+    return rows
 
 
 def refusal(game: Game, rows: Mapping[str, np.ndarray]) -> str:

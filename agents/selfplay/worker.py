@@ -174,7 +174,10 @@ class Moves:
 
 def stacked(rows: Sequence[Rows]) -> Rows:
     """Stack single arrays to [n, ...]."""
-    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    found: Rows = {}
+    for name in rows[0]:
+        found[name] = np.stack([row[name] for row in rows])
+    return found
 
 
 class Alternation:
