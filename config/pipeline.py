@@ -28,6 +28,10 @@ RUNS = "runs"
 """The name of the output of `prepare` that lists the runs. A step that needs it waits for all of
 them.
 """
+TRAINED = "trained"
+"""The name of the output of `prepare` that lists the runs whose training is complete, such as `,0,2,`:
+resubmitted, their pods find nothing to do and ask for no GPU.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +90,7 @@ STEPS: tuple[Step, ...] = (
         name=PREPARE,
         scope="experiment",
         leaves=("experiment.yaml",),
-        outputs=(Output(name=RUNS),),
+        outputs=(Output(name=RUNS), Output(name=TRAINED)),
         required=False,  # without it there is no report at all
     ),
     Step(

@@ -2,7 +2,7 @@
 outdir=results/cartpole`.
 
 Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs the list
-of runs. Bad input fails here, before anything is written and before a GPU pod exists. The same
+of runs and of those that are trained already. Bad input fails here, before anything is written and before a GPU pod exists. The same
 again continues the experiment and changes nothing.
 """
 
@@ -21,8 +21,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from config import pipeline
 from config.algorithms import ALGORITHMS
-from config.errors import BadInput, shown
+from config.errors import BadInput, ExperimentError, shown
 from config.given import from_argo, from_assignments, refuse_replaced, together
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
@@ -40,9 +41,10 @@ from steps.directory.experiment import (
     write_experiment,
 )
 from steps.directory.files import make_and_probe, read_bytes, refuse_links, write_atomically
-from steps.directory.layout import ExperimentDirectory
+from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.starting_point import origin_directory, recorded_games, with_origin
 from steps.directory.status import now, read_status
+from steps.train import identity_inputs
 
 PACKAGES = (
     "torch",
@@ -96,8 +98,33 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     )
     code = _write(context, record)
     if code == 0:
-        write_outputs({"runs": json.dumps(list(range(resolved.experiment.runs)))})
+        runs = range(resolved.experiment.runs)
+        trained = [run for run in runs if _is_trained(directory.run(run), record)]
+        write_outputs(
+            {
+                pipeline.RUNS: json.dumps(list(runs)),
+                pipeline.TRAINED: "".join(f",{run}" for run in trained) + ",",
+            }
+        )
     return code
+
+
+def _is_trained(run: RunDirectory, record: ExperimentRecord) -> bool:
+    """Whether `train` of this run will find nothing to do. Everything that cannot be read is left to
+    the step itself.
+    """
+    from steps.training.meeting import is_trained
+
+    try:
+        status = read_status(run.status / f"{pipeline.TRAIN}.json")
+        return (
+            status is not None
+            and status.state == "succeeded"
+            and status.inputs == identity_inputs(record)
+            and is_trained(run, status)
+        )
+    except (OSError, ValueError, ExperimentError):
+        return False
 
 
 def _check_recorded_games(resolved: Resolved) -> None:

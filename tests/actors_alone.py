@@ -21,7 +21,8 @@ def manifest_of_actors() -> dict[str, Any]:
     spec = manifest["spec"]
     spec |= {"entrypoint": "train-actors"}
     del spec["onExit"]
-    spec["arguments"]["parameters"] += [{"name": "run", "value": "0"}]
+    of_run = {"run": "0", "trained": ","}
+    spec["arguments"]["parameters"] += [{"name": n, "value": v} for n, v in of_run.items()]
     spec["templates"] = [one for one in spec["templates"] if one["name"].startswith("train-actor")]
     (actor,) = (one for one in spec["templates"] if one["name"] == "train-actor")
     del actor["retryStrategy"]

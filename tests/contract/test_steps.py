@@ -4,6 +4,7 @@ that changes nothing."""
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import steps
 from config import pipeline
 from config.pipeline import Step
+from steps import prepare
 
 FOLDER = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py"))
 COMMANDS = {"steps.export": True, "steps.check": False, "steps.versus": False}
@@ -121,6 +123,26 @@ def test_the_evaluation_is_what_the_status_says(experiment):
         sum(float(row[2]) for row in rows[1:]) / 4
     )
     assert len({row[1] for row in rows[1:]}) == 4, "every episode has a seed of its own"
+
+
+def listed_as_trained(experiment, folder, monkeypatch):
+    """What `prepare` says of the runs when the same is submitted again."""
+    monkeypatch.setenv("OUTPUTS", str(folder))
+    given = ("game=cartpole", "epochs=3", "evaluation_episodes=4", f"outdir={experiment}", "runs=2")
+    arguments = [word for one in given for word in ("-p", one)]
+    assert prepare.main(["--algorithm=ppo", *arguments]) == 0
+    return (folder / pipeline.TRAINED).read_text()
+
+
+def test_prepare_lists_the_runs_that_need_no_training(experiment, tmp_path, monkeypatch):
+    copy = tmp_path / "experiment"
+    shutil.copytree(experiment, copy)
+    record = copy / "experiment.yaml"
+    record.write_text(record.read_text().replace(str(experiment), str(copy)))
+    assert listed_as_trained(copy, tmp_path, monkeypatch) == ",0,"
+    newest = max((copy / "runs/0/checkpoints").iterdir(), key=lambda path: int(path.name))
+    (newest / "tensors.safetensors").write_bytes(b"")
+    assert listed_as_trained(copy, tmp_path, monkeypatch) == ","
 
 
 @each_step

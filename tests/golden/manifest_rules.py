@@ -16,6 +16,8 @@ RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode)
 TAG = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 NAMED = re.compile(r"[a-z]+(?:\.[A-Za-z0-9_-]+)+")
 GPU_IMAGE = "{{workflow.parameters.gpu_image}}"
+IS_TRAINED = "inputs.parameters.trained contains (',' + inputs.parameters.run + ',')"
+GPUS = f"{{{{={IS_TRAINED} ? '0' : workflow.parameters.gpus}}}}"
 IMAGES_OF_HELPERS = {
     "train-actor": "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
     " : workflow.parameters.cpu_image}}",
@@ -349,7 +351,7 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
         ]
         trains = container.get("image") == GPU_IMAGE
         helps = GPUS_OF_HELPERS.get(leaf["name"])
-        asked = [helps] if helps else ["{{workflow.parameters.gpus}}"] * trains
+        asked = [helps] if helps else [GPUS] * trains
         if amounts != asked:
             yield f"{leaf['name']}: asks for {amounts} GPUs, not {asked}"
         hides = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container.get("env", [])

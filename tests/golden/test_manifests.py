@@ -19,7 +19,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from manifest_rules import RULES, Manifest, Rule, dags, leaves
+from manifest_rules import IS_TRAINED, RULES, Manifest, Rule, dags, leaves
 
 from config import pipeline
 from config.algorithms import ALGORITHMS, ppo
@@ -379,6 +379,11 @@ def test_each_rule_can_fail(
     assert list(rule(damaged))
 
 
+def members_of(parameter: str) -> str:
+    """The number of members of a stage: as many as the parameter says, none of a trained run."""
+    return f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.{parameter})}}}}"
+
+
 def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) -> None:
     """Nothing else of the run is different from one process that trains."""
     alone = manifest_yaml.load(built("ppo"))
@@ -390,7 +395,7 @@ def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) ->
     assert [one for one in run if one is not beside] == alone_run
     assert (beside["name"], beside.get("depends", "")) == ("train-actors", "")
     loop = task(with_actors, "actor")
-    assert loop["withSequence"] == {"count": "{{workflow.parameters.actors}}"}
+    assert loop["withSequence"] == {"count": members_of("actors")}
     own = {"name": "member", "value": "{{item}}"}
     assert own in loop["arguments"]["parameters"]
     given = ["--outdir={{inputs.parameters.outdir}}", "--run={{inputs.parameters.run}}"]
@@ -411,7 +416,7 @@ def test_the_workers_of_self_play_stand_beside_their_trainer_and_hold_nothing_ba
     assert (beside["name"], beside.get("depends", "")) == ("train-workers", "")
     assert not [one for one in tasks if "train-workers" in one.get("depends", "")]
     loop = task(manifest, "worker")
-    assert loop["withSequence"] == {"count": "{{workflow.parameters.workers}}"}
+    assert loop["withSequence"] == {"count": members_of("workers")}
     assert loop["continueOn"] == {"failed": True, "error": True}
     trainer, worker = (leaf(manifest, name) for name in ("train", "train-worker"))
     assert trainer["container"]["args"][-1] == "--role=trainer"
@@ -430,8 +435,8 @@ def test_further_learners_stand_beside_the_first_where_there_can_be_some() -> No
     assert {one["name"] for one in tasks} > {"train-learners", "train-actors"}
     assert not [one for one in tasks if "train-" in one.get("depends", "").replace("plot-", "")]
     loop = task(several, "learner")
-    count = "{{=asInt(workflow.parameters.learners) - 1}}"
-    assert loop["withSequence"] == {"start": "1", "count": count}
+    count = members_of("learners").removesuffix("}}")
+    assert loop["withSequence"] == {"start": "1", "count": f"{count} - 1}}}}"}
     assert loop["continueOn"] == {"failed": True, "error": True}
     first, further = (leaf(several, name) for name in ("train", "train-learner"))
     member = "--member={{inputs.parameters.member}}"
@@ -463,6 +468,21 @@ def test_actors_have_an_image_of_their_own_if_they_are_given_one(
     container = replaced(leaf(with_actors, "train-actor")["container"], values)
     assert container["image"] == image
     assert {"name": "EXPERIMENT_IMAGE", "value": image} in container["env"]
+
+
+@pytest.mark.parametrize(("run", "asked"), [("0", "0"), ("2", "3"), ("10", "3"), ("11", "0")])
+def test_a_run_that_is_trained_asks_for_no_gpu_and_no_actor(
+    with_actors: Manifest, run: str, asked: str
+) -> None:
+    values = {
+        "inputs.parameters.trained": ",0,1,11,", "inputs.parameters.run": run,
+        "workflow.parameters.gpus": "3", "workflow.parameters.actors": "3",
+        "workflow.parameters.training_memory": "4Gi",
+    }  # fmt: skip
+    training = replaced(leaf(with_actors, "train"), values)
+    (patched,) = json.loads(training["podSpecPatch"])["containers"]
+    assert patched["resources"]["limits"]["nvidia.com/gpu"] == asked
+    assert replaced(task(with_actors, "actor")["withSequence"], values) == {"count": asked}
 
 
 @pytest.mark.parametrize("role", ["actor", "worker"])

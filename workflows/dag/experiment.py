@@ -39,6 +39,7 @@ from config.cluster import Cluster, defaults
 from config.described import ParameterInfo, parameters
 from config.pipeline import End, Need, Scope, Step
 from workflows.dag.pods import (
+    OF_RUN,
     OUTDIR,
     RUN,
     UNPRIVILEGED_POD,
@@ -80,7 +81,7 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
     ) as workflow:
         templates = {step.name: _template(step, algorithm, cluster) for step in pipeline.STEPS}
         members = beside_train(descriptor, cluster)
-        with DAG(name="run", inputs=inputs("outdir", "run")) as run:
+        with DAG(name="run", inputs=inputs(*OF_RUN)) as run:
             _tasks("run", templates, beside_train=members)
         with DAG(
             name="experiment",
@@ -158,7 +159,8 @@ def _tasks(
         elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
             needs = [need for one in pipeline.steps("run") for need in one.needs]
             listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
-            run = {"run": "{{item}}"}
+            trained = tasks[pipeline.PREPARE].get_parameter(pipeline.TRAINED)
+            run = {"run": "{{item}}", pipeline.TRAINED: str(trained.value)}
             template = templates[pipeline.RUNS]
             _call(pipeline.RUNS, template, needs, tasks, run, with_param=listed)
 

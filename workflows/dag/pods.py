@@ -30,6 +30,7 @@ from hera.workflows import (
 )
 from hera.workflows import models as m
 
+from config import pipeline
 from config.actors import COMMAND_VARIABLE
 from config.cluster import PODS_PER_GPU, Cluster, Pool
 from config.errors import NEVER_RETRIED
@@ -38,6 +39,10 @@ from config.pipeline import Step
 STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
 RUN = "--run={{inputs.parameters.run}}"
+OF_RUN = ("outdir", "run", pipeline.TRAINED)
+"""The inputs of every template of a run's training."""
+IS_TRAINED = f"inputs.parameters.{pipeline.TRAINED} contains (',' + inputs.parameters.run + ',')"
+"""Expression: whether this run's training was complete when the workflow was submitted."""
 READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
 """Parameters that hold for a whole workflow, because Argo itself reads them for volumes and pods.
 """
@@ -85,14 +90,15 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 
 def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     """A pod that trains. The parameters `gpus` and `training_memory` set its resources, and it may
-    be retried often.
+    be retried often. For a training that was complete before, it asks for no GPU.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
     3. Both parameters go through `podSpecPatch`, because Argo accepts no parameter in a resource
     quantity.
     """
     memory = {"memory": "{{workflow.parameters.training_memory}}"}
-    limits = {cluster.gpu_resource: "{{workflow.parameters.gpus}}", **memory}
+    gpus = f"{{{{={IS_TRAINED} ? '0' : workflow.parameters.gpus}}}}"
+    limits = {cluster.gpu_resource: gpus, **memory}
     resources = {"requests": memory, "limits": limits}
     return _pod(
         cluster,

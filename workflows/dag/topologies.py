@@ -26,6 +26,8 @@ from config import pipeline
 from config.algorithms.descriptor import MEMBERS, Algorithm
 from config.cluster import Cluster
 from workflows.dag.pods import (
+    IS_TRAINED,
+    OF_RUN,
     OUTDIR,
     READ_BY_ARGO,
     READ_OF_ACTORS,
@@ -39,8 +41,10 @@ from workflows.dag.pods import (
 )
 
 LEARNERS = "train-learners"
-FURTHER = "{{=asInt(workflow.parameters.learners) - 1}}"
-"""Number of learners besides the first. A loop over 0 items creates no pod."""
+FURTHER = f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.learners) - 1}}}}"
+"""Number of learners besides the first, none for a training that is complete. A loop over 0 items
+creates no pod.
+"""
 MEMBER = "--member={{inputs.parameters.member}}"
 
 
@@ -52,7 +56,7 @@ def train(algorithm: Algorithm, cluster: Cluster) -> Container:
         cluster,
         step.name,
         step.module,
-        inputs=inputs("outdir", "run"),
+        inputs=inputs(*OF_RUN),
         args=[OUTDIR, RUN, *role],
         outputs=outputs(step),
     )
@@ -67,7 +71,8 @@ def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
     role = _roles(algorithm)[1]
     pod = worker if algorithm.has_workers else actor
     one = pod(cluster, f"train-{role}", **_member(role))
-    count = m.IntOrString(root=f"{{{{workflow.parameters.{role}s}}}}")
+    needed = f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.{role}s)}}}}"
+    count = m.IntOrString(root=needed)
     helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count))
     if not algorithm.several_learners:
         return [helpers]
@@ -85,15 +90,15 @@ def _member(role: str) -> dict[str, Any]:
     """The fields that the pods of all members have in common."""
     return {
         "module": pipeline.find(pipeline.TRAIN).module,
-        "inputs": inputs("outdir", "run", "member"),
+        "inputs": inputs(*OF_RUN, "member"),
         "args": [OUTDIR, RUN, f"--role={role}", MEMBER],
     }
 
 
 def _loop(name: str, one: Container, task: str, members: m.Sequence) -> DAG:
     """A loop over all members of one role."""
-    with DAG(name=name, inputs=inputs("outdir", "run")) as loop:
-        handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in ("outdir", "run")}
+    with DAG(name=name, inputs=inputs(*OF_RUN)) as loop:
+        handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in OF_RUN}
         one(
             name=task,
             arguments={**handed_on, "member": "{{item}}"},
