@@ -71,7 +71,9 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     given = from_assignments(arguments.p)
     if arguments.workflow_parameters is not None:
         refuse_replaced(arguments.workflow_parameters)
-    if arguments.parameters is not None:
+    if arguments.parameters == "" and arguments.workflow_parameters is not None:
+        given = together(given, from_argo(arguments.workflow_parameters, "--workflow-parameters"))
+    elif arguments.parameters is not None:
         given = together(given, from_argo(arguments.parameters))
     resolved = resolve(arguments.algorithm, given)
     storage = os.environ.get("STORAGE") or None
@@ -318,7 +320,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--parameters",
         metavar="JSON",
-        help='all parameters as Argo gives them: [{"name": …, "value": …}, …]',
+        help='all parameters as Argo gives them: [{"name": …, "value": …}, …]; empty: those of the '
+        "whole workflow",
     )
     parser.add_argument(
         "--call",

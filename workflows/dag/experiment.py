@@ -14,9 +14,9 @@ is called `….onExit(0)` (seen with 4.1.2).
 
 `experiment` can be called by another DAG, any number of times in one workflow, each time with a
 directory of its own: its inputs are that (`outdir`) and the parameters of this experiment as JSON,
-`[{"name": …, "value": …}, …]`. As the entry it takes the workflow's parameter `outdir`, and
-`{{workflow.parameters.json}}`: `argo submit -p typo=1` adds a parameter, and only so is it seen and
-refused. A parameter of the workflow that has the name of an input of its entry replaces that input:
+`[{"name": …, "value": …}, …]`. As the entry it takes the workflow's parameter `outdir`, and `prepare`
+reads `{{workflow.parameters.json}}`: `argo submit -p typo=1` adds a parameter, and only so is it seen
+and refused. A parameter of the workflow that has the name of an input of its entry replaces that input:
 one called `parameters` would take the place of all others, so `prepare` sees the workflow's, too,
 and refuses it. What Argo itself reads (`READ_BY_ARGO`) holds for a whole workflow and stays its
 parameter, which `prepare` is told, too.
@@ -87,7 +87,9 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
             name="experiment",
             inputs=[
                 *inputs("outdir"),
-                Parameter(name="parameters", default="{{workflow.parameters.json}}"),
+                # Empty stands for the workflow's own. Their text as the default would be kept in
+                # the status of three nodes: two thirds of a small workflow.
+                Parameter(name="parameters", default=""),
             ],
             parallelism=active_runs(descriptor, cluster),
         ):

@@ -200,3 +200,14 @@ def test_what_argo_reads_itself_is_the_workflows(manifest: dict[str, Any]) -> No
         set(READ_BY_ARGO)
     )
     assert "workflow.parameters.json" not in json.dumps(list(pods.values()))
+
+
+def test_the_status_holds_no_copy_of_the_parameters(
+    manifest: dict[str, Any], tmp_path: Path
+) -> None:
+    """They stand in the specification; a text of all of them in each node's inputs would be larger."""
+    status = run(manifest, tmp_path, outdir="/storage/x", game="no-such-game")
+    assert phases(status)["prepare"] == "Failed"
+    assert "no-such-game" in printed(tmp_path)
+    inputs = json.dumps([node.get("inputs") for node in status.as_dict()["nodes"].values()])
+    assert "no-such-game" not in inputs
