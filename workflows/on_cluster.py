@@ -36,6 +36,7 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
     name = submission.name
     outdir = submission.resolved.experiment.outdir
     _seen_here(outdir, storage)  # refused before anything is sent
+    _warn_of_images(submission.resolved)
     try:
         argo.create(submission.manifest)
     except KeyboardInterrupt:
@@ -53,6 +54,21 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
         print(f"Follow: {_follow_command(name)}\n{where_to_look(None, outdir)}")
         return SUCCEEDED
     return _follow(argo, name, submission.manifest, submission.resolved, outdir, storage)
+
+
+def _warn_of_images(resolved: Resolved) -> None:
+    """Say which images no node can fetch: a name without a registry, such as the defaults' `rl:…`, is
+    found only where it was built or loaded.
+    """
+    experiment = resolved.experiment
+    images = {"gpu_image": experiment.gpu_image, "cpu_image": experiment.cpu_image}
+    alone = [f"{name}={image}" for name, image in images.items() if "/" not in image]
+    if alone:
+        print(
+            f"warning: {' and '.join(alone)} name no registry, so only nodes that have them already "
+            "can start pods; `make images` builds and pushes them, -p gpu_image=… and cpu_image=… name them",
+            file=sys.stderr,
+        )
 
 
 def follow(address: Address, name: str, storage: Path | None) -> int:

@@ -21,7 +21,9 @@ from workflows import on_cluster, submit
 # Hera 7.1 itself calls pydantic's deprecated `json`.
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 ROOT = Path(__file__).parents[3]
-SHORT = ("ppo", "-p", "game=cartpole", "-p", "runs=2", "-p", "epochs=100", "--name", "ppo-1")
+IMAGES = ["-p=gpu_image=registry.example/rl:1-gpu", "-p=cpu_image=registry.example/rl:1-cpu"]
+GAME = ("ppo", "-p", "game=cartpole", "-p", "runs=2", "-p", "epochs=100", "--name", "ppo-1")
+SHORT = [*GAME, *IMAGES]
 
 
 @pytest.fixture
@@ -113,6 +115,18 @@ def test_detach(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
     assert [method for method, _, _ in argo.requests] == ["POST"]
 
 
+@pytest.mark.parametrize(
+    ("image", "warns"), [("rl:1-gpu", True), ("registry.example/rl:1", False), ("me/rl:1", False)]
+)
+def test_images_that_nobody_has_pushed_are_warned_of(
+    argo: LoopbackArgo, capsys: pytest.CaptureFixture[str], image: str, warns: bool
+) -> None:
+    images = [f"-p=gpu_image={image}", f"-p=cpu_image={image}"]
+    assert submit.main([*GAME, *images, "--detach"]) == 0
+    said = capsys.readouterr().err
+    assert (f"warning: gpu_image={image} and cpu_image={image} name no registry" in said) == warns
+
+
 def test_follow_again(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
     submit.main([*SHORT, "--detach"])
     argo.statuses = [status("Running", train_1="Running"), status("Error", "it went wrong")]
@@ -150,7 +164,7 @@ def test_refused_before_anything_is_sent(
     argo: LoopbackArgo, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     argo.workflows["ppo-0"] = {}
-    assert submit.main(["ppo", *arguments]) == 2
+    assert submit.main(["ppo", *IMAGES, *arguments]) == 2
     shown = capsys.readouterr()
     assert shown.err.startswith("refused: ") and shown.err.count("\n") == 1 and shown.out == ""
     assert list(argo.workflows) == ["ppo-0"] and (argo.requests == [] or "ppo-0" in arguments)
