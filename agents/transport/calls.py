@@ -57,7 +57,8 @@ def connection_options(keepalive_s: float) -> Options:
 
 
 ENVIRONMENT = {
-    # Off: the waiting thread does its own I/O, instead of handing it to one of gRPC's threads.
+    # These experiments are off, so that a waiting thread does its own I/O instead of handing it to
+    # one of gRPC's threads.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     # gRPC would log every lost connection; the actor reports it once, in its own words.
     "GRPC_VERBOSITY": "ERROR",
