@@ -1,4 +1,6 @@
-"""Formats numbers and times for people, on plots, pages and terminals. Imports nothing."""
+"""Formats numbers, times and parts of sentences for people, on plots, pages and terminals. Imports
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -37,3 +39,17 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `3 runs`."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}s"
+
+
+def if_any(before: str, text: str | None, after: str = "") -> str:
+    """The text with what goes before and after it in a sentence; empty if there is no text."""
+    if not text:
+        return ""
+    return f"{before}{text}{after}"

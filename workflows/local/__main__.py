@@ -18,6 +18,7 @@ from pathlib import Path
 
 from config.errors import BadInput, ExperimentError
 from config.given import from_assignments
+from config.numbers import if_any
 from config.streams import prepare_streams
 from workflows.dag.layout import Layout, refuse_shared_directories
 from workflows.local.engine import run
@@ -55,13 +56,12 @@ def main(argv: list[str] | None = None) -> int:
     except (ExperimentError, OSError) as error:
         print(f"failed: {error}", file=sys.stderr)
         return FAILED
-    print(
-        f"{status.name}: {status.phase}{f': {status.message}' if status.message else ''}",
-        flush=True,
-    )
+    print(f"{status.name}: {status.phase}{if_any(': ', status.message)}", flush=True)
     if status.interrupted:
         return INTERRUPTED
-    return SUCCEEDED if status.phase == "Succeeded" else FAILED
+    if status.phase == "Succeeded":
+        return SUCCEEDED
+    return FAILED
 
 
 def _refuse_shared_directories(document: Document, parameters: Mapping[str, str]) -> None:
@@ -134,6 +134,7 @@ class _Printer:
         print(text, file=sys.stderr, flush=True)
 
     def changed(self, status: WorkflowStatus) -> None:
+        # Only a change of the phase is printed: nodes are announced at every change of a message, too.
         for node in list(status.nodes.values()):
             if (
                 node.type in SHOWN_TYPES
@@ -145,8 +146,10 @@ class _Printer:
         self.write(status)
 
     def line(self, node: Node) -> str:
-        lasted = f" {node.duration_s:.1f} s" if node.ended and node.type == "Pod" else ""
-        return f"{node.name}: {node.phase}{lasted}{f': {node.message}' if node.message else ''}"
+        lasted = ""
+        if node.ended and node.type == "Pod":
+            lasted = f" {node.duration_s:.1f} s"
+        return f"{node.name}: {node.phase}{lasted}{if_any(': ', node.message)}"
 
     def write(self, status: WorkflowStatus) -> None:
         """Replace the file atomically, so that a reader never sees half of it."""

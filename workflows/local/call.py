@@ -39,4 +39,6 @@ class Call:
 
     def place(self) -> AbstractAsyncContextManager[None]:
         """Hold one place of the DAG's `parallelism`."""
-        return nullcontext() if self.limit is None else self.limit.one()
+        if self.limit is None:
+            return nullcontext()
+        return self.limit.one()

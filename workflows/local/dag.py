@@ -66,6 +66,7 @@ class Dag:
         async with asyncio.TaskGroup() as group:
             for name in self.tasks:
                 group.create_task(self._run_task(name))
+        # The outputs of a DAG exist only if it Succeeded, as in the controller.
         phase = self._phase()
         message = None
         if phase == "Succeeded":
@@ -74,6 +75,7 @@ class Dag:
 
     async def _run_task(self, name: str) -> None:
         task = self.tasks[name]
+        # `depends` is evaluated once, when all of its tasks have ended, also for `A || B`.
         for dependency in dependencies_of(task):
             await self.ended[dependency].wait()
         self.nodes[name] = await self._decide(name, task)
@@ -97,7 +99,9 @@ class Dag:
         return await self._group(name, task, expanded)
 
     def _would_hang(self, task: Document, error: MissingTagError) -> str:
-        producer = error.tag.strip().split(".")[1] if "." in error.tag else error.tag
+        producer = error.tag
+        if "." in producer:
+            producer = producer.strip().split(".")[1]
         node = self.nodes.get(producer)
         if node:
             state = f"task {producer!r} is {node.phase} and has no such value"
@@ -133,6 +137,7 @@ class Dag:
                 if not should_execute(when):
                     return {**task, "when": when}
             except ConditionError:
+                # The condition of a loop may name its item, and is then evaluated for each item.
                 if not is_loop(task):
                     raise
         return dict(replace(mark_absent(task, values), values, strict=STRICT_TASKS))
@@ -151,8 +156,13 @@ class Dag:
     def _tags_of(self, name: str) -> dict[str, str | None]:
         node = self.nodes[name]
         nodes = self.state.status.nodes
-        loop = [nodes[child] for child in node.children] if node.type == "TaskGroup" else None
-        last = nodes[node.children[-1]] if node.type == "Retry" and node.children else node
+        children = [nodes[child] for child in node.children]
+        loop = None
+        last = node
+        if node.type == "TaskGroup":
+            loop = children
+        elif node.type == "Retry" and children:
+            last = children[-1]
         template = self.state.manifest.templates.get(str(self.tasks[name]["template"])) or {}
         return of_node(name, node, last, template, loop)
 
@@ -169,8 +179,9 @@ class Dag:
         )
         async with asyncio.TaskGroup() as running:
             items = [running.create_task(self._one(item, task, [group.id])) for item in expanded]
-        failed = [item.result().phase for item in items if item.result().failed]
-        return self.state.mark(group, failed[-1] if failed else "Succeeded")
+        # The last failed item decides, in the order of the items, not of their ends.
+        phases = [item.result().phase for item in items if item.result().failed]
+        return self.state.mark(group, ["Succeeded", *phases][-1])
 
     async def _one(self, task: Document, original: Document, parents: list[str]) -> Node:
         """Run a task without a loop, or one item of a loop."""
@@ -195,7 +206,8 @@ class Dag:
     def _skipped(
         self, name: str, task: Document, phase: str, message: str, parents: list[str] | None = None
     ) -> Node:
-        parents = self._parents(task) if parents is None else parents
+        if parents is None:
+            parents = self._parents(task)
         full_name = f"{self.node.name}.{name}"
         return self.state.add(
             full_name,
@@ -219,7 +231,7 @@ class Dag:
         if node.type == "TaskGroup":
             return [last for child in node.children for last in self._outbound(nodes[child])]
         if node.type == "Retry":
-            return [node.children[-1]] if node.children else [node.id]
+            return node.children[-1:] or [node.id]
         if node.type == "DAG":
             inside = [
                 inner
@@ -239,6 +251,8 @@ class Dag:
             and not self.call.on_exit
         ):
             return "Failed"
+        # A failure inside counts only if no later task tolerated it: the targets, which no task
+        # follows, decide.
         followed = {
             dependency for task in self.tasks.values() for dependency in dependencies_of(task)
         }
@@ -261,11 +275,9 @@ class Dag:
             inherited = next(
                 (phase for phase in above if phase in ("Failed", "Error")), "Succeeded"
             )
-            phases[name] = (
-                inherited
-                if self.nodes[name].phase in ("Skipped", "Omitted")
-                else self.nodes[name].phase
-            )
+            phases[name] = self.nodes[name].phase
+            if phases[name] in ("Skipped", "Omitted"):
+                phases[name] = inherited
         return phases
 
     def _set_outputs(self) -> tuple[str, str | None]:

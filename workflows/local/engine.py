@@ -28,7 +28,7 @@ from workflows.local.machine.supervision import Processes
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.validation import check
-from workflows.local.status import WorkflowStatus, now
+from workflows.local.status import WorkflowStatus, now, whole_seconds
 from workflows.local.templates import execute
 
 REPEATED_WITHIN_S = 2.0
@@ -82,11 +82,13 @@ def run(
     prepared = prepare(manifest, parameters=parameters, name=name)
     read_patches(prepared)
     given = [value for value in (parameters or {}).values() if value]
+    if deadline is None:
+        deadline = _deadline_s(prepared)
     engine = _Engine(
         manifest=prepared,
         storage=storage.absolute(),
         capacity=capacity or detect(),
-        deadline_s=_deadline_s(prepared) if deadline is None else deadline,
+        deadline_s=deadline,
         logs=logs,
         fleeting=fleeting,
         environment={**inherited(inherit), **(environment or {})},
@@ -100,7 +102,9 @@ def run(
 
 def _deadline_s(manifest: Manifest) -> float | None:
     declared = manifest.spec.get("activeDeadlineSeconds")
-    return None if declared is None else float(declared)
+    if declared is None:
+        return None
+    return float(declared)
 
 
 def read_patches(manifest: Manifest) -> None:
@@ -109,9 +113,8 @@ def read_patches(manifest: Manifest) -> None:
     """
     values = manifest.globals()
     for holder in (manifest.spec, *manifest.templates.values()):
-        with contextlib.suppress(
-            WorkflowError
-        ):  # a patch that Kubernetes would not take is the pod's error
+        # A patch that Kubernetes would reject is an error of the pod, not of the manifest.
+        with contextlib.suppress(WorkflowError):
             if holder.get("podSpecPatch"):
                 read_patch(replace(holder["podSpecPatch"], values))
 
@@ -173,11 +176,13 @@ class _Engine:
             for key, value in self.manifest.spec.items()
             if key not in ("templates", "arguments")
         }
-        if self.logs is not None:
-            self.logs.mkdir(parents=True, exist_ok=True)
+        logs = self.logs
+        if logs is not None:
+            logs = logs.absolute()
+            logs.mkdir(parents=True, exist_ok=True)
         return State(
             manifest=self.manifest, status=self.status, globals=values, storage=self.storage, scratch=scratch,
-            logs=None if self.logs is None else self.logs.absolute(), processes=processes, slots=Slots(self.capacity),
+            logs=logs, processes=processes, slots=Slots(self.capacity),
             pods=Limit(spec.get("parallelism")), given=self.given, environment=self.environment, notice=self.notice,
             changed=self._changed, spec=replace(spec, values),
         )  # fmt: skip
@@ -198,12 +203,13 @@ class _Engine:
         message = entry.message
         if state.shutdown is not None and state.shutdown.kind != "Deadline":
             message = state.shutdown.retry_message
-        if phase == "Succeeded" or phase in ("Skipped", "Omitted"):
+        if phase in ("Skipped", "Omitted"):
             phase = "Succeeded"
         if state.spec.get("onExit") and not (state.shutdown and state.shutdown.kind == "Terminate"):
             phase, message = await self._exit_handler(phase, message)
         if timer is not None:
             timer.cancel()
+        # Stopped pods may still save when their nodes and the exit handler have ended.
         while state.winding_down:
             await asyncio.wait(state.winding_down)
         status.phase, status.message, status.finished = phase, message, now()
@@ -230,11 +236,12 @@ class _Engine:
         name = f"{self.manifest.name}.onExit"
         failures = [
             {"displayName": node.display_name, "message": node.message, "templateName": node.template, "phase": node.phase,
-             "podName": node.pod, "finishedAt": None if node.finished is None else node.finished.strftime("%Y-%m-%dT%H:%M:%SZ")}
+             "podName": node.pod, "finishedAt": whole_seconds(node.finished)}
             for node in self.status.nodes.values() if node.failed
         ]  # fmt: skip
         state.globals |= {
             "workflow.status": phase,
+            # Argo quotes the list twice, as a text inside of a text.
             "workflow.failures": f'"{quote(to_json(failures))}"',
         }
         node = await execute(
@@ -252,8 +259,12 @@ class _Engine:
         loop = asyncio.get_running_loop()
         if stop is not None:
             stop(functools.partial(_call_soon, loop, self._stop))
-        here = threading.current_thread() is threading.main_thread()
-        before = {number: signal.getsignal(number) for number in (SIGNALS if here else ())}
+        before: dict[signal.Signals, Any] = {}
+        waking: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        # Python sets signal handlers in the main thread only.
+        if threading.current_thread() is threading.main_thread():
+            before = {number: signal.getsignal(number) for number in SIGNALS}
+            waking = _woken_by_signals(loop)
         numbers = [
             number
             for number in before
@@ -262,11 +273,14 @@ class _Engine:
         for number in numbers:
             signal.signal(number, lambda *_: self._signalled(loop))
         try:
-            with _woken_by_signals(loop) if here else contextlib.nullcontext():
+            with waking:
                 yield
         finally:
+            # After a stop the caller has only to end: a late repetition must not change how.
+            if self.status.interrupted:
+                before = dict.fromkeys(numbers, signal.SIG_IGN)
             for number in numbers:
-                signal.signal(number, signal.SIG_IGN if self.status.interrupted else before[number])
+                signal.signal(number, before[number])
 
     def _signalled(self, loop: asyncio.AbstractEventLoop) -> None:
         """Handle all signals that arrived before this call. If every signal queued a call of its

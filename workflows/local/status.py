@@ -53,12 +53,16 @@ class Node:
     @property
     def duration_s(self) -> float:
         """Seconds from its start to its end, or to now."""
-        return (time.monotonic() if self.finished_s is None else self.finished_s) - self.started_s
+        if self.finished_s is None:
+            return time.monotonic() - self.started_s
+        return self.finished_s - self.started_s
 
     @property
     def since_end_s(self) -> float:
         """Seconds since its end; 0 before."""
-        return 0.0 if self.finished_s is None else time.monotonic() - self.finished_s
+        if self.finished_s is None:
+            return 0.0
+        return time.monotonic() - self.finished_s
 
     def starts_now(self) -> None:
         """Note that its process starts; the time before was waiting."""
@@ -71,20 +75,23 @@ class Node:
 
     def as_dict(self) -> dict[str, Any]:
         """The node as in Argo's `status.nodes`, without empty fields."""
-        outputs: dict[str, Any] = (
-            {} if self.exit_code is None else {"exitCode": str(self.exit_code)}
-        )
+        inputs: dict[str, Any] = {}
+        if self.inputs:
+            inputs["parameters"] = _parameters(self.inputs)
+        outputs: dict[str, Any] = {}
+        if self.exit_code is not None:
+            outputs["exitCode"] = str(self.exit_code)
         if self.outputs:
             outputs["parameters"] = _parameters(self.outputs)
         shown = {
             "id": self.id, "name": self.name, "displayName": self.display_name, "type": self.type, "templateName": self.template,
             "phase": self.phase, "boundaryID": self.boundary, "message": self.message, "startedAt": timestamp(self.started),
-            "finishedAt": timestamp(self.finished), "inputs": {"parameters": _parameters(self.inputs)} if self.inputs else None,
+            "finishedAt": timestamp(self.finished), "inputs": inputs,
             "outputs": outputs, "children": self.children, "podName": self.pod, "logFile": self.log,
         }  # fmt: skip
-        return {key: value for key, value in shown.items() if value} | (
-            {"children": []} if not self.children else {}
-        )
+        kept = {key: value for key, value in shown.items() if value}
+        kept.setdefault("children", [])
+        return kept
 
 
 @dataclass(kw_only=True)
@@ -125,22 +132,35 @@ def now() -> datetime.datetime:
 
 def timestamp(moment: datetime.datetime | None) -> str | None:
     """RFC 3339 with microseconds."""
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if moment is None:
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def whole_seconds(moment: datetime.datetime | None) -> str | None:
+    """RFC 3339 in whole seconds, as Kubernetes writes times."""
+    if moment is None:
+        return None
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def node_id(workflow: str, name: str) -> str:
     """The node's id as Argo makes it: the workflow's name for its own node, else with the FNV-1a
     hash of the node's name.
     """
-    return workflow if name == workflow else f"{workflow}-{fnv32a(name)}"
+    if name == workflow:
+        return workflow
+    return f"{workflow}-{fnv32a(name)}"
 
 
 def pod_name(workflow: str, template: str, name: str) -> str:
     """The pod's name as Argo makes it: `<workflow>-<template>-<hash>`, the part before the hash cut
     to 242 characters.
     """
-    prefix = workflow if name == workflow else f"{workflow}-{template}"[:242]
-    return prefix if name == workflow else f"{prefix}-{fnv32a(name)}"
+    if name == workflow:
+        return workflow
+    prefix = f"{workflow}-{template}"[:242]
+    return f"{prefix}-{fnv32a(name)}"
 
 
 def fnv32a(text: str) -> int:

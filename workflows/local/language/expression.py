@@ -16,9 +16,11 @@ from typing import Any
 
 from workflows.local.language.expression_parser import ExpressionError, Node, parse
 from workflows.local.language.functions import FUNCTIONS, PREDICATES
-from workflows.local.language.go_values import display
+from workflows.local.language.go_values import display, divided_by_zero
 
 LONGEST_RANGE = 1_000_000
+BOOLEAN_OPERATORS = ("&&", "and", "||", "or")
+ARITHMETIC = ("+", "-", "*", "/", "%", "**", "^")
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     ">": operator.gt,
@@ -46,6 +48,7 @@ def expand(flat: Mapping[str, Any]) -> dict[str, Any]:
     does.
     """
     nested: dict[str, Any] = {}
+    # Sorted, so that `a.b` comes after `a` and replaces it.
     for name in sorted(flat):
         *parents, last = name.split(".")
         level = nested
@@ -68,10 +71,11 @@ def unguarded_names(source: str) -> list[str]:
         if node.kind == "name" or (node.kind == "member" and path and not guarded):
             names.append(path or str(node.value))
         for index, child in enumerate(node.children):
-            inside = (node.kind == "binary" and node.value == "??" and index == 0) or (
-                node.kind == "member" and (node.optional or guarded)
-            )
-            visit(child, inside or (guarded and node.kind == "member"))
+            # `??` guards the members that its left side reads, and nothing deeper: in
+            # `f(a.b) ?? c` the name `a.b` is read without a guard.
+            left_of_coalesce = node.kind == "binary" and node.value == "??" and index == 0
+            of_member = node.kind == "member" and (node.optional or guarded)
+            visit(child, left_of_coalesce or of_member)
 
     visit(parse(source), False)
     return list(dict.fromkeys(names))
@@ -88,7 +92,9 @@ def _path(node: Node) -> str | None:
     ):
         return None
     parent = _path(node.children[0])
-    return None if parent is None else f"{parent}.{node.children[1].value}"
+    if parent is None:
+        return None
+    return f"{parent}.{node.children[1].value}"
 
 
 def _check(node: Node, variables: Mapping[str, Any]) -> str | None:
@@ -102,38 +108,54 @@ def _check(node: Node, variables: Mapping[str, Any]) -> str | None:
             and node.value not in PREDICATES
         ):
             raise ExpressionError(f"unknown name {node.value}", node.column)
+        # expr knows the types of top-level variables only: `"1" == 1` does not compile, while
+        # `x.y == 1` with a text in `x.y` is false (docs/argo.md).
         value = variables.get(node.value)
-        return None if value is None or isinstance(value, Mapping) else _type(value)
+        if value is None or isinstance(value, Mapping):
+            return None
+        return _type(value)
     if node.kind == "literal":
-        return _type(node.value) if node.value is not None else None
-    called = node.kind == "call" and _path(node.children[0]) in FUNCTIONS
-    types = [_check(child, variables) for child in node.children[1 if called else 0 :]]
+        if node.value is None:
+            return None
+        return _type(node.value)
+    checked = node.children
+    if node.kind == "call" and _path(node.children[0]) in FUNCTIONS:
+        checked = node.children[1:]  # the function's name is no variable
+    types = [_check(child, variables) for child in checked]
     if node.kind == "binary" and None not in types:
         return _check_binary(node, str(types[0]), str(types[1]))
-    return "bool" if node.kind == "unary" and node.value in ("!", "not") else None
+    if node.kind == "unary" and node.value in ("!", "not"):
+        return "bool"
+    return None
 
 
 def _check_binary(node: Node, left: str, right: str) -> str | None:
     numbers = {left, right} <= {"int", "float64"}
-    same = left == right or numbers
-    allowed = {
-        "==": same, "!=": same, "+": numbers or left == right == "string", "&&": left == right == "bool", "||": left == right == "bool",
-        "and": left == right == "bool", "or": left == right == "bool",
-    }  # fmt: skip
-    if node.value in COMPARISONS:
-        allowed[node.value] = numbers or left == right == "string"
-    if node.value in ("-", "*", "/", "%", "**", "^"):
-        allowed[node.value] = numbers
-    if not allowed.get(node.value, True):
+    texts = left == right == "string"
+    result = "string" if left == "string" else None
+    symbol = node.value
+    if symbol in ("==", "!="):
+        allowed = left == right or numbers
+    elif symbol == "+" or symbol in COMPARISONS:
+        allowed = numbers or texts
+    elif symbol in BOOLEAN_OPERATORS:
+        allowed = left == right == "bool"
+    elif symbol in ARITHMETIC:
+        allowed = numbers
+    else:
+        return result
+    if not allowed:
         raise ExpressionError(
-            f"invalid operation: {node.value} (mismatched types {left} and {right})", node.column
+            f"invalid operation: {symbol} (mismatched types {left} and {right})", node.column
         )
-    if node.value in allowed and node.value not in ("+", "-", "*", "/", "%", "**", "^"):
+    if symbol not in ARITHMETIC:
         return "bool"
-    return "string" if left == "string" else None
+    return result
 
 
 def _type(value: Any) -> str:
+    if value is None:
+        return "<nil>"
     names = {
         bool: "bool",
         int: "int",
@@ -142,7 +164,7 @@ def _type(value: Any) -> str:
         list: "[]interface {}",
         dict: "map[string]interface {}",
     }
-    return names.get(type(value), "<nil>" if value is None else type(value).__name__)
+    return names.get(type(value), type(value).__name__)
 
 
 class _Evaluation:
@@ -192,10 +214,7 @@ class _Evaluation:
             node.optional or (node.children[0].kind == "member" and node.children[0].optional)
         ):
             return None
-        raise ExpressionError(
-            f"cannot fetch {display(key)} from {display(parent) if parent is None else _type(parent)}",
-            node.column,
-        )
+        raise ExpressionError(f"cannot fetch {display(key)} from {_type(parent)}", node.column)
 
     def _slice(self, node: Node) -> Any:
         sliced, start, end = (self.value(child) for child in node.children)
@@ -212,13 +231,15 @@ class _Evaluation:
                 f"non-bool expression (type {_type(condition)}) used as condition",
                 node.children[0].column,
             )
-        return self.value(node.children[1 if condition else 2])
+        if condition:
+            return self.value(node.children[1])
+        return self.value(node.children[2])
 
     def _unary(self, node: Node) -> Any:
         value = self.value(node.children[0])
         if node.value in ("!", "not") and isinstance(value, bool):
             return not value
-        if node.value in "+-" and isinstance(value, int | float) and not isinstance(value, bool):
+        if node.value in "+-" and _is_number(value):
             return value if node.value == "+" else -value
         raise ExpressionError(
             f"invalid operation: {node.value} (mismatched type {_type(value)})", node.column
@@ -228,9 +249,11 @@ class _Evaluation:
         if node.value == "??":
             return self._coalesce(node)
         left = self.value(node.children[0])
-        if node.value in ("&&", "and", "||", "or"):
+        if node.value in BOOLEAN_OPERATORS:
+            right = left
             decided = left is (node.value in ("||", "or"))
-            right = left if decided else self.value(node.children[1])
+            if not decided:
+                right = self.value(node.children[1])
             if not isinstance(left, bool) or not isinstance(right, bool):
                 raise ExpressionError(
                     f"invalid operation: {node.value} (mismatched types {_type(left)} and {_type(right)})",
@@ -241,7 +264,9 @@ class _Evaluation:
 
     def _coalesce(self, node: Node) -> Any:
         left = self.value(node.children[0])
-        return self.value(node.children[1]) if left is None else left
+        if left is None:
+            return self.value(node.children[1])
+        return left
 
     def _call(self, node: Node) -> Any:
         called, *arguments = node.children
@@ -254,12 +279,10 @@ class _Evaluation:
         path = _path(called)
         function = FUNCTIONS.get(path or "")
         if function is None:
-            raise ExpressionError(
-                f"unknown name {path}"
-                if called.kind == "name"
-                else f"cannot call {path or 'this'}",
-                called.column,
-            )
+            problem = f"cannot call {path or 'this'}"
+            if called.kind == "name":
+                problem = f"unknown name {path}"
+            raise ExpressionError(problem, called.column)
         values = [self.value(argument) for argument in arguments]
         try:
             return function(*values)
@@ -355,13 +378,14 @@ def _operate_on_numbers(node: Node, left: float, right: float) -> Any:
     except ZeroDivisionError:
         if symbol == "%":
             raise ExpressionError("integer divide by zero", node.column) from None
-        return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left)
+        return divided_by_zero(left)
     except (ValueError, OverflowError, KeyError):
         raise ExpressionError(f"invalid operation: {symbol}", node.column) from None
 
 
 def _calculate(symbol: str, left: float, right: float) -> float:
     if symbol == "%":
+        # Go's remainder has the sign of the dividend (-7 % 3 is -1), Python's that of the divisor.
         if left:
             return int(math.copysign(abs(int(left)) % abs(int(right)), left))
         return 0 % int(right)

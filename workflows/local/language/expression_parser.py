@@ -85,28 +85,27 @@ def _tokens(source: str) -> list[Token]:
         if matched is None or matched.lastgroup is None:
             column = position + len(source[position:]) - len(source[position:].lstrip()) + 1
             character = source[column - 1]
-            raise ExpressionError(
-                "literal not terminated"
-                if character in "'\"`"
-                else f"unrecognized character: {character!a}",
-                column,
-            )
+            if character in "'\"`":
+                raise ExpressionError("literal not terminated", column)
+            raise ExpressionError(f"unrecognized character: {character!a}", column)
         kind = matched.lastgroup
-        text = matched[matched.lastgroup]
-        start = matched.start(matched.lastgroup) + 1
+        text = matched[kind]
+        start = matched.start(kind) + 1
         position = matched.end()
+        value: Any = text
         if kind == "number":
             value, position = _number(source, text, start, matched.start(kind))
-        else:
-            value = _string(text) if kind == "string" else text
-        tokens.append(
-            Token("operator" if kind == "name" and text in WORD_OPERATORS else kind, value, start)
-        )
+        elif kind == "string":
+            value = _string(text)
+        elif kind == "name" and text in WORD_OPERATORS:
+            kind = "operator"
+        tokens.append(Token(kind, value, start))
     return [*tokens, Token("end", "", len(source) + 1)]
 
 
 def _number(source: str, text: str, column: int, start: int) -> tuple[Any, int]:
-    if ".." in source[start : start + len(text) + 1]:  # 1..3 is a range, not 1. and .3
+    # 1..3 is a range, not 1. and .3
+    if ".." in source[start : start + len(text) + 1]:
         text = text.split(".")[0]
     digits = text.replace("_", "")
     try:
@@ -130,13 +129,18 @@ def _string(text: str) -> str:
 
 
 def _unescaped(escape: str) -> str:
+    if len(escape) > 1 and escape.isdigit():
+        return chr(int(escape, 8))
     if len(escape) > 1:
-        return chr(int(escape, 8) if escape.isdigit() else min(int(escape[1:], 16), 0x10FFFF))
+        # \U takes eight digits; `chr` raises above the last code point of Unicode.
+        return chr(min(int(escape[1:], 16), 0x10FFFF))
     return SIMPLE_ESCAPES.get(escape, escape)
 
 
 def _shown(token: Token) -> str:
-    return "EOF" if token.kind == "end" else f'{token.kind.capitalize()}("{token.value}")'
+    if token.kind == "end":
+        return "EOF"
+    return f'{token.kind.capitalize()}("{token.value}")'
 
 
 class _Parser:
@@ -150,7 +154,8 @@ class _Parser:
 
     def _next(self) -> Token:
         token = self.token
-        self.position += token.kind != "end"
+        if token.kind != "end":
+            self.position += 1
         return token
 
     def _is(self, *operators: str) -> bool:
@@ -166,11 +171,16 @@ class _Parser:
         while (binary := self._binary_operator(precedence)) is not None:
             operator, negated, column = binary
             power = BINARY[operator]
-            right = self.expression(power if operator in ("**", "^") else power + 1)
+            # Powers group to the right, all other operators to the left.
+            if operator not in ("**", "^"):
+                power += 1
+            right = self.expression(power)
             left = Node("binary", column, operator, (left, right))
             if negated:
                 left = Node("unary", column, "not", (left,))
-        return self._conditional(left) if precedence == 0 else left
+        if precedence == 0:
+            return self._conditional(left)
+        return left
 
     def _binary_operator(self, precedence: int) -> tuple[str, bool, int] | None:
         """The operator, whether `not` stands before it (`not in`), and its column. Consumes nothing
@@ -178,12 +188,15 @@ class _Parser:
         """
         token = self.token
         following = self.tokens[min(self.position + 1, len(self.tokens) - 1)]
+        operator = token.value
+        # `not` may stand before every operator that binds as tightly as `in`: `a not matches b`.
         negated = (
             self._is("not")
             and following.kind == "operator"
             and BINARY.get(str(following.value), 0) == BINARY["in"]
         )
-        operator = following.value if negated else token.value
+        if negated:
+            operator = following.value
         if (
             token.kind != "operator"
             or operator not in BINARY
@@ -191,7 +204,9 @@ class _Parser:
             or operator == "|"
         ):
             return None
-        self.position += 2 if negated else 1
+        self.position += 1
+        if negated:
+            self.position += 1
         return operator, negated, token.column
 
     def _conditional(self, condition: Node) -> Node:
@@ -249,7 +264,11 @@ class _Parser:
     def _sequence(self, end: str) -> tuple[Node, ...]:
         items: list[Node] = []
         while not self._is(end):
-            items.append(self._closure() if end == ")" else self.expression(0))
+            # Only an argument, never an element of a list, may be a predicate in braces.
+            if end == ")":
+                items.append(self._closure())
+            else:
+                items.append(self.expression(0))
             if not self._is(end):
                 self._expect(",")
         self._next()
@@ -305,11 +324,17 @@ class _Parser:
         return node
 
     def _index(self, node: Node, column: int) -> Node:
-        start = Node("literal", column) if self._is(":") else self.expression(0)
+        start = self._bound(":", column)
         if not self._is(":"):
             self._expect("]")
             return Node("member", column, None, (node, start))
         self._next()
-        end = Node("literal", column) if self._is("]") else self.expression(0)
+        end = self._bound("]", column)
         self._expect("]")
         return Node("slice", column, None, (node, start, end))
+
+    def _bound(self, following: str, column: int) -> Node:
+        """A bound of a slice, or nil if it is left out and the `following` sign comes at once."""
+        if self._is(following):
+            return Node("literal", column)
+        return self.expression(0)

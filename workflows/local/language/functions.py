@@ -91,10 +91,23 @@ def length(value: Any) -> int:
 
 
 def _default(fallback: Any, value: Any = None) -> Any:
-    return value if value not in (None, "", 0, False, [], {}) else fallback
+    return value or fallback  # sprig's empty values are those that are false in Python
+
+
+def _first(items: Any) -> Any:
+    if not items:
+        return None
+    return items[0]
+
+
+def _last(items: Any) -> Any:
+    if not items:
+        return None
+    return items[-1]
 
 
 def _round(value: float) -> float:
+    # Go rounds halves away from zero; Python's `round` takes them to the even number.
     return math.copysign(math.floor(abs(value) + 0.5), value)
 
 
@@ -105,8 +118,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "trimPrefix": str.removeprefix, "trimSuffix": str.removesuffix, "split": str.split, "replace": str.replace,
     "join": lambda items, separator="": separator.join(items), "hasPrefix": str.startswith, "hasSuffix": str.endswith,
     "abs": abs, "floor": lambda value: float(math.floor(value)), "ceil": lambda value: float(math.ceil(value)), "round": _round,
-    "min": min, "max": max, "sum": sum, "first": lambda items: items[0] if items else None,
-    "last": lambda items: items[-1] if items else None, "keys": list, "values": lambda mapping: list(mapping.values()),
+    "min": min, "max": max, "sum": sum, "first": _first,
+    "last": _last, "keys": list, "values": lambda mapping: list(mapping.values()),
     "sprig.upper": str.upper, "sprig.lower": str.lower, "sprig.trim": str.strip, "sprig.title": str.title,
     "sprig.trimPrefix": lambda prefix, text: text.removeprefix(prefix), "sprig.trimSuffix": lambda suffix, text: text.removesuffix(suffix),
     "sprig.replace": lambda old, new, text: text.replace(old, new), "sprig.contains": lambda part, text: part in text,

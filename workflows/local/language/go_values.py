@@ -52,11 +52,18 @@ def float_text(number: float) -> str:
         return "NaN"
     if math.isinf(number):
         return "+Inf" if number > 0 else "-Inf"
+    # Go changes to an exponent from 1e21 on and below 1e-6, Python already from 1e16 on and below
+    # 1e-4. In between, Python's text cannot be used as it is.
     if number == int(number) and abs(number) < 1e21:
-        return "-0" if number == 0 and math.copysign(1, number) < 0 else str(int(number))
+        if number == 0 and math.copysign(1, number) < 0:
+            return "-0"
+        return str(int(number))
     if 1e-6 <= abs(number) < 1e21:
-        text = f"{number:.20f}" if "e" in repr(number) else repr(number)
-        return text.rstrip("0").rstrip(".") if "." in text else text
+        text = repr(number)
+        if "e" in text:
+            text = f"{number:.20f}".rstrip("0")
+        return text
+    # Python pads the exponent to two digits (1e-07), Go does not (1e-7).
     mantissa, _, exponent = repr(number).partition("e")
     return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
 
@@ -67,8 +74,8 @@ def parameter_text(value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
+    if isinstance(value, bool):  # before int, because Python's booleans are integers
+        return str(value).lower()
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
@@ -84,7 +91,16 @@ def display(value: Any) -> str:
         return "[" + " ".join(map(display, value)) + "]"
     if isinstance(value, Mapping):
         return "map[" + " ".join(f"{key}:{display(value[key])}" for key in sorted(value)) + "]"
-    return float_text(value) if isinstance(value, float) else parameter_text(value)
+    if isinstance(value, float):
+        return float_text(value)
+    return parameter_text(value)
+
+
+def divided_by_zero(number: float) -> float:
+    """What Go's floats make of `number / 0`: infinity with the sign of the number, NaN for 0."""
+    if number == 0 or math.isnan(number):
+        return math.nan
+    return math.copysign(math.inf, number)
 
 
 def quote(text: str) -> str:
@@ -98,11 +114,16 @@ def _escaped(character: str) -> str:
     code = ord(character)
     if code < 0x80:
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    if code <= 0xFFFF:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"
 
 
 def _plain(number: float) -> str:
     text = float_text(number)
     if "e" not in text:
         return text
-    return f"{number:.0f}" if abs(number) >= 1 else f"{number:.340f}".rstrip("0")
+    if abs(number) >= 1:
+        return f"{number:.0f}"
+    # 340 places keep 16 digits even of the smallest float, 5e-324.
+    return f"{number:.340f}".rstrip("0")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workflows.local.errors import ConditionError
-from workflows.local.language.go_values import display
+from workflows.local.language.go_values import display, divided_by_zero
 
 OPERANDS = {"NUMERIC", "BOOLEAN", "VARIABLE", "STRING", "TIME"}
 STARTS = OPERANDS | {"PREFIX", "ACCESSOR", "CLAUSE"}
@@ -47,8 +47,8 @@ SYMBOLS = {
     "TERNARY": {"?", ":", "??"},
 }
 PREFIXES = {"-", "!", "~"}
-# Loosest first; govaluate binds `+` tighter than `*` no more than it says: the order of its
-# planner.
+# The levels of govaluate's planner, the loosest operators first. They are not those of Go, where
+# `&` and `<<` bind like `*`, and `|` and `^` like `+`.
 LEVELS = [
     ["||"],
     ["&&"],
@@ -113,11 +113,14 @@ def _tokens(text: str) -> list[Token]:
         if text[position].isspace():
             position += 1
             continue
-        previous = tokens[-1].kind if tokens else "UNKNOWN"
+        previous = "UNKNOWN"
+        if tokens:
+            previous = tokens[-1].kind
         token, position = _read(text, position, previous)
         tokens.append(token)
-    depth = sum({"CLAUSE": 1, "CLAUSE_CLOSE": -1}.get(token.kind, 0) for token in tokens)
-    if depth:
+    # This only counts; `)(` is refused when the tokens are checked pairwise.
+    kinds = [token.kind for token in tokens]
+    if kinds.count("CLAUSE") != kinds.count("CLAUSE_CLOSE"):
         raise ConditionError("Unbalanced parenthesis")
     return tokens
 
@@ -137,8 +140,11 @@ def _read(text: str, start: int, previous: str) -> tuple[Token, int]:
         return _word(text, start)
     if character in "'\"":
         return _string(text, start)
-    if character in "()":
-        return Token("CLAUSE" if character == "(" else "CLAUSE_CLOSE", ord(character)), start + 1
+    # A parenthesis is a rune in Go, which its messages print as a number.
+    if character == "(":
+        return Token("CLAUSE", ord(character)), start + 1
+    if character == ")":
+        return Token("CLAUSE_CLOSE", ord(character)), start + 1
     return _symbol(text, start, previous)
 
 
@@ -187,7 +193,9 @@ def _string(text: str, start: int) -> tuple[Token, int]:
         raise ConditionError("Unclosed string literal")
     value = "".join(characters)
     seconds = _date(value)
-    return (Token("STRING", value) if seconds is None else Token("TIME", seconds)), position + 1
+    if seconds is None:
+        return Token("STRING", value), position + 1
+    return Token("TIME", seconds), position + 1
 
 
 def _date(text: str) -> float | None:
@@ -196,18 +204,13 @@ def _date(text: str) -> float | None:
     whole = re.sub(r"\.\d+", "", text)
     for shape in DATES:
         try:
-            return float(
-                int(datetime.datetime.strptime(whole, shape).timestamp())
-                if "%z" in shape
-                else _local(whole, shape)
-            )
+            moment = datetime.datetime.strptime(whole, shape)
         except ValueError:
             continue
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return float(int(moment.timestamp()))
     return None
-
-
-def _local(text: str, shape: str) -> int:
-    return int(datetime.datetime.strptime(text, shape).replace(tzinfo=datetime.UTC).timestamp())
 
 
 def _symbol(text: str, start: int, previous: str) -> tuple[Token, int]:
@@ -272,18 +275,21 @@ class _Evaluation:
         parts = [self._ternary()]
         while self._take(","):
             parts.append(self._ternary())
-        return parts[0] if len(parts) == 1 else lambda: [part() for part in parts]
+        if len(parts) == 1:
+            return parts[0]
+        return lambda: [part() for part in parts]
 
     def _ternary(self) -> Callable[[], Any]:
         condition = self._level(0)
         if self._take("??"):
-            other = self._ternary()
-            return lambda: value if (value := condition()) is not None else other()
+            return _coalesced(condition, self._ternary())
         if not self._take("?"):
             return condition
         yes = self._ternary()
-        no = self._ternary() if self._take(":") else (lambda: None)
-        return lambda: yes() if _boolean(condition(), "?", "ternary operator") else no()
+        no = None
+        if self._take(":"):
+            no = self._ternary()
+        return _conditional(condition, yes, no)
 
     def _level(self, level: int) -> Callable[[], Any]:
         if level == len(LEVELS):
@@ -315,13 +321,49 @@ class _Evaluation:
                 "COMPARATOR", "in"
             )
             inner = self._separated()
-            self.position += 1  # the closing parenthesis: the tokens are balanced
+            # The closing parenthesis needs no check, because the tokens are balanced.
+            self.position += 1
             if after_in:
-                return lambda: value if isinstance(value := inner(), list) else [value]
+                return _as_list(inner)
             return inner
         if token.kind == "ACCESSOR":
             raise ConditionError(f"No parameter '{token.value.split('.')[0]}' found.")
         return lambda: token.value
+
+
+def _coalesced(value: Callable[[], Any], other: Callable[[], Any]) -> Callable[[], Any]:
+    def evaluate() -> Any:
+        found = value()
+        if found is None:
+            return other()
+        return found
+
+    return evaluate
+
+
+def _conditional(
+    condition: Callable[[], Any], yes: Callable[[], Any], no: Callable[[], Any] | None
+) -> Callable[[], Any]:
+    def evaluate() -> Any:
+        if _boolean(condition(), "?", "ternary operator"):
+            return yes()
+        if no is None:
+            return None
+        return no()
+
+    return evaluate
+
+
+def _as_list(value: Callable[[], Any]) -> Callable[[], Any]:
+    """What stands in parentheses after `in` is a list, even if it is one value."""
+
+    def evaluate() -> Any:
+        found = value()
+        if isinstance(found, list):
+            return found
+        return [found]
+
+    return evaluate
 
 
 def _binary(symbol: str, left: Callable[[], Any], right: Callable[[], Any]) -> Callable[[], Any]:
@@ -405,13 +447,14 @@ def _arithmetic(symbol: str, left: float, right: float) -> float:
         if symbol in whole:
             return float(whole[symbol](int(left), int(right)))
         if symbol in shifts:
+            # Go shifts a 64-bit integer; without a bound Python would make one of any size.
             return float(shifts[symbol](int(left), min(int(right), 64)))
         numbers: dict[str, Callable[[float, float], float]] = {
             "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "%": math.fmod, "**": math.pow,
         }  # fmt: skip
         return numbers[symbol](left, right)
     except ZeroDivisionError:
-        return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left)
+        return divided_by_zero(left)
     except (ValueError, OverflowError):
         return math.nan
 
@@ -419,6 +462,8 @@ def _arithmetic(symbol: str, left: float, right: float) -> float:
 def _prefix(symbol: str, value: Any) -> Any:
     if symbol == "!" and isinstance(value, bool):
         return not value
-    if symbol in "-~" and isinstance(value, float):
-        return -value if symbol == "-" else float(~int(value))
+    if symbol == "-" and isinstance(value, float):
+        return -value
+    if symbol == "~" and isinstance(value, float):
+        return float(~int(value))
     raise ConditionError(f"Value '{display(value)}' cannot be used with the prefix '{symbol}'")

@@ -47,6 +47,7 @@ def quantity(value: Any) -> float:
 def duration_s(value: Any) -> float:
     """`90`, `"10s"`, `"1h30m"`, `"1d"` in seconds; raises `WorkflowError`."""
     text = str(value)
+    # A number without a unit is in seconds; Go's own durations would refuse it.
     if re.fullmatch(r"\d+", text):
         return float(text)
     parts = DURATION.findall(text)

@@ -43,6 +43,7 @@ def replace(document: Any, values: Values, *, strict: re.Pattern[str] | None = N
     that cannot be replaced.
     """
     text = json.dumps(document, ensure_ascii=False)
+    # Most documents hold no tag; they need no copy.
     if "{{" not in text:
         return document
     replaced = replace_text(text, values, strict=strict)
@@ -56,14 +57,18 @@ def replace(document: Any, values: Values, *, strict: re.Pattern[str] | None = N
 
 def replace_text(text: str, values: Values, *, strict: re.Pattern[str] | None = None) -> str:
     """One pass over a JSON text; see `replace`."""
-    nested = expand(values) if "{{=" in text else {}
-
-    def replaced(tag: str) -> str:
-        if tag.startswith("="):
-            return _expression(tag[1:], nested, strict)
-        return _simple(tag, values, strict)
-
-    return "".join(piece if literal else replaced(piece) for literal, piece in _pieces(text))
+    nested: dict[str, Any] = {}
+    if "{{=" in text:
+        nested = expand(values)
+    replaced: list[str] = []
+    for literal, piece in _pieces(text):
+        if literal:
+            replaced.append(piece)
+        elif piece.startswith("="):
+            replaced.append(_expression(piece[1:], nested, strict))
+        else:
+            replaced.append(_simple(piece, values, strict))
+    return "".join(replaced)
 
 
 def tags(document: Any) -> list[str]:
@@ -108,6 +113,8 @@ def _simple(tag: str, values: Values, strict: re.Pattern[str] | None) -> str:
                 f"unable to substitute {{{{{tag}}}}}: output is an absent optional (skipped/omitted node with no default)"
             )
         return quote(value)
+    # In `{{a.{{b}}}}` the first `}}` ends the tag: only `b` is replaced by this pass, and the next
+    # one finds the tag that this makes.
     outer, separator, inner = tag.rpartition("{{")
     if separator and outer and inner in values:
         value = values[inner]
@@ -132,6 +139,7 @@ def _expression(escaped: str, variables: dict[str, Any], strict: re.Pattern[str]
         if strict is not None and strict.match(name):
             raise MissingTagError(name, f"failed to evaluate expression: {name} is missing")
     lenient = bool(missing) or strict is None
+    # A later pass knows the names in LATE, so until then not even a part is evaluated.
     if lenient and any(name in LATE for name in missing):
         return unchanged
     try:
@@ -153,7 +161,10 @@ def _written(result: Any) -> str:
         text = to_json(result)
     except ValueError as error:
         raise TagError(f"failed to marshal evaluated expression: {error}") from None
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else quote(text)
+    # A text's JSON is escaped already, so it goes in without its quotes.
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1]
+    return quote(text)
 
 
 def _missing(source: str, variables: dict[str, Any]) -> list[str]:
