@@ -19,7 +19,7 @@ from typing import Any
 
 from config.errors import ExperimentError
 from workflows.local.call import Call
-from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError
+from workflows.local.errors import InvalidSpecError, LostPod, WorkflowError, defect
 from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
 from workflows.local.machine.pod_spec import inherited, read_patch
@@ -145,12 +145,7 @@ class _Engine:
         try:
             check(self.manifest)
         except InvalidSpecError as error:
-            self.status.phase, self.status.message, self.status.finished = (
-                "Failed",
-                str(error),
-                now(),
-            )
-            self._announce()
+            self._end("Failed", str(error))
             return self.status
         if self.manifest.accepted:
             self.notice(f"without effect on one machine: {', '.join(self.manifest.accepted)}")
@@ -165,6 +160,10 @@ class _Engine:
             try:
                 self.state = self._state(scratch, processes)
                 await self._run()
+            except ExperimentError:
+                raise
+            except Exception as error:
+                self._end("Error", defect(error))
             finally:
                 await processes.close()
         return self.status
@@ -189,7 +188,6 @@ class _Engine:
 
     async def _run(self) -> None:
         state = self.state
-        status = self.status
         timer = self._deadline_timer()
         entry = await execute(
             state,
@@ -212,6 +210,16 @@ class _Engine:
         # Stopped pods may still save when their nodes and the exit handler have ended.
         while state.winding_down:
             await asyncio.wait(state.winding_down)
+        self._end(phase, message)
+
+    def _end(self, phase: str, message: str) -> None:
+        """Give the workflow its final status. A node that was left without an end has none of its own."""
+        status = self.status
+        for node in status.nodes.values():
+            if not node.ended:
+                node.phase = "Error"
+                node.message = node.message or message
+                node.ends_now()
         status.phase, status.message, status.finished = phase, message, now()
         self._announce()
 

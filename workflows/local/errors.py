@@ -13,7 +13,10 @@ node's or the workflow's message.
 
 from __future__ import annotations
 
-from config.errors import BadInput
+import sys
+import traceback
+
+from config.errors import BadInput, on_one_line
 
 
 class Refused(BadInput):
@@ -50,3 +53,11 @@ class PodError(WorkflowError):
 
 class LostPod(PodError):
     """It cannot be known any more how a pod ended, as after the loss of a node."""
+
+
+def defect(error: Exception) -> str:
+    """The message of a node or workflow that ended by an error that nobody expected. Its traceback is
+    printed.
+    """
+    traceback.print_exception(error, file=sys.stderr)
+    return f"defect of the local engine: {type(error).__name__}: {on_one_line(error)}"

@@ -13,7 +13,7 @@ from typing import Any
 from workflows.local import retries
 from workflows.local.call import Call
 from workflows.local.dag import Dag
-from workflows.local.errors import WorkflowError
+from workflows.local.errors import WorkflowError, defect
 from workflows.local.language.go_values import to_json
 from workflows.local.language.tags import Values, replace
 from workflows.local.run_state import State
@@ -26,7 +26,20 @@ DEEPEST = 100
 
 
 async def execute(state: State, call: Call) -> Node:
-    """Execute a call and return its ended node. An error of the workflow becomes the node's error."""
+    """Execute a call and return its ended node. An error of the workflow becomes the node's error, and
+    so does a defect of this engine: neither ends the other tasks or keeps the exit handler from running.
+    """
+    try:
+        return await _executed(state, call)
+    except Exception as error:
+        message = defect(error)
+        for node in state.status.nodes.values():
+            if node.name == call.name and not node.ended:
+                return state.mark(node, "Error", message)
+        return call.add(state, "Skipped", "Error", message)
+
+
+async def _executed(state: State, call: Call) -> Node:
     try:
         if call.depth >= DEEPEST:
             raise WorkflowError(

@@ -8,6 +8,7 @@ expr 1.17.
 
 from __future__ import annotations
 
+import difflib
 import math
 import operator
 import re
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workflows.local.language.expression_parser import ExpressionError, Node, parse
-from workflows.local.language.functions import FUNCTIONS, PREDICATES
+from workflows.local.language.functions import FUNCTIONS, PREDICATES, WITHOUT_PREDICATE
 from workflows.local.language.go_values import display, divided_by_zero
 
 LONGEST_RANGE = 1_000_000
@@ -33,8 +34,8 @@ def evaluate(source: str, variables: Mapping[str, Any]) -> Any:
     """The value of an expression over nested `variables`. Raises `ExpressionError` with expr's
     message.
     """
+    tree = _parsed(source)
     try:
-        tree = parse(source)
         _check(tree, variables)
         return _Evaluation(variables).value(tree)
     except ExpressionError as error:
@@ -58,6 +59,33 @@ def expand(flat: Mapping[str, Any]) -> dict[str, Any]:
             level = level[parent]
         level[last] = flat[name]
     return nested
+
+
+def check_readable(source: str) -> None:
+    """Raise `ExpressionError` for an expression that cannot be parsed, or that calls a function which
+    is not known here.
+    """
+    pending = [_parsed(source)]
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        if node.kind != "call":
+            continue
+        name = _path(node.children[0]) or "what is no name"
+        if name in FUNCTIONS or name in PREDICATES:
+            continue
+        nearest = difflib.get_close_matches(name, [*FUNCTIONS, *PREDICATES], 1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise ExpressionError(f"the local engine does not have the function {name}{hint}")
+
+
+def _parsed(source: str) -> Node:
+    try:
+        return parse(source)
+    except ExpressionError as error:
+        raise ExpressionError(error.shown(source)) from None
+    except RecursionError:
+        raise ExpressionError("expression is nested too deeply") from None
 
 
 def unguarded_names(source: str) -> list[str]:
@@ -170,7 +198,7 @@ def _type(value: Any) -> str:
 class _Evaluation:
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self.variables = variables
-        self.pointers: list[Any] = []
+        self.pointers: list[dict[str, Any]] = []
 
     def value(self, node: Node) -> Any:
         return getattr(self, f"_{node.kind}")(node)
@@ -182,9 +210,12 @@ class _Evaluation:
         return self.variables.get(node.value)
 
     def _pointer(self, node: Node) -> Any:
+        """`#` is the item, `#index` its place, `#acc` what `reduce` has made so far."""
         if not self.pointers:
             raise ExpressionError("cannot use pointer accessor outside predicate", node.column)
-        return self.pointers[-1]
+        if node.value not in self.pointers[-1]:
+            raise ExpressionError(f"unknown pointer #{node.value}", node.column)
+        return self.pointers[-1][node.value]
 
     def _closure(self, node: Node) -> Any:
         return self.value(node.children[0])
@@ -284,30 +315,44 @@ class _Evaluation:
                 problem = f"unknown name {path}"
             raise ExpressionError(problem, called.column)
         values = [self.value(argument) for argument in arguments]
-        try:
-            return function(*values)
-        except ExpressionError as error:
-            raise ExpressionError(error.problem, node.column) from None
-        except TypeError:
-            raise ExpressionError(f"invalid arguments to call {path}", node.column) from None
+        return _called(function, str(path), values, node)
 
     def _predicate(self, called: Node, arguments: list[Node]) -> Any:
-        if len(arguments) != 2:
-            raise ExpressionError(f"not enough arguments to call {called.value}", called.column)
+        name = str(called.value)
+        if not arguments or (len(arguments) == 1 and name not in WITHOUT_PREDICATE):
+            raise ExpressionError(f"not enough arguments to call {name}", called.column)
         items = self.value(arguments[0])
         if not isinstance(items, list):
             raise ExpressionError(
                 f"builtin {called.value} takes only array (got {_type(items)})", called.column
             )
 
-        def apply(item: Any) -> Any:
-            self.pointers.append(item)
+        def apply(item: Any, **others: Any) -> Any:
+            if len(arguments) == 1:
+                return item
+            self.pointers.append({"": item, **others})
             try:
                 return self.value(arguments[1])
             finally:
                 self.pointers.pop()
 
-        return PREDICATES[called.value](items, apply)
+        further = [self.value(argument) for argument in arguments[2:]]
+        return _called(PREDICATES[name], name, [items, apply, *further], called)
+
+
+def _called(function: Callable[..., Any], name: str, values: list[Any], node: Node) -> Any:
+    """The function's value. Raises `ExpressionError` whatever is wrong with the values: they come from
+    a workflow, and none may end the engine.
+    """
+    try:
+        return function(*values)
+    except ExpressionError as error:
+        raise ExpressionError(error.problem, node.column) from None
+    except RecursionError:
+        raise
+    except Exception as error:
+        why = f": {error}" if isinstance(error, ValueError) else ""
+        raise ExpressionError(f"invalid arguments to call {name}{why}", node.column) from None
 
 
 def _operate(node: Node, left: Any, right: Any) -> Any:

@@ -100,7 +100,8 @@ def _tokens(source: str) -> list[Token]:
         elif kind == "name" and text in WORD_OPERATORS:
             kind = "operator"
         tokens.append(Token(kind, value, start))
-    return [*tokens, Token("end", "", len(source) + 1)]
+    # Expr places the end at the last character.
+    return [*tokens, Token("end", "", max(1, len(source)))]
 
 
 def _number(source: str, text: str, column: int, start: int) -> tuple[Any, int]:
@@ -170,6 +171,9 @@ class _Parser:
         left = self._unary()
         while (binary := self._binary_operator(precedence)) is not None:
             operator, negated, column = binary
+            if operator == "|":
+                left = self._piped(left)
+                continue
             power = BINARY[operator]
             # Powers group to the right, all other operators to the left.
             if operator not in ("**", "^"):
@@ -181,6 +185,15 @@ class _Parser:
         if precedence == 0:
             return self._conditional(left)
         return left
+
+    def _piped(self, value: Node) -> Node:
+        """`value | name(…)`: a call whose first argument is the value."""
+        name = self._next()
+        if name.kind != "name":
+            raise ExpressionError(f"unexpected token {_shown(name)}", name.column)
+        self._expect("(")
+        called = Node("name", name.column, name.value)
+        return self._postfix(Node("call", name.column, None, (called, value, *self._sequence(")"))))
 
     def _binary_operator(self, precedence: int) -> tuple[str, bool, int] | None:
         """The operator, whether `not` stands before it (`not in`), and its column. Consumes nothing
@@ -197,12 +210,7 @@ class _Parser:
         )
         if negated:
             operator = following.value
-        if (
-            token.kind != "operator"
-            or operator not in BINARY
-            or BINARY[operator] < precedence
-            or operator == "|"
-        ):
+        if token.kind != "operator" or operator not in BINARY or BINARY[operator] < precedence:
             return None
         self.position += 1
         if negated:
@@ -251,9 +259,10 @@ class _Parser:
         raise ExpressionError(f"unexpected token {_shown(token)}", token.column)
 
     def _pointer(self, token: Token) -> Node:
-        pointer = Node("pointer", token.column)
         if token.value == "#":
-            return pointer
+            named = self.token.kind == "name" and self.token.column == token.column + 1
+            return Node("pointer", token.column, self._next().value if named else "")
+        pointer = Node("pointer", token.column, "")
         return Node(
             "member",
             token.column,

@@ -1,5 +1,6 @@
-"""The functions of Argo's expressions: expr's own that matter, Argo's `asInt`, `asFloat`, `toJson`,
-`jsonpath`, and some of sprig.
+"""The functions of Argo's expressions: Argo's `asInt`, `asFloat`, `toJson` and `jsonpath`, expr's own,
+and sprig's. Expr's `now`, `date`, `duration` and `timezone` are not here: a workflow that is started
+again would become another.
 
 Sources: expr 1.17 `builtin`, Argo `util/expr/env`, github.com/Masterminds/sprig. `env` and
 `expandenv` do not exist in Argo.
@@ -7,20 +8,25 @@ Sources: expr 1.17 `builtin`, Argo `util/expr/env`, github.com/Masterminds/sprig
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import operator
 import re
+import statistics
 from collections.abc import Callable
 from typing import Any
 
 from workflows.local.language.expression_parser import ExpressionError
 from workflows.local.language.go_values import display, to_json
+from workflows.local.language.sprig import SPRIG
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(
     r"[+-]?(?:\d+(?:_\d+)*(?:\.(?:\d+(?:_\d+)*)?)?|\.\d+(?:_\d+)*)(?:[eE][+-]?\d+)?|[+-]?(?:inf|infinity)|nan",
     re.IGNORECASE,
 )
+LONGEST_TEXT = 1_000_000
 JSONPATH_PART = re.compile(r"\.([\w-]+)|\[(\d+)\]|\['([^']*)'\]|\[\"([^\"]*)\"\]")
 
 
@@ -90,54 +96,275 @@ def length(value: Any) -> int:
     return len(value)
 
 
-def _default(fallback: Any, value: Any = None) -> Any:
-    return value or fallback  # sprig's empty values are those that are false in Python
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ExpressionError(f"{display(value)} is no array")
+    return value
+
+
+def _numbers(values: tuple[Any, ...]) -> list[float]:
+    """The numbers of a call, which may be given in arrays, too."""
+    found: list[float] = []
+    for value in values:
+        found += _numbers(tuple(value)) if isinstance(value, list) else [_number(value)]
+    return found
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ExpressionError(f"{display(value)} is no number")
+    return value
+
+
+def _largest(*values: Any) -> float:
+    return max(_some(_numbers(values)))
+
+
+def _smallest(*values: Any) -> float:
+    return min(_some(_numbers(values)))
+
+
+def _some(numbers: list[float]) -> list[float]:
+    if not numbers:
+        raise ExpressionError("not enough arguments: there is no number")
+    return numbers
+
+
+def _mean(*values: Any) -> float:
+    numbers = _some(_numbers(values))
+    return sum(numbers) / len(numbers)
+
+
+def _median(*values: Any) -> float:
+    return float(statistics.median(_some(_numbers(values))))
 
 
 def _first(items: Any) -> Any:
-    if not items:
-        return None
-    return items[0]
+    return items[0] if items else None
 
 
 def _last(items: Any) -> Any:
-    if not items:
-        return None
-    return items[-1]
+    return items[-1] if items else None
 
 
-def _round(value: float) -> float:
+def _get(holder: Any, key: Any) -> Any:
+    """Unlike `holder[key]`, nil for what is not there."""
+    if isinstance(holder, dict):
+        return holder.get(key)
+    inside = isinstance(key, int) and -len(holder) <= key < len(holder)
+    return holder[key] if inside else None
+
+
+def _floor(value: Any) -> float:
+    number = float(_number(value))
+    return number if not math.isfinite(number) else float(math.floor(number))
+
+
+def _ceil(value: Any) -> float:
+    number = float(_number(value))
+    return number if not math.isfinite(number) else float(math.ceil(number))
+
+
+def _round(value: Any) -> float:
     # Go rounds halves away from zero; Python's `round` takes them to the even number.
-    return math.copysign(math.floor(abs(value) + 0.5), value)
+    number = float(_number(value))
+    if not math.isfinite(number):
+        return number
+    return math.copysign(math.floor(abs(number) + 0.5), number)
+
+
+def _split(text: str, separator: str, most: int = -1) -> list[str]:
+    """Without a separator, into characters; with a number, into at most so many parts."""
+    if most == 0:
+        return []
+    if not separator:
+        return list(text) if most < 0 else [*text[: most - 1], text[most - 1 :]]
+    return text.split(separator, most - 1 if most > 0 else -1)
+
+
+def _split_after(text: str, separator: str, most: int = -1) -> list[str]:
+    parts = _split(text, separator, most)
+    return [part + separator for part in parts[:-1]] + parts[-1:]
+
+
+def _repeat(text: str, count: int) -> str:
+    if count < 0 or len(text) * count > LONGEST_TEXT:
+        raise ExpressionError("memory budget exceeded")
+    return text * count
+
+
+def _concat(*lists: Any) -> list[Any]:
+    return [item for items in lists for item in _list(items)]
+
+
+def _flatten(items: Any) -> list[Any]:
+    found: list[Any] = []
+    for item in _list(items):
+        found += _flatten(item) if isinstance(item, list) else [item]
+    return found
+
+
+def _unique(items: Any) -> list[Any]:
+    found: list[Any] = []
+    for item in _list(items):
+        if item not in found:
+            found.append(item)
+    return found
+
+
+def _sorted(items: Any, order: str = "asc") -> list[Any]:
+    return sorted(_list(items), reverse=_descends(order))
+
+
+def _descends(order: str) -> bool:
+    if order not in ("asc", "desc"):
+        raise ExpressionError(f"invalid order {order}, expected asc or desc")
+    return order == "desc"
+
+
+def _type_name(value: Any) -> str:
+    names = {bool: "bool", int: "int", float: "float", str: "string", list: "array", dict: "map"}
+    return "nil" if value is None else names[type(value)]
+
+
+def _from_base64(text: str) -> str:
+    return base64.b64decode(text, validate=True).decode()
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "asInt": as_int, "int": as_int, "asFloat": as_float, "float": as_float, "string": display,
-    "toJson": to_json_text, "toJSON": to_json_text, "fromJSON": from_json, "jsonpath": jsonpath, "len": length,
-    "upper": str.upper, "lower": str.lower, "trim": lambda text, *rest: text.strip(*rest),
-    "trimPrefix": str.removeprefix, "trimSuffix": str.removesuffix, "split": str.split, "replace": str.replace,
-    "join": lambda items, separator="": separator.join(items), "hasPrefix": str.startswith, "hasSuffix": str.endswith,
-    "abs": abs, "floor": lambda value: float(math.floor(value)), "ceil": lambda value: float(math.ceil(value)), "round": _round,
-    "min": min, "max": max, "sum": sum, "first": _first,
-    "last": _last, "keys": list, "values": lambda mapping: list(mapping.values()),
-    "sprig.upper": str.upper, "sprig.lower": str.lower, "sprig.trim": str.strip, "sprig.title": str.title,
-    "sprig.trimPrefix": lambda prefix, text: text.removeprefix(prefix), "sprig.trimSuffix": lambda suffix, text: text.removesuffix(suffix),
-    "sprig.replace": lambda old, new, text: text.replace(old, new), "sprig.contains": lambda part, text: part in text,
-    "sprig.hasPrefix": lambda prefix, text: text.startswith(prefix), "sprig.hasSuffix": lambda suffix, text: text.endswith(suffix),
-    "sprig.default": _default, "sprig.toString": display, "sprig.toJson": to_json_text,
-    "sprig.join": lambda separator, items: separator.join(items),
-    "sprig.quote": lambda text: f'"{text}"', "sprig.int": as_int, "sprig.add": lambda *numbers: sum(map(as_int, numbers)),
-}  # fmt: skip
-"""Each is called with its evaluated arguments. A `TypeError` is reported as a wrong call."""
-
-PREDICATES: dict[str, Callable[[list[Any], Callable[[Any], Any]], Any]] = {
-    "filter": lambda items, predicate: [item for item in items if predicate(item)],
-    "map": lambda items, function: [function(item) for item in items],
-    "any": lambda items, predicate: any(predicate(item) for item in items),
-    "all": lambda items, predicate: all(predicate(item) for item in items),
-    "none": lambda items, predicate: not any(predicate(item) for item in items),
-    "one": lambda items, predicate: sum(bool(predicate(item)) for item in items) == 1,
-    "count": lambda items, predicate: sum(bool(predicate(item)) for item in items),
-    "find": lambda items, predicate: next((item for item in items if predicate(item)), None),
+    # Argo's own
+    "asInt": as_int,
+    "asFloat": as_float,
+    "toJson": to_json_text,
+    "jsonpath": jsonpath,
+    # expr's, in the order of its documentation
+    "trim": lambda text, characters=None: text.strip(characters),
+    "trimPrefix": lambda text, prefix=" ": text.removeprefix(prefix),
+    "trimSuffix": lambda text, suffix=" ": text.removesuffix(suffix),
+    "upper": str.upper,
+    "lower": str.lower,
+    "split": _split,
+    "splitAfter": _split_after,
+    "replace": lambda text, old, new: text.replace(old, new),
+    "repeat": _repeat,
+    "indexOf": str.find,
+    "lastIndexOf": str.rfind,
+    "hasPrefix": str.startswith,
+    "hasSuffix": str.endswith,
+    "max": _largest,
+    "min": _smallest,
+    "abs": lambda value: abs(_number(value)),
+    "ceil": _ceil,
+    "floor": _floor,
+    "round": _round,
+    "join": lambda items, separator="": separator.join(items),
+    "concat": _concat,
+    "flatten": _flatten,
+    "uniq": _unique,
+    "reverse": lambda items: _list(items)[::-1],
+    "sort": _sorted,
+    "first": _first,
+    "last": _last,
+    "take": lambda items, count: _list(items)[: max(0, count)],
+    "mean": _mean,
+    "median": _median,
+    "keys": lambda mapping: list(dict.keys(mapping)),
+    "values": lambda mapping: list(dict.values(mapping)),
+    "toPairs": lambda mapping: [[key, value] for key, value in dict.items(mapping)],
+    "fromPairs": lambda pairs: {str(key): value for key, value in pairs},
+    "type": _type_name,
+    "int": as_int,
+    "float": as_float,
+    "string": display,
+    "toJSON": to_json_text,
+    "fromJSON": from_json,
+    "toBase64": lambda text: base64.b64encode(text.encode()).decode(),
+    "fromBase64": _from_base64,
+    "len": length,
+    "get": _get,
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "bitnot": operator.invert,
+    "bitshl": lambda value, places: value << min(places, 63),
+    "bitshr": lambda value, places: value >> places,
+    **{f"sprig.{name}": function for name, function in SPRIG.items()},
 }
-"""Functions whose second argument is evaluated for every item, which is written `#`."""
+"""Each is called with its evaluated arguments; any exception is the expression's error."""
+
+Apply = Callable[..., Any]
+"""Evaluates a predicate for an item: `apply(item, index=…, acc=…)`."""
+
+
+def _filter(items: list[Any], apply: Apply) -> list[Any]:
+    return [item for index, item in enumerate(items) if apply(item, index=index)]
+
+
+def _map(items: list[Any], apply: Apply) -> list[Any]:
+    return [apply(item, index=index) for index, item in enumerate(items)]
+
+
+def _count(items: list[Any], apply: Apply) -> int:
+    return len(_filter(items, apply))
+
+
+def _found(items: list[Any], apply: Apply, *, last: bool = False) -> int:
+    """The place of the first or last item for which the predicate holds; -1 without one."""
+    places = range(len(items))
+    for place in reversed(places) if last else places:
+        if apply(items[place], index=place):
+            return place
+    return -1
+
+
+def _item(items: list[Any], place: int) -> Any:
+    return None if place < 0 else items[place]
+
+
+def _reduce(items: list[Any], apply: Apply, *initial: Any) -> Any:
+    """Without an initial value the first item is one."""
+    rest = list(enumerate(items))
+    if initial:
+        (found,) = initial
+    elif rest:
+        _, found = rest.pop(0)
+    else:
+        raise ExpressionError("reduce of empty array with no initial value")
+    for index, item in rest:
+        found = apply(item, index=index, acc=found)
+    return found
+
+
+def _sort_by(items: list[Any], apply: Apply, order: str = "asc") -> list[Any]:
+    return sorted(items, key=apply, reverse=_descends(order))
+
+
+def _group_by(items: list[Any], apply: Apply) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = {}
+    for item in items:
+        groups.setdefault(display(apply(item)), []).append(item)
+    return groups
+
+
+PREDICATES: dict[str, Callable[..., Any]] = {
+    "all": lambda items, apply: len(_filter(items, apply)) == len(items),
+    "any": lambda items, apply: _found(items, apply) >= 0,
+    "one": lambda items, apply: _count(items, apply) == 1,
+    "none": lambda items, apply: _found(items, apply) < 0,
+    "map": _map,
+    "filter": _filter,
+    "find": lambda items, apply: _item(items, _found(items, apply)),
+    "findIndex": _found,
+    "findLast": lambda items, apply: _item(items, _found(items, apply, last=True)),
+    "findLastIndex": lambda items, apply: _found(items, apply, last=True),
+    "count": _count,
+    "sum": lambda items, apply: sum(_numbers(tuple(_map(items, apply)))),
+    "reduce": _reduce,
+    "sortBy": _sort_by,
+    "groupBy": _group_by,
+}
+"""Functions whose second argument is evaluated for every item, which is written `#`; further ones are
+values.
+"""
+WITHOUT_PREDICATE = {"count", "sum"}
+"""Of these, those that can be called with an array alone: `count` of what is true, `sum` of numbers."""

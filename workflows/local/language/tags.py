@@ -79,6 +79,22 @@ def tags(document: Any) -> list[str]:
     return [piece.strip() for literal, piece in pieces if not literal and not piece.startswith("=")]
 
 
+def expressions(document: Any) -> list[str]:
+    """The sources of all expression tags in a document; raises `TagError` for one that has no end or
+    is no text.
+    """
+    pieces = _pieces(json.dumps(document, ensure_ascii=False))
+    return [_source(piece[1:]) for literal, piece in pieces if not literal and piece[:1] == "="]
+
+
+def _source(escaped: str) -> str:
+    """An expression as it was before the document was made JSON."""
+    try:
+        return str(json.loads(f'"{escaped}"'))
+    except ValueError:
+        raise TagError(f"failed to unmarshall JSON expression: {escaped}") from None
+
+
 def evaluate_condition(source: str, values: Values) -> bool:
     """An expression that must be a boolean (`retryStrategy.expression`); raises
     `ExpressionError`.
@@ -130,10 +146,7 @@ def _simple(tag: str, values: Values, strict: re.Pattern[str] | None) -> str:
 
 def _expression(escaped: str, variables: dict[str, Any], strict: re.Pattern[str] | None) -> str:
     unchanged = "{{=" + escaped + "}}"
-    try:
-        source = json.loads(f'"{escaped}"')
-    except ValueError:
-        raise TagError(f"failed to unmarshall JSON expression: {escaped}") from None
+    source = _source(escaped)
     missing = _missing(source, variables)
     for name in missing:
         if strict is not None and strict.match(name):

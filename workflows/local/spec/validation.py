@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflows.local.errors import InvalidSpecError, TagError
+from workflows.local.language.expression import check_readable
+from workflows.local.language.expression_parser import ExpressionError
 from workflows.local.language.go_values import parameter_text
-from workflows.local.language.tags import tags
+from workflows.local.language.tags import expressions, tags
 from workflows.local.spec.depends import ancestry, dependencies_of, unknown_results
 from workflows.local.spec.loops import is_loop
 from workflows.local.spec.manifest import Document, Manifest
@@ -63,6 +65,7 @@ class _Validation:
             if not parameter.get("name"):
                 raise InvalidSpecError(f"spec.arguments.parameters[{index}].name is required")
         _argument_values(self.manifest.parameters, "spec.arguments")
+        _check_expressions(self.manifest.spec)
         entrypoint = self.manifest.spec.get("entrypoint")
         if not entrypoint:
             raise InvalidSpecError("spec.entrypoint is required")
@@ -227,6 +230,36 @@ class _Validation:
             self._resolve(outputs, scope)
         except InvalidSpecError as error:
             raise InvalidSpecError(f"{where} {error}") from None
+
+
+def _check_expressions(spec: Document) -> None:
+    """Refuse every expression that cannot be read or calls an unknown function, before anything runs.
+    The controller finds such an expression only when its pod is due, and where unknown tags may
+    stay, it would reach the pod as text.
+    """
+    for index, template in enumerate(spec.get("templates") or []):
+        where = f"templates.{template.get('name') or index}"
+        strategy = template.get("retryStrategy") or {}
+        condition = strategy.get("expression")
+        _check_sources(where, template, [str(condition)] if condition else [])
+    # Values that were given are texts, in which Argo evaluates nothing.
+    rest = {key: value for key, value in spec.items() if key not in ("templates", "arguments")}
+    _check_sources("spec", rest, [])
+
+
+def _check_sources(where: str, document: Any, conditions: list[str]) -> None:
+    try:
+        sources = expressions(document)
+    except TagError as error:
+        raise InvalidSpecError(f"{where}: {error}") from None
+    for source in [*sources, *conditions]:
+        try:
+            check_readable(source)
+        except ExpressionError as error:
+            problem = error.problem.splitlines()[0]
+            raise InvalidSpecError(
+                f"{where}: failed to evaluate expression: {problem}: {source}"
+            ) from None
 
 
 def _item_tags(task: Document) -> set[str]:
