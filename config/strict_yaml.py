@@ -32,27 +32,36 @@ SCALARS = {
 }
 
 
-def load(text: str | bytes, source: str) -> Any:
-    """Parse the one document in `text`. source: its name in messages. Raises `BadInput`."""
+def load(text: str | bytes, source: str, loader: type[StrictLoader] | None = None) -> Any:
+    """Parse the one document in `text`; empty ones may stand beside it. source: its name in messages.
+    loader: a stricter one. Raises `BadInput`.
+    """
     size = len(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
     if size > LARGEST_BYTES:
         raise BadInput(f"{source}: {size} bytes; allowed: {LARGEST_BYTES}")
     try:
-        return yaml.load(text, Loader=StrictLoader)  # noqa: S506  (a SafeLoader that refuses more)
+        documents = list(yaml.load_all(text, Loader=loader or StrictLoader))
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: {_one_line(error)}") from None
     except ValueError as error:  # digits beyond Python's limit, bytes that are no UTF-8
         raise BadInput(f"{source}: {error}") from None
+    # A separator at the end, as kubectl and helm write it, begins a document that is null.
+    filled = [document for document in documents if document is not None]
+    if len(filled) > 1:
+        raise BadInput(f"{source}: {len(filled)} documents; allowed: one")
+    return filled[0] if filled else None
 
 
-def load_mapping(path: Path) -> dict[str, Any]:
-    """Parse the mapping in a file. At most the size limit is read. Raises `BadInput`."""
+def load_mapping(path: Path, loader: type[StrictLoader] | None = None) -> dict[str, Any]:
+    """Parse the mapping in a file. At most the size limit is read. loader: as for `load`. Raises
+    `BadInput`.
+    """
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST_BYTES + 1)
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from None
-    document = load(text, str(path))
+    document = load(text, str(path), loader)
     if not isinstance(document, dict):
         raise BadInput(f"{path}: a mapping is expected, this is {type(document).__name__}")
     return document

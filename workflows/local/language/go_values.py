@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 ESCAPES = {
@@ -54,15 +55,8 @@ def float_text(number: float) -> str:
         return "+Inf" if number > 0 else "-Inf"
     # Go changes to an exponent from 1e21 on and below 1e-6, Python already from 1e16 on and below
     # 1e-4. In between, Python's text cannot be used as it is.
-    if number == int(number) and abs(number) < 1e21:
-        if number == 0 and math.copysign(1, number) < 0:
-            return "-0"
-        return str(int(number))
-    if 1e-6 <= abs(number) < 1e21:
-        text = repr(number)
-        if "e" in text:
-            text = f"{number:.20f}".rstrip("0")
-        return text
+    if number == 0 or 1e-6 <= abs(number) < 1e21:
+        return _without_exponent(number)
     # Python pads the exponent to two digits (1e-07), Go does not (1e-7).
     mantissa, _, exponent = repr(number).partition("e")
     return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].lstrip('0')}"
@@ -123,7 +117,9 @@ def _plain(number: float) -> str:
     text = float_text(number)
     if "e" not in text:
         return text
-    if abs(number) >= 1:
-        return f"{number:.0f}"
-    # 340 places keep 16 digits even of the smallest float, 5e-324.
-    return f"{number:.340f}".rstrip("0")
+    return _without_exponent(number)
+
+
+def _without_exponent(number: float) -> str:
+    """As few digits as tell the number from its neighbours: `strconv.FormatFloat(…, 'f', -1, 64)`."""
+    return f"{Decimal(repr(number)):f}".removesuffix(".0")

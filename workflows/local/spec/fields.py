@@ -20,9 +20,12 @@ from workflows.local.errors import Refused
 
 @dataclass(frozen=True)
 class Accepted:
-    """A field without effect on one machine. `group` is its name in the notice."""
+    """A field without effect on one machine. group: its name in the notice. kind: of its value, where
+    something of it is read nevertheless.
+    """
 
     group: str
+    kind: str = ""
 
 
 TEXT = "text"
@@ -39,7 +42,11 @@ IDENTITY = Accepted("service account")
 CLEANUP = Accepted("clean-up (podGC, ttlStrategy)")
 SECURITY = Accepted("security contexts")
 LABELS = Accepted(f"labels, annotations other than {PODS_PER_GPU}")
+METADATA = {"labels": LABELS, "annotations": Accepted(LABELS.group, TEXT_MAP)}
 LIMITS = Accepted("volume sizes and media")
+SCHEDULING = Accepted("priorities and schedulers")
+NETWORK = Accepted("network and name resolution")
+RECORDS = Accepted("archived logs and metrics")
 
 STANDARD_OUTPUT = re.compile(r"\{\{[^}]*\boutputs\.result\b")
 
@@ -61,7 +68,7 @@ CONTAINER = {
     "name": TEXT, "image": IMAGE, "imagePullPolicy": IMAGE, "command": TEXTS, "args": TEXTS, "workingDir": TEXT,
     "env": [{"name": TEXT, "value": SCALAR, "valueFrom": {"fieldRef": {"fieldPath": TEXT, "apiVersion": TEXT}}}],
     "volumeMounts": [{"name": TEXT, "mountPath": TEXT, "subPath": TEXT, "readOnly": Accepted("read-only mounts")}],
-    "resources": RESOURCES, "securityContext": SECURITY,
+    "resources": RESOURCES, "securityContext": SECURITY, "ports": NETWORK,
 }  # fmt: skip
 RETRY = {
     "limit": SCALAR, "retryPolicy": TEXT, "expression": TEXT,
@@ -74,17 +81,22 @@ TASK = {
 }  # fmt: skip
 ON_CLUSTER = {
     "serviceAccountName": IDENTITY, "automountServiceAccountToken": IDENTITY, "executor": IDENTITY, "tolerations": PLACEMENT,
-    "nodeSelector": PLACEMENT, "affinity": PLACEMENT, "securityContext": SECURITY,
+    "nodeSelector": PLACEMENT, "affinity": PLACEMENT, "securityContext": SECURITY, "schedulerName": SCHEDULING,
+    "hostAliases": NETWORK,
 }  # fmt: skip
+"""Fields of workflows, templates and patches that say only where and as whom a pod runs."""
 TEMPLATE = {
     "name": TEXT, "inputs": {"parameters": [PARAMETER]}, "outputs": {"parameters": [OUTPUT]}, "container": CONTAINER,
     "dag": {"tasks": [TASK]}, "retryStrategy": RETRY, "activeDeadlineSeconds": SCALAR, "timeout": TEXT, "parallelism": POSITIVE,
-    "podSpecPatch": TEXT, "volumes": VOLUMES, "metadata": LABELS, **ON_CLUSTER,
+    "podSpecPatch": TEXT, "volumes": VOLUMES, "metadata": METADATA, "archiveLocation": RECORDS, "metrics": RECORDS,
+    "priorityClassName": SCHEDULING, **ON_CLUSTER,
 }  # fmt: skip
 SPEC = {
     "entrypoint": TEXT, "onExit": TEXT, "arguments": ARGUMENTS, "templates": [TEMPLATE], "volumes": VOLUMES, "parallelism": POSITIVE,
     "activeDeadlineSeconds": INTEGER, "podSpecPatch": TEXT, "podGC": CLEANUP, "ttlStrategy": CLEANUP, "podMetadata": LABELS,
-    "workflowMetadata": LABELS, "imagePullSecrets": IMAGE, **ON_CLUSTER,
+    "workflowMetadata": LABELS, "imagePullSecrets": IMAGE, "archiveLogs": RECORDS, "artifactRepositoryRef": RECORDS,
+    "metrics": RECORDS, "podPriorityClassName": SCHEDULING, "priority": SCHEDULING, "hostNetwork": NETWORK, "dnsPolicy": NETWORK,
+    "dnsConfig": NETWORK, "podDisruptionBudget": SCHEDULING, "volumeClaimGC": CLEANUP, "artifactGC": CLEANUP, **ON_CLUSTER,
 }  # fmt: skip
 WORKFLOW = {
     "apiVersion": TEXT, "kind": TEXT,
@@ -93,7 +105,8 @@ WORKFLOW = {
 }  # fmt: skip
 POD_PATCH = {
     "containers": [{"name": TEXT, "resources": RESOURCES, "securityContext": SECURITY}],
-    "terminationGracePeriodSeconds": INTEGER, **ON_CLUSTER,
+    "terminationGracePeriodSeconds": INTEGER, "priorityClassName": SCHEDULING, "runtimeClassName": SCHEDULING,
+    "hostNetwork": NETWORK, "dnsPolicy": NETWORK, "dnsConfig": NETWORK, **ON_CLUSTER,
 }  # fmt: skip
 
 
@@ -110,6 +123,8 @@ def _check(value: Any, table: Any, path: str, accepted: set[str]) -> None:
     if value is None:
         return  # an empty field is an absent one
     if isinstance(table, Accepted):
+        if table.kind:
+            _check_leaf(value, table.kind, path)
         accepted.add(table.group)
     elif isinstance(table, str):
         _check_leaf(value, table, path)
@@ -123,6 +138,8 @@ def _check_list(value: Any, table: Any, path: str, accepted: set[str]) -> None:
     if not isinstance(value, list):
         raise Refused(f"{path}: a list is expected, this is {value!r}")
     for index, item in enumerate(value):
+        if item is None:
+            raise Refused(f"{path}[{index}]: the entry is empty")
         name = item.get("name", index) if isinstance(item, Mapping) else index
         _check(item, table, f"{path}[{name}]", accepted)
 

@@ -97,6 +97,8 @@ def node_name(task: str, index: int, item: Any) -> str:
 def _item_text(value: Any) -> str:
     if value is None:
         return "null"
+    if isinstance(value, _Written):
+        return value.text
     return parameter_text(value) if isinstance(value, str | bool | int | float) else to_json(value)
 
 
@@ -115,10 +117,21 @@ def _items(task: Task) -> list[Any]:
     return list(sequence(task["withSequence"]))
 
 
+class _Written(float):
+    """A number of a list in JSON. Argo's items keep the text in which it was written: 1.0, 1e3."""
+
+    text: str
+
+    def __new__(cls, text: str) -> _Written:
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
 def _from_text(text: str) -> list[Any]:
     problem = f"withParam value could not be parsed as a JSON list: {text.strip()}: "
     try:
-        items = json.loads(text)
+        items = json.loads(text, parse_float=_Written, parse_constant=_refused)
     except ValueError as error:
         raise WorkflowError(f"{problem}{error}") from None
     if items is None:
@@ -129,6 +142,10 @@ def _from_text(text: str) -> list[Any]:
             f"{problem}json: cannot unmarshal {kind} into Go value of type []v1alpha1.Item"
         )
     return items
+
+
+def _refused(constant: str) -> None:
+    raise ValueError(f"invalid character in {constant}: no JSON")
 
 
 def sequence(fields: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from config.strict_yaml import load_mapping
 from workflows.local.errors import Refused
 from workflows.local.language.go_values import parameter_text, to_json
 from workflows.local.spec.fields import check_fields
+from workflows.local.spec.go_yaml import GoLoader
 
 Document = dict[str, Any]
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
@@ -48,7 +49,7 @@ class Manifest:
     def values(self) -> dict[str, str]:
         """The parameters' values by name."""
         return {
-            parameter["name"]: parameter["value"]
+            str(parameter.get("name")): parameter["value"]
             for parameter in self.parameters
             if "value" in parameter
         }
@@ -90,8 +91,10 @@ class Manifest:
 
 
 def read(path: Path) -> Document:
-    """Read the workflow in a YAML file. Raises `BadInput` unless it is one plain document."""
-    return load_mapping(path)
+    """Read the workflow in a YAML file. Raises `BadInput` unless it is one plain document whose values
+    are read alike by Argo.
+    """
+    return load_mapping(path, GoLoader)
 
 
 def prepare(
@@ -148,11 +151,13 @@ def _parameters(spec: Document, given: dict[str, str]) -> list[Document]:
             own = parameter.get("value")
         else:
             own = parameter.get("default")
-        value = given.get(parameter["name"], own)
-        if parameter["name"] in given:
-            entry = {"name": parameter["name"]}
+        # A parameter without a name is refused when the workflow is checked.
+        name = parameter.get("name")
+        value = given.get(str(name), own)
+        if name in given:
+            entry = {"name": name}
         parameters.append(entry if value is None else entry | {"value": parameter_text(value)})
-    names = {parameter["name"] for parameter in declared}
+    names = {parameter.get("name") for parameter in declared}
     return parameters + [
         {"name": name, "value": value} for name, value in given.items() if name not in names
     ]

@@ -23,7 +23,8 @@ from workflows.cluster.server import ArgoServer, LostSight, address
 pytestmark = pytest.mark.filterwarnings("ignore:The `json` method is deprecated")
 ROOT = Path(__file__).parents[4]
 CANARY = "canary-4711-secret"
-SHORT = ("ppo", "-p", "game=cartpole", "--name", "ppo-1", "--detach")
+IMAGES = ("-p=gpu_image=registry.example/rl:1-gpu", "-p=cpu_image=registry.example/rl:1-cpu")
+SHORT = ("ppo", "-p", "game=cartpole", "--name", "ppo-1", "--detach", *IMAGES)
 
 
 def client(where: str, patience_s: float = 0.0, token: str = TOKEN) -> ArgoServer:

@@ -153,7 +153,6 @@ def test_every_other_field_of_argo_is_refused_by_name(where: str, field: str) ->
         "memoize",
         "synchronization",
         "hooks",
-        "metrics",
         "failFast",
         "templateRef",
         "inline",
@@ -212,8 +211,8 @@ def test_what_the_reference_lists_as_refused_is_among_them(field: str) -> None:
         (
             ("spec",),
             "podSpecPatch",
-            '{"hostNetwork":true}',
-            "podSpecPatch.hostNetwork: the local engine does not support",
+            '{"hostPID":true}',
+            "podSpecPatch.hostPID: the local engine does not support",
         ),
         (
             ("spec", "templates", 1),
