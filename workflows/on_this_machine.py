@@ -52,6 +52,7 @@ def run(submission: Submission) -> int:
         with view:
             status = local.run(
                 submission.manifest,
+                parameters=_given(submission),
                 name=name,
                 storage=place.storage,
                 logs=Path(logs),
@@ -69,6 +70,14 @@ def run(submission: Submission) -> int:
             submission.resolved.experiment.outdir,
         )
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
+
+
+def _given(submission: Submission) -> dict[str, str]:
+    """The parameters that the person gave, as the manifest has them: paths in them are paths of this
+    machine.
+    """
+    listed = submission.manifest["spec"].get("arguments", {}).get("parameters", [])
+    return {one["name"]: one["value"] for one in listed if one["name"] in submission.given}
 
 
 def _temporary_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:

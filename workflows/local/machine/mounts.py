@@ -2,8 +2,8 @@
 
 A process cannot be given another file system here, so mount paths are replaced in its command,
 arguments, environment and folder, wherever one stands at the boundaries of a path. A path that a
-person gave as a parameter and that only happens to begin like an emptyDir's mount (`-p
-outdir=/tmp/x` with an emptyDir at `/tmp`) is a path of this machine, and stays. In JSON, and in
+person gave as a parameter, or in one (`-p env_options=log_dir=/tmp/x`), and that only happens to begin
+like an emptyDir's mount at `/tmp` is a path of this machine, and stays. In JSON, and in
 `--option=<JSON>`, a path stands as JSON writes it: a folder of this machine may have quotes and
 backslashes in its name.
 """
@@ -92,9 +92,17 @@ def make(container: Mapping[str, Any], volumes: Iterable[Mapping[str, Any]], *, 
         if not any(path == mount or path.startswith(f"{mount}/") for mount in folders):
             folders[path] = pod / "root" / path.lstrip("/").replace("..", "__")
             folders[path].parent.mkdir(parents=True, exist_ok=True)
-    return Mounts(
-        folders, [value for value in given if any(value.startswith(f"{path}/") for path in private)]
-    )
+    return Mounts(folders, [path for value in given for path in _paths_below(private, value)])
+
+
+def _paths_below(mounts: Sequence[str], value: str) -> list[str]:
+    """The paths below one of the mounts in a parameter's value. Each ends where a list, an option or a
+    port may begin; to keep its beginning is enough.
+    """
+    if not mounts:
+        return []
+    begins = "|".join(map(re.escape, mounts))
+    return re.findall(rf"(?<![\w.\-/])(?:{begins})/[^\s,;:=\"'\[\]{{}}]+", value)
 
 
 def _relative(path: str) -> Path:

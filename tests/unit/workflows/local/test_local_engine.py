@@ -149,6 +149,36 @@ def test_c16_folders_with_quotes_and_blanks_also_in_json(
     assert (plain, of_workflow) == (f"--outdir={storage}/x", [{"name": "mine", "value": mine}])
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"log_dir={TMP}/logs,level=2", f"minimax-4,{TMP}/b:0", f"{TMP}/a b/c", f"[{TMP}/x;{TMP}/y]",
+        f'{{"file": "{TMP}/x"}}',
+    ],
+)  # fmt: skip
+def test_a_path_inside_of_a_parameter_is_the_person_s(
+    engine: Callable[..., WorkflowStatus], tmp_path: Path, value: str
+) -> None:
+    """Also where it lies below the mount of an emptyDir; a path of the storage is the storage's."""
+    storage = tmp_path / "storage"
+    mounts = [{"name": "storage", "mountPath": "/storage"}, {"name": "t", "mountPath": TMP}]
+    program = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    arguments = ["{{workflow.parameters.mine}}", "{{workflow.parameters.stored}}", f"{TMP}/own"]
+    leaf = pod("leaf", program, *arguments, container={"volumeMounts": mounts})
+    volumes = [
+        {"name": "storage", "persistentVolumeClaim": {"claimName": "any"}},
+        {"name": "t", "emptyDir": {}},
+    ]
+    status = engine(
+        workflow([task("a", "leaf")], leaf, volumes=volumes),
+        storage=storage,
+        parameters={"mine": value, "stored": "goal=/storage/goal.txt"},
+    )
+    mine, stored, own = json.loads(printed(tmp_path, status.by_name("w.a")))
+    assert (mine, stored) == (value, f"goal={storage}/goal.txt")
+    assert own.endswith("/own") and own != f"{TMP}/own"
+
+
 def test_a_pod_gets_what_it_declares_and_little_else(
     engine: Callable[..., WorkflowStatus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
