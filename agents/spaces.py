@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 from config.errors import BadInput
 
+FLOAT32 = "float32"
 SMALLEST_IMAGE = 36
 """Pixels in each direction: the Nature CNN's three convolutions need as many."""
 
@@ -26,8 +27,9 @@ class Interface:
     channels_last: the environment gives (H, W, C); actions: number of discrete actions
     (`discrete`), counted from `first_action`, or of components: choices [A], how many actions each
     has, counted from `first_actions`, two if `binary`; without choices they are continuous, with
-    `low` and `high` where the space has a bound anywhere, infinite where it has none; masked:
-    whether the environment says which actions it allows (`agents.environments.masks`).
+    `low` and `high` where the space has a bound anywhere, infinite where it has none, and the space's
+    `action_dtype`; masked: whether the environment says which actions it allows
+    (`agents.environments.masks`).
     """
 
     observation_shape: tuple[int, ...]
@@ -44,6 +46,7 @@ class Interface:
     first_actions: tuple[int, ...] = ()
     binary: bool = False
     masked: bool = False
+    action_dtype: str = FLOAT32
 
     @property
     def family(self) -> str:
@@ -63,7 +66,8 @@ class Interface:
         if not self.low or not self.high:
             return False
         # Actions are float32: a bound that is beyond the range of this type is none.
-        bounds = np.asarray((*self.low, *self.high), np.float32)
+        with np.errstate(over="ignore"):
+            bounds = np.asarray((*self.low, *self.high), np.float32)
         return bool(np.isfinite(bounds).all())
 
     @property
@@ -89,30 +93,65 @@ class Interface:
 
         Bounded continuous actions are learnt in units of the half range: -1 is `low`, 1 is `high`,
         beyond is clipped. If a bound is missing anywhere there is no range: they are learnt in
-        their own units, and clipped at the bounds there are.
+        their own units, and clipped at the bounds there are. Every action lies in the environment's
+        space and has its dtype.
         """
         if self.discrete:
             return actions + self.first_action if self.first_action else actions
         if self.choices:
             counted: np.ndarray = actions + np.asarray(self.first_actions)
             return counted.reshape(-1, *self.action_shape)
-        if self.low is None or self.high is None:
-            return actions.reshape(-1, *self.action_shape)
-        low = np.asarray(self.low, np.float32)
-        high = np.asarray(self.high, np.float32)
-        taken: np.ndarray
+        taken = actions
         if self.bounded:
-            taken = low + (np.clip(actions, -1, 1) + 1) * (0.5 * (high - low))
-        else:
-            taken = np.clip(actions, low, high)
+            taken = self.in_range(np.clip(actions, -1, 1), *self.policy_bounds)
+        with np.errstate(over="ignore"):
+            taken = taken.astype(self.action_dtype, copy=False)
+        if self.low is not None:
+            # Last of all: rounding may have led a hair's breadth out of the space, and a bound may be
+            # no number of the type in which the policy calculates.
+            taken = np.clip(taken, *self.space_bounds)
         return taken.reshape(-1, *self.action_shape)
+
+    @functools.cached_property
+    def policy_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds [A] in the type in which the policy calculates."""
+        return np.asarray(self.low, np.float32), np.asarray(self.high, np.float32)
+
+    @functools.cached_property
+    def space_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The bounds [A] in the space's own type. A missing one is the largest finite number, so that
+        no action is infinite.
+        """
+        dtype = np.dtype(self.action_dtype)
+        largest = np.finfo(dtype).max
+        low, high = np.asarray(self.low, dtype), np.asarray(self.high, dtype)
+        return np.maximum(low, -largest), np.minimum(high, largest)
+
+    def in_range(self, units: Any, low: Any, high: Any) -> Any:
+        """Numbers from -1 to 1 as numbers from low to high, arrays or tensors [..., A]."""
+        if self.has_finite_range:
+            return low + (units + 1) * (0.5 * (high - low))
+        return 0.5 * low + 0.5 * high + units * (0.5 * high - 0.5 * low)
+
+    @functools.cached_property
+    def has_finite_range(self) -> bool:
+        """Whether the distances between the bounds are finite numbers, of which otherwise only the
+        halves are.
+        """
+        low, high = self.policy_bounds
+        with np.errstate(over="ignore"):
+            return bool(np.isfinite(high - low).all())
 
     def as_dict(self) -> dict[str, Any]:
         """JSON scalars and lists, for a checkpoint."""
-        return {
+        written = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
         }
+        # Checkpoints of earlier versions do not have this entry.
+        if self.action_dtype == FLOAT32:
+            del written["action_dtype"]
+        return written
 
     @staticmethod
     def from_dict(written: Mapping[str, Any]) -> Interface:
@@ -172,6 +211,7 @@ def _action(game: str, space: spaces.Space[Any]) -> dict[str, Any]:
         "actions": math.prod(space.shape),
         "discrete": False,
         "action_shape": tuple(map(int, space.shape)),
+        "action_dtype": str(space.dtype),
         **bounds,
     }
 

@@ -160,15 +160,16 @@ class Graph(nn.Module):
         if self.spaces.choices:
             taken = actions + torch.tensor(self.spaces.first_actions)
             return taken.reshape(-1, *self.spaces.action_shape)
-        if self.spaces.low is None or self.spaces.high is None:
-            return actions.reshape(-1, *self.spaces.action_shape)
-        low = torch.tensor(self.spaces.low, dtype=torch.float32)
-        high = torch.tensor(self.spaces.high, dtype=torch.float32)
-        taken = torch.minimum(torch.maximum(actions, low), high)
+        taken = actions
         # `bounded` is a property of the spaces: torch.export cannot follow an `if` that looks at a
         # tensor.
         if self.spaces.bounded:
-            taken = low + (actions.clamp(-1, 1) + 1) * (0.5 * (high - low))
+            low, high = (torch.from_numpy(bound) for bound in self.spaces.policy_bounds)
+            taken = self.spaces.in_range(actions.clamp(-1, 1), low, high)
+        taken = taken.to(getattr(torch, self.spaces.action_dtype))
+        if self.spaces.low is not None:
+            low, high = (torch.from_numpy(bound) for bound in self.spaces.space_bounds)
+            taken = torch.minimum(torch.maximum(taken, low), high)
         return taken.reshape(-1, *self.spaces.action_shape)
 
 

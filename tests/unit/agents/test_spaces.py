@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.environments.game_check import check_game
 from agents.evaluation.episodes import evaluate
+from agents.evaluation.export import Graph
 from agents.evaluation.rendering import Replay
 from agents.load import load_policy, make_trainer
 from agents.networks import make_actor_critic
@@ -215,3 +218,54 @@ def test_onnx_answers_as_torch_does() -> None:
     action, logits = session.run(["action", "logits"], {"observation": observations})
     assert action.tolist() == policy.act(observations, sample=False).tolist()
     assert logits.shape == (5, policy.spaces.policy_outputs)
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> spaces.Box:
+    """Boxes of every type of floats, with bounds of every kind: two decimals, the largest number,
+    none, equal ones.
+    """
+    dtype = np.dtype(draw(st.sampled_from(["float16", "float32", "float64"])))
+    largest = float(np.finfo(dtype).max)
+    bound = st.one_of(
+        st.integers(-999, 999).map(lambda number: number / 100),
+        st.floats(-largest, largest, width=64),
+        st.sampled_from([-np.inf, np.inf, -largest, largest, 0.0, -0.1, 0.1]),
+    )
+    ends = [sorted((draw(bound), draw(bound))) for _ in range(draw(st.integers(1, 4)))]
+    low, high = (np.array(side).astype(dtype) for side in zip(*ends, strict=True))
+    low = np.where(low == np.inf, dtype.type(0), low)
+    high = np.where(high == -np.inf, dtype.type(0), high)
+    return spaces.Box(low, np.maximum(low, high), dtype=dtype.type)
+
+
+@settings(max_examples=300, deadline=None)
+@given(boxes(), st.data())
+@pytest.mark.filterwarnings("ignore")
+def test_every_action_lies_in_its_box(space: spaces.Box, data: st.DataObject) -> None:
+    """What is learnt with, evaluated and filmed, and what an exported policy answers."""
+    seen = interface("x", spaces.Box(-1, 1, (2,), np.float32), space)
+    most = float(np.float32(1e38))
+    number = st.floats(-most, most, width=32) | st.floats(-2, 2, width=32)
+    rows = data.draw(st.lists(number, min_size=space.shape[0], max_size=space.shape[0]))
+    actions = np.array([rows, [-1.0] * len(rows), [1.0] * len(rows)], np.float32)
+    taken = seen.environment_actions(actions)
+    graph = Graph.__new__(Graph)
+    torch.nn.Module.__init__(graph)
+    graph.spaces = seen
+    exported = graph._environment_actions(torch.from_numpy(actions)).numpy()
+    for action in (*taken, *exported):
+        assert space.contains(action), (space, action)
+        assert np.isfinite(action).all() or not np.isfinite(space.high).any()
+    assert np.array_equal(taken, exported)
+
+
+def test_ordinary_bounds_are_as_they_were() -> None:
+    """low + (a + 1) * half the range, in float32, to the last bit."""
+    space = spaces.Box(np.array([-2, 0], np.float32), np.array([2, 1], np.float32))
+    seen = interface("x", spaces.Box(-1, 1, (2,), np.float32), space)
+    units = np.linspace(-1, 1, 202, dtype=np.float32).reshape(-1, 2)
+    expected = space.low + (units + 1) * (0.5 * (space.high - space.low))
+    assert np.array_equal(seen.environment_actions(units), np.clip(expected, space.low, space.high))
+    assert "action_dtype" not in seen.as_dict()
+    assert Interface.from_dict(seen.as_dict()) == seen
