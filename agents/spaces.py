@@ -167,6 +167,12 @@ def interface(game: str, observation: spaces.Space[Any], action: spaces.Space[An
     """The interface of one environment's two spaces; raises `BadInput` when PPO cannot learn on
     them.
     """
+    spaces_of = {"observations": observation, "actions": action}
+    for what, space in spaces_of.items():
+        if 0 in (space.shape or ()):
+            raise BadInput(
+                f"game {game!r} has {what} {_short(space)}; allowed: at least one number"
+            )
     return Interface(**_observation(game, observation), **_action(game, action))
 
 

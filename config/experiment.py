@@ -51,6 +51,15 @@ class Experiment:
         identity=False,
         help="usable runs needed for the experiment to succeed; empty: all of them",
     )
+    trial_timeout: float = parameter(
+        60.0,
+        low=1,
+        high=3600,
+        unit="s",
+        identity=False,
+        help="time that prepare gives an environment of your own to be made, reset and stepped for "
+        "an episode, at most 200 steps",
+    )
     seed: int = parameter(
         0,
         low=0,

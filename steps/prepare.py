@@ -199,9 +199,13 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     Raises `BadInput`.
     """
     from agents.checks.playable import check_playable
+    from agents.checks.trial import needs_a_trial, tried_elsewhere
     from agents.evaluation.rendering import renders
 
-    check_playable(resolved)
+    if needs_a_trial(resolved):
+        tried_elsewhere(resolved, resolved.experiment.trial_timeout)
+    else:
+        check_playable(resolved)
     if resolved.descriptor.has_workers:
         from steps.arena.entrants import check_arena
 

@@ -56,7 +56,8 @@ def evaluate(
     could use it.
     """
     play = _play_atari if resolved.game.is_atari else _play
-    for first in range(0, episodes, LARGEST_GROUP):
+    at_once = _environments_at_once(resolved)
+    for first in range(0, episodes, at_once):
         # The last group is filled up to the same size: batches of another size give answers that
         # differ by 6e-8, and an episode must depend on its number alone.
         rows = range(first, first + LARGEST_GROUP)
@@ -65,7 +66,7 @@ def evaluate(
             for number in rows
         ]
         policy.seed(of_actions)
-        numbers = rows[: episodes - first]
+        numbers = rows[: min(at_once, episodes - first)]
         seeds = [episode_seed(resolved, run, number) for number in numbers]
         try:
             returns, actions = play(Acting(policy, LARGEST_GROUP), resolved, seeds, sample)
@@ -83,6 +84,14 @@ def evaluate(
             yield Episode(
                 episode=number, seed=seed, return_=float(return_), length=len(taken), actions=taken
             )
+
+
+def _environments_at_once(resolved: Resolved) -> int:
+    """How many environments an evaluation makes at a time. A simulator of a person's own of which only
+    one may run at a time is trained with num_envs=1, and then plays alone here, too.
+    """
+    is_own = not resolved.game.family
+    return 1 if is_own and resolved.environment.count == 1 else LARGEST_GROUP
 
 
 class NotFinite(Exception):

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from agents.environments import parallel
+from agents.environments.checked import EnvironmentFailed
 from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
 from agents.environments.parallel import ParallelEnvironments, pays, step_time_s
@@ -168,7 +169,7 @@ def test_auto_falls_back_to_one_process(
 
 def test_what_an_environment_raises_is_what_is_raised() -> None:
     environments = TrainingEnvironments(resolved_for(f"{LAB}:Locks", "async"), 0)
-    with pytest.raises(ValueError, match="is forbidden"):
+    with pytest.raises(EnvironmentFailed, match=r"step\(\) of game .* is forbidden"):
         for _ in range(20):
             environments.step(np.zeros(2, np.int64))
     environments.close()
