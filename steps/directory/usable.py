@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 TRAINING_EPISODES = "training_episodes"
 """The key in `train`'s status for the number of episodes in the training score."""
+TRAINING_TABLE = "train_csv"
+"""The key in `train`'s status for the size and the SHA-256 of the table that it wrote."""
 NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
 """The errors of reading a damaged table. Other `OSError`s are raised, and the step is retried."""
 
@@ -63,6 +65,8 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     train = read_status(run.status / f"{TRAIN}.json")
     if train is None or train.state != "succeeded":
         return _not_ended(TRAIN, train, run)
+    if changed := changed_table(run, train):
+        return Usable("failed", changed)
     if train.details.get("evaluate") is False:
         threshold = resolved.experiment.evaluate_above
         reached = training_score(train, measure)
@@ -84,6 +88,29 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if fault := faulty_value(episodes, measure):
         return Usable("failed", f"{measure.table}: {fault}: {EVALUATE} makes it")
     return Usable("complete")
+
+
+def changed_table(run: RunDirectory, train: Status) -> str:
+    """How the training's table differs from what the training wrote; empty if it does not, or if the
+    status of an earlier version says nothing of it.
+    """
+    written = train.details.get(TRAINING_TABLE)
+    if not isinstance(written, Mapping):
+        return ""
+    try:
+        content = run.train_csv.read_bytes()
+    except NO_FILE as error:
+        return f"{run.train_csv.name} cannot be read: {error.strerror}"
+    if written.get("bytes") != len(content):
+        differs = f"it has {len(content)} of {written.get('bytes')} bytes"
+    elif written.get("sha256") != hashlib.sha256(content).hexdigest():
+        differs = "it holds other numbers"
+    else:
+        return ""
+    return (
+        f"{run.train_csv.name} is not what the training wrote, {differs}: restore the file, or remove "
+        f"{run.root} to train this run again"
+    )
 
 
 def training_score(train: Status | None, measure: Measure) -> float | None:

@@ -23,6 +23,7 @@ from steps.directory import checkpoints
 from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.status import Status, read_status
+from steps.directory.usable import changed_table
 
 POLL_S = 0.5
 Found = TypeVar("Found")
@@ -166,7 +167,9 @@ def is_trained(run: RunDirectory, status: Status | None) -> bool:
     """Whether the files of a finished training exist and are intact."""
     step = status.details.get("step") if status else None
     return (
-        isinstance(step, int)
+        status is not None
+        and isinstance(step, int)
         and checkpoints.is_intact(run.checkpoint(step))
         and run.train_csv.is_file()
+        and not changed_table(run, status)
     )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from agents.interfaces import HasStreams
 from steps.directory import checkpoints
 from steps.directory import status as directory_status
-from steps.directory.usable import TRAINING_EPISODES
+from steps.directory.usable import TRAINING_EPISODES, TRAINING_TABLE
 from steps.training.recorder import Recorder
 from steps.training.resources import Measure, ResourceSampler, gpu_of
 from steps.training.stream_writer import StreamFiles, Write
@@ -136,6 +136,7 @@ class TrainingFiles:
         return {
             measure.training_detail: reached,
             TRAINING_EPISODES: self._recorder.training_episodes,
+            TRAINING_TABLE: self._recorder.table.kept,
             "evaluate": evaluate,
             "step": self._attempt.step,
             "epoch": self._resolved.epochs,

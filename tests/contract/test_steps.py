@@ -15,6 +15,11 @@ import steps
 from config import pipeline
 from config.pipeline import Step
 from steps import prepare
+from steps.directory.experiment import read_experiment
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.status import read_status
+from steps.directory.usable import usability
+from steps.training.meeting import is_trained
 
 FOLDER = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py"))
 COMMANDS = {"steps.export": True, "steps.check": False, "steps.versus": False}
@@ -143,6 +148,39 @@ def test_prepare_lists_the_runs_that_need_no_training(experiment, tmp_path, monk
     newest = max((copy / "runs/0/checkpoints").iterdir(), key=lambda path: int(path.name))
     (newest / "tensors.safetensors").write_bytes(b"")
     assert listed_as_trained(copy, tmp_path, monkeypatch) == ","
+
+
+def lose_rows(path):
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+
+
+def change_a_number(path):
+    *rows, last = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*rows, last.replace("0.", "1.", 1)]))
+
+
+@pytest.mark.parametrize(
+    ("damage", "seen"),
+    [
+        (lose_rows, "it has 3"),
+        (change_a_number, "it holds other numbers"),
+        (Path.unlink, "cannot be read: No such file"),
+    ],
+)
+def test_a_training_table_that_was_changed_is_named_and_left_out(
+    damage, seen, experiment, tmp_path
+):
+    copy = tmp_path / "experiment"
+    shutil.copytree(experiment, copy)
+    directory = ExperimentDirectory(copy)
+    resolved = read_experiment(directory).resolved
+    assert usability(directory.run(0), resolved)
+    damage(directory.run(0).train_csv)
+    found = usability(directory.run(0), resolved)
+    assert found.state == "failed" and seen in found.reason
+    assert ("remove" in found.reason) == (damage is not Path.unlink)
+    status = read_status(directory.run(0).status / "train.json")
+    assert not is_trained(directory.run(0), status)
 
 
 @each_step
