@@ -16,7 +16,8 @@ from workflows.local.language.quantities import duration_s, integer
 from workflows.local.language.tags import evaluate_condition
 from workflows.local.status import Node
 
-LONGEST_WAIT_S = 292 * 365.25 * 86400  # Go's longest duration
+LONGEST_WAIT_S = 292 * 365.25 * 86400
+"""Go's longest duration: 63 bits of nanoseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +47,27 @@ def read(fields: Mapping[str, Any]) -> Strategy:
         raise WorkflowError("no base duration specified for retryStrategy")
     backoff = backoff or {}
     return Strategy(
-        limit=None
-        if fields.get("limit") is None
-        else integer(fields["limit"], "retryStrategy.limit"),
+        limit=_integer(fields, "limit", "retryStrategy.limit"),
         on_failed=policy in ("Always", "OnFailure"),
         on_error=policy in ("Always", "OnError"),
         expression=expression,
-        wait_s=duration_s(backoff["duration"]) if backoff else None,
-        factor=integer(backoff["factor"], "retryStrategy.backoff.factor")
-        if backoff.get("factor") is not None
-        else 0,
-        cap_s=duration_s(backoff["cap"]) if backoff.get("cap") else None,
-        longest_s=duration_s(backoff["maxDuration"]) if backoff.get("maxDuration") else None,
+        wait_s=_seconds(backoff, "duration"),
+        factor=_integer(backoff, "factor", "retryStrategy.backoff.factor") or 0,
+        cap_s=_seconds(backoff, "cap"),
+        longest_s=_seconds(backoff, "maxDuration"),
     )
+
+
+def _integer(fields: Mapping[str, Any], field: str, where: str) -> int | None:
+    if fields.get(field) is None:
+        return None
+    return integer(fields[field], where)
+
+
+def _seconds(backoff: Mapping[str, Any], field: str) -> float | None:
+    if not backoff.get(field):
+        return None
+    return duration_s(backoff[field])
 
 
 def wait_s(strategy: Strategy, attempts: int) -> float:
@@ -78,27 +87,34 @@ def out_of_time(strategy: Strategy, attempts: list[Node]) -> str | None:
     if left_s < 0:
         return "Max duration limit exceeded"
     waiting_s = _backoff_s(strategy, len(attempts)) - attempts[-1].since_end_s
-    return "Backoff would exceed max duration limit" if waiting_s > left_s else None
+    if waiting_s > left_s:
+        return "Backoff would exceed max duration limit"
+    return None
 
 
 def _backoff_s(strategy: Strategy, attempts: int) -> float:
-    base_s = strategy.wait_s or 0.0
-    try:
-        if strategy.factor > 0:
-            waiting_s = base_s * float(strategy.factor) ** (attempts - 1)
-        else:
-            waiting_s = base_s
-    except OverflowError:
-        waiting_s = LONGEST_WAIT_S
-    return min(waiting_s, LONGEST_WAIT_S if strategy.cap_s is None else strategy.cap_s)
+    waiting_s = strategy.wait_s or 0.0
+    if strategy.factor > 0:
+        # A float overflows after a thousand doublings, and a strategy may have more attempts.
+        try:
+            waiting_s *= float(strategy.factor) ** (attempts - 1)
+        except OverflowError:
+            waiting_s = LONGEST_WAIT_S
+    if strategy.cap_s is None:
+        return min(waiting_s, LONGEST_WAIT_S)
+    return min(waiting_s, strategy.cap_s)
 
 
 def gives_up(strategy: Strategy, attempts: list[Node]) -> str | None:
     """Why there is no other attempt (the message of the Retry node), or None. Raises `TagError` for
     a broken expression.
     """
+    # The controller's order: policy, limit, expression.
     last = attempts[-1]
-    if not (strategy.on_error if last.phase == "Error" else strategy.on_failed):
+    is_retried = strategy.on_failed
+    if last.phase == "Error":
+        is_retried = strategy.on_error
+    if not is_retried:
         return last.message
     if strategy.limit is not None and len(attempts) > strategy.limit:
         return "No more retries left"
@@ -113,14 +129,20 @@ def last_retry(attempts: list[Node], *, missing_code: str) -> dict[str, str]:
     """The tags `retries` and `lastRetry.*` after these attempts. Before the first attempt they have
     harmless values.
     """
-    last = attempts[-1] if attempts else None
-    code = None if last is None else last.exit_code
-    return {
+    tags = {
         "retries": str(max(0, len(attempts) - 1)),
-        "lastRetry.exitCode": missing_code if code is None else str(code),
-        "lastRetry.status": "" if last is None else last.phase,
-        "lastRetry.duration": "0"
-        if last is None
-        else str(round(last.duration_s)),  # whole seconds, as Kubernetes writes times
-        "lastRetry.message": "" if last is None else last.message,
+        "lastRetry.exitCode": missing_code,
+        "lastRetry.status": "",
+        "lastRetry.duration": "0",
+        "lastRetry.message": "",
     }
+    if not attempts:
+        return tags
+    last = attempts[-1]
+    tags["lastRetry.status"] = last.phase
+    tags["lastRetry.message"] = last.message
+    # Kubernetes writes times in whole seconds, so their differences are whole, too.
+    tags["lastRetry.duration"] = str(round(last.duration_s))
+    if last.exit_code is not None:
+        tags["lastRetry.exitCode"] = str(last.exit_code)
+    return tags

@@ -81,6 +81,12 @@ class State:
         if shutdown.kind == "Terminate":
             self.killing.set()
 
+    def stop_of(self, *, on_exit: bool) -> asyncio.Event:
+        """The event that ends a task: a stop, or for a task of the exit handler only a kill."""
+        if on_exit:
+            return self.killing
+        return self.stopping
+
     def say_once(self, text: str) -> None:
         """Give a notice unless it was given before."""
         if text not in self.said:
@@ -97,8 +103,12 @@ class State:
     ) -> Node:  # fmt: skip
         """Add a node as a child of `parents`. A node that has ended already is finished at once."""
         identity = node_id(self.manifest.name, name)
+        if not display:
+            display = name
+            if boundary:
+                display = name.removeprefix(f"{self.status.nodes[boundary].name}.")
         node = Node(
-            id=identity, name=name, display_name=display or name.removeprefix(f"{self.status.nodes[boundary].name}." if boundary else ""),
+            id=identity, name=name, display_name=display,
             type=kind, template=template, phase=phase, boundary=boundary, message=message,
         )  # fmt: skip
         if node.ended:
@@ -114,7 +124,8 @@ class State:
     def mark(self, node: Node, phase: str, message: str | None = None) -> Node:
         """Change a node's phase."""
         node.phase = phase
-        node.message = node.message if message is None else message
+        if message is not None:
+            node.message = message
         if node.ended:
             node.ends_now()
         self.changed()

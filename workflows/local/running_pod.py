@@ -71,7 +71,7 @@ class Pod:
         state = self.state
         node = self.node
         if self._refused():
-            state.mark(node, "Failed", state.shutdown.pod_message if state.shutdown else "")
+            state.mark(node, "Failed", self._why_refused())
             return
         patch = str(state.spec.get("podSpecPatch") or "")
         values = state.values() | {"pod.name": node.pod}
@@ -89,6 +89,11 @@ class Pod:
         shutdown = self.state.shutdown
         return shutdown is not None and (not self.on_exit or shutdown.kind == "Terminate")
 
+    def _why_refused(self) -> str:
+        if self.state.shutdown is None:
+            return ""
+        return self.state.shutdown.pod_message
+
     async def _place(self, spec: PodSpec) -> Grant | None:
         """Wait for the requested processors and GPUs. Returns None if the workflow stopped, or the
         template's time was over, before there was room.
@@ -105,25 +110,26 @@ class Pod:
                     f"{self.node.template} requests {wanted:.4g} {name}, this machine has {got:.4g}: it gets {got:.4g}"
                 )
         waiting = asyncio.ensure_future(self.state.slots.acquire(given))
-        timeout_s = None if self.retried else spec.timeout_s
+        # The controller does not enforce `timeout` on a Pending pod that has a retry strategy.
+        timeout_s = spec.timeout_s
+        if self.retried:
+            timeout_s = None
         await self._first_of(waiting, timeout_s)
         if waiting.done() and not self._refused():
             return waiting.result()
+        # There may have been room in the moment in which the workflow stopped.
         waiting.cancel()
         if waiting.done():
             waiting.result().release()
-        if self._refused() and self.state.shutdown:
-            message = self.state.shutdown.pod_message
-        else:
-            message = "timeout"
+        message = "timeout"
+        if self._refused():
+            message = self._why_refused()
         self.state.mark(self.node, "Failed", message)
         return None
 
     async def _first_of(self, future: asyncio.Future[Any], timeout_s: float | None) -> None:
         """Wait for a future, a stop that concerns this pod, or a time."""
-        stop = asyncio.ensure_future(
-            (self.state.killing if self.on_exit else self.state.stopping).wait()
-        )
+        stop = asyncio.ensure_future(self.state.stop_of(on_exit=self.on_exit).wait())
         try:
             waited: set[asyncio.Future[Any]] = {future, stop}
             await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -155,19 +161,20 @@ class Pod:
         node.starts_now()
         state.mark(node, "Running")
         ended = asyncio.ensure_future(process.wait())
-        if spec.timeout_s is None:
-            timeout_s = None
-        else:
-            timeout_s = spec.timeout_s - (time.monotonic() - created_s)
-        limits = [
-            limit for limit in (spec.deadline_s, timeout_s, self.longest_s) if limit is not None
-        ]
-        await self._first_of(ended, max(0.0, min(limits)) if limits else None)
+        limits = [limit for limit in (spec.deadline_s, self.longest_s) if limit is not None]
+        if spec.timeout_s is not None:
+            # `timeout` counts from the creation of the node, `activeDeadlineSeconds` from its start.
+            limits.append(spec.timeout_s - (time.monotonic() - created_s))
+        limit_s = None
+        if limits:
+            limit_s = max(0.0, min(limits))
+        await self._first_of(ended, limit_s)
         if not ended.done() and self._refused():
             winding = asyncio.ensure_future(self._wind_down(process, ended, spec, place))
             state.winding_down.add(winding)
             winding.add_done_callback(state.winding_down.discard)
-            state.mark(node, "Failed", state.shutdown.pod_message if state.shutdown else "")
+            # The controller marks the node at once, while the process still saves.
+            state.mark(node, "Failed", self._why_refused())
             return
         over = not ended.done()
         if over:
@@ -182,8 +189,10 @@ class Pod:
         arguments = command(spec.container, mounts, variables)
         engine = {**state.environment, "CUDA_VISIBLE_DEVICES": ",".join(grant.gpus)}
         values = environment(variables, mounts, engine)
-        log = None if state.logs is None else state.logs / f"{UNSAFE.sub('_', node.pod)}.log"
-        node.log = "" if log is None else str(log)
+        log = None
+        if state.logs is not None:
+            log = state.logs / f"{UNSAFE.sub('_', node.pod)}.log"
+            node.log = str(log)
         problem = f'failed to find name in PATH: exec: "{arguments[0]}": executable file not found in $PATH'
         if "/" in arguments[0] or shutil.which(arguments[0], path=values.get("PATH")):
             try:
@@ -191,7 +200,7 @@ class Pod:
                     arguments, values, folder(spec.container, mounts), log
                 )
             except LostPod:
-                raise
+                raise  # a lost pod is retried as an Error, not reported as a bad command
             except PodError as error:
                 problem = str(error)
         node.exit_code = CANNOT_EXECUTE
@@ -229,6 +238,7 @@ class Pod:
     ) -> None:
         node = self.node
         node.exit_code = code
+        # The outputs are read also after a failure: the wait container does so, too.
         node.outputs, problem = _read(outputs, mounts)
         self.state.globals |= exported(dict(self.template), node.outputs)
         if over:
@@ -290,5 +300,6 @@ async def _remove(place: Path) -> None:
             await asyncio.get_running_loop().run_in_executor(
                 REMOVING, lambda: shutil.rmtree(place, ignore_errors=True)
             )
-        except RuntimeError:  # no room for a thread
+        except RuntimeError:
+            # The machine grants no further thread.
             shutil.rmtree(place, ignore_errors=True)

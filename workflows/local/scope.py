@@ -14,7 +14,7 @@ from typing import Any
 from workflows.local.errors import TagError, WorkflowError
 from workflows.local.language.go_values import parameter_text, to_json
 from workflows.local.language.tags import Values
-from workflows.local.status import Node
+from workflows.local.status import Node, whole_seconds
 
 Document = dict[str, Any]
 ABSENT = "__local__absent__optional__argument__"
@@ -28,15 +28,17 @@ def of_node(
     nodes of its items.
     """
     prefix = f"tasks.{task}"
-    values: dict[str, str | None] = _aggregates(prefix, loop) if loop is not None else {}
+    values: dict[str, str | None] = {}
+    if loop is not None:
+        values |= _aggregates(prefix, loop)
     values |= {
         f"{prefix}.id": last_attempt.id,
-        f"{prefix}.startedAt": last_attempt.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        f"{prefix}.startedAt": whole_seconds(last_attempt.started),
         f"{prefix}.status": last_attempt.phase,
         f"{prefix}.hostNodeName": "localhost",
     }
     if last_attempt.finished is not None:
-        values[f"{prefix}.finishedAt"] = last_attempt.finished.strftime("%Y-%m-%dT%H:%M:%SZ")
+        values[f"{prefix}.finishedAt"] = whole_seconds(last_attempt.finished)
     if last_attempt.exit_code is not None:
         values[f"{prefix}.exitCode"] = str(last_attempt.exit_code)
     values |= {
@@ -46,9 +48,9 @@ def of_node(
     if node.phase in ("Skipped", "Omitted"):
         for output in (template.get("outputs") or {}).get("parameters") or []:
             default = (output.get("valueFrom") or {}).get("default")
-            values[f"{prefix}.outputs.parameters.{output['name']}"] = (
-                None if default is None else parameter_text(default)
-            )
+            if default is not None:
+                default = parameter_text(default)
+            values[f"{prefix}.outputs.parameters.{output['name']}"] = default
     return values
 
 
@@ -75,20 +77,28 @@ def _list_of(texts: list[str]) -> str:
         read = [json.loads(text) for text in texts]
     except ValueError:
         return to_json(texts)
-    return to_json(read if all(isinstance(value, list | dict) for value in read) else texts)
+    if all(isinstance(value, list | dict) for value in read):
+        return to_json(read)
+    return to_json(texts)
 
 
 def mark_absent(task: Document, values: Values) -> Document:
     """Mark arguments that only refer to an absent output as not given."""
     arguments = (task.get("arguments") or {}).get("parameters") or []
-    marked = [
-        parameter | {"value": ABSENT} if _is_absent(parameter.get("value"), values) else parameter
-        for parameter in arguments
-    ]
-    return task | {"arguments": {"parameters": marked}} if marked != arguments else task
+    absent = {parameter["name"] for parameter in arguments if _is_absent(parameter, values)}
+    if not absent:
+        return task
+    marked = []
+    for parameter in arguments:
+        if parameter["name"] in absent:
+            marked.append(parameter | {"value": ABSENT})
+        else:
+            marked.append(parameter)
+    return task | {"arguments": {"parameters": marked}}
 
 
-def _is_absent(value: Any, values: Values) -> bool:
+def _is_absent(parameter: Document, values: Values) -> bool:
+    value = parameter.get("value")
     if not isinstance(value, str) or not (value.startswith("{{") and value.endswith("}}")):
         return False
     tag = value[2:-2].strip()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from config.numbers import counted
 from workflows.local import retries
 from workflows.local.call import Call
 from workflows.local.dag import Dag
@@ -58,7 +59,9 @@ async def _executed(state: State, call: Call) -> Node:
 
 
 def _of_task(call: Call, error: WorkflowError) -> str:
-    return f"task '{call.name}' errored: {error}" if call.task else str(error)
+    if not call.task:
+        return str(error)
+    return f"task '{call.name}' errored: {error}"
 
 
 def processed(state: State, call: Call) -> Document:
@@ -71,6 +74,7 @@ def processed(state: State, call: Call) -> Document:
         local = {"node.name": call.name, "tasks.name": call.task}
     else:
         local = {"node.name": call.name}
+    # With a retry strategy, each attempt is a pod with a name of its own.
     if template.get("container") is not None and template.get("retryStrategy") is None:
         local["pod.name"] = pod_name(state.manifest.name, call.template, call.name)
     return substitute(template, state.values() | local)
@@ -105,8 +109,12 @@ async def _attempt(
         try:
             await pod.run()
         except WorkflowError as error:
-            state.mark(node, "Error", str(error) if node.retried else _of_task(call, error))
-        except OSError as error:  # a full or unwritable disk ends this pod, not the engine
+            message = str(error)
+            if not node.retried:
+                message = _of_task(call, error)
+            state.mark(node, "Error", message)
+        except OSError as error:
+            # A full or unwritable disk ends this pod, not the engine.
             state.mark(node, "Error", f"{error.strerror}: {error.filename}")
     return node
 
@@ -176,6 +184,8 @@ async def _ending(
         return message
     if (message := retries.out_of_time(strategy, attempts)) is not None:
         return message
+    # The wait comes before the policy and the expression, as in the controller: an attempt that
+    # is not repeated ends after the first backoff only.
     waiting_s = retries.wait_s(strategy, len(attempts))
     if waiting_s > 0:
         state.mark(parent, "Running", f"Backoff for {_humanised(waiting_s)}")
@@ -194,9 +204,9 @@ def _stopped(state: State, call: Call) -> str | None:
 
 
 async def _sleep(state: State, call: Call, seconds: float) -> None:
-    event = state.killing if call.on_exit else state.stopping
     try:
-        await asyncio.wait_for(event.wait(), max(0.0, seconds))
+        stop = state.stop_of(on_exit=call.on_exit)
+        await asyncio.wait_for(stop.wait(), max(0.0, seconds))
     except TimeoutError:
         return
 
@@ -205,5 +215,5 @@ def _humanised(seconds: float) -> str:
     """`1 minute 10 seconds`."""
     whole = round(seconds)
     parts = [(whole // 3600, "hour"), (whole // 60 % 60, "minute"), (whole % 60, "second")]
-    shown = [f"{count} {unit}{'s' if count != 1 else ''}" for count, unit in parts if count]
+    shown = [counted(count, unit) for count, unit in parts if count]
     return " ".join(shown) or f"{seconds:.3g} seconds"

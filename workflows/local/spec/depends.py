@@ -73,14 +73,19 @@ def logic_of(task: Task, find: Callable[[str], Task]) -> str:
     """The condition with bare names expanded. `find` returns a task by name."""
     if not task.get("depends"):
         return " && ".join(_expanded(name, find(name)) for name in task.get("dependencies") or [])
-    return REFERENCE.sub(
-        lambda matched: matched[0] if matched[2] else _expanded(matched[1], find(matched[1])),
-        str(task["depends"]),
-    )
+
+    def written_out(reference: re.Match[str]) -> str:
+        name, result = reference[1], reference[2]
+        if result:
+            return reference[0]
+        return _expanded(name, find(name))
+
+    return REFERENCE.sub(written_out, str(task["depends"]))
 
 
 def is_satisfied(logic: str, results: Mapping[str, Mapping[str, bool]]) -> bool:
     """Evaluate a condition over the results of ended tasks. Raises `ConditionError`."""
+    # `-` is an operator in expr, so Argo replaces it in names: `a-b` and `a_b` are the same there.
     source = logic.replace("-", "_")
     variables = {name.replace("-", "_"): dict(result) for name, result in results.items()}
     try:
@@ -104,6 +109,7 @@ def results_of(phase: str, children: list[str]) -> dict[str, bool]:
         "Omitted": phase == "Omitted",
         "Daemoned": False,
         "AnySucceeded": "Succeeded" in children,
+        # An item that ended with Error is not Failed: then neither of the two is true.
         "AllFailed": bool(children) and all(child == "Failed" for child in children),
     }
 
@@ -111,6 +117,8 @@ def results_of(phase: str, children: list[str]) -> dict[str, bool]:
 def _expanded(name: str, task: Task) -> str:
     tolerated = task.get("continueOn") or {}
     accepted = ["Succeeded", "Skipped", "Daemoned"]
-    accepted += ["Errored"] if tolerated.get("error") else []
-    accepted += ["Failed"] if tolerated.get("failed") else []
+    if tolerated.get("error"):
+        accepted.append("Errored")
+    if tolerated.get("failed"):
+        accepted.append("Failed")
     return "(" + " || ".join(f"{name}.{result}" for result in accepted) + ")"

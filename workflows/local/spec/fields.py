@@ -115,13 +115,13 @@ def check_fields(document: Any, table: Any = None, path: str = "") -> list[str]:
     that is not supported.
     """
     accepted: set[str] = set()
-    _check(document, WORKFLOW if table is None else table, path, accepted)
+    _check(document, table or WORKFLOW, path, accepted)
     return sorted(accepted)
 
 
 def _check(value: Any, table: Any, path: str, accepted: set[str]) -> None:
     if value is None:
-        return  # an empty field is an absent one
+        return  # YAML's empty value: Go reads it as a field that is not set
     if isinstance(table, Accepted):
         if table.kind:
             _check_leaf(value, table.kind, path)
@@ -140,7 +140,9 @@ def _check_list(value: Any, table: Any, path: str, accepted: set[str]) -> None:
     for index, item in enumerate(value):
         if item is None:
             raise Refused(f"{path}[{index}]: the entry is empty")
-        name = item.get("name", index) if isinstance(item, Mapping) else index
+        name = index
+        if isinstance(item, Mapping):
+            name = item.get("name", index)
         _check(item, table, f"{path}[{name}]", accepted)
 
 
@@ -148,7 +150,7 @@ def _check_mapping(value: Any, table: Mapping[str, Any], path: str, accepted: se
     if not isinstance(value, Mapping):
         raise Refused(f"{path or 'the manifest'}: a mapping is expected, this is {value!r}")
     for field, inner in value.items():
-        where = f"{path}.{field}" if path else str(field)
+        where = f"{path}.{field}".removeprefix(".")
         if field not in table:
             nearest = difflib.get_close_matches(str(field), table, n=1, cutoff=0.8)
             if nearest:
@@ -160,6 +162,7 @@ def _check_mapping(value: Any, table: Mapping[str, Any], path: str, accepted: se
 
 
 def _check_leaf(value: Any, kind: str, path: str) -> None:
+    # Python's booleans are integers, so they are excluded by name.
     fits = {
         TEXT: isinstance(value, str),
         SCALAR: isinstance(value, str | int | float | bool),

@@ -46,10 +46,10 @@ def expand_task(task: Task, values: Values) -> list[Task]:
     try:
         items = _items(task)
     except WorkflowError:
-        if _decided(task.get("when")) is False:
-            items = []
-        else:
+        # A task that does not run needs no list: its producer may have been skipped.
+        if _decided(task.get("when")) is not False:
             raise
+        items = []
     body = {
         key: value
         for key, value in task.items()
@@ -78,7 +78,7 @@ def item_values(item: Any) -> dict[str, str]:
         return {"item": to_json(item)} | {
             f"item.{key}": _item_text(value) for key, value in item.items()
         }
-    return {"item": to_json(item) if isinstance(item, list) else _item_text(item)}
+    return {"item": _item_text(item)}
 
 
 def node_name(task: str, index: int, item: Any) -> str:
@@ -99,14 +99,17 @@ def _item_text(value: Any) -> str:
         return "null"
     if isinstance(value, _Written):
         return value.text
-    return parameter_text(value) if isinstance(value, str | bool | int | float) else to_json(value)
+    if isinstance(value, str | bool | int | float):
+        return parameter_text(value)
+    return to_json(value)
 
 
 def _decided(when: str | None) -> bool | None:
     try:
         return should_execute(when or "")
     except ConditionError:
-        return None  # it names the item: decided per item
+        # The condition still holds a tag of the item; it is evaluated for each item.
+        return None
 
 
 def _items(task: Task) -> list[Any]:
@@ -159,6 +162,7 @@ def sequence(fields: Mapping[str, Any]) -> list[str]:
         count = _integer(fields["count"])
         if count == 0:
             return []
+        # A count of -1 counts down to -2: the controller subtracts one in this case, too.
         end = start + count - 1
     else:
         raise WorkflowError("neither end nor count was specified in withSequence")
@@ -169,18 +173,17 @@ def sequence(fields: Mapping[str, Any]) -> list[str]:
     form = str(fields.get("format") or "%d")
     if not FORMAT.search(form):
         raise WorkflowError(f"withSequence.format {form!r} has no integer verb such as %d or %02x")
-    return [
-        _formatted(form, number)
-        for number in range(start, end + (1 if end >= start else -1), 1 if end >= start else -1)
-    ]
+    direction = 1 if end >= start else -1
+    return [_formatted(form, number) for number in range(start, end + direction, direction)]
 
 
 def _formatted(form: str, number: int) -> str:
-    return FORMAT.sub(
-        lambda matched: format(number, "b") if matched[0][-1] == "b" else matched[0] % number,
-        form,
-        count=1,
-    )
+    def replacement(verb: re.Match[str]) -> str:
+        if verb[0].endswith("b"):
+            return format(number, "b")  # Python's `%` has no binary verb
+        return verb[0] % number
+
+    return FORMAT.sub(replacement, form, count=1)
 
 
 def _integer(value: Any) -> int:

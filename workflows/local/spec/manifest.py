@@ -154,9 +154,12 @@ def _parameters(spec: Document, given: dict[str, str]) -> list[Document]:
         # A parameter without a name is refused when the workflow is checked.
         name = parameter.get("name")
         value = given.get(str(name), own)
+        # `argo submit -p` replaces a parameter together with its enum and description.
         if name in given:
             entry = {"name": name}
-        parameters.append(entry if value is None else entry | {"value": parameter_text(value)})
+        if value is not None:
+            entry["value"] = parameter_text(value)
+        parameters.append(entry)
     names = {parameter.get("name") for parameter in declared}
     return parameters + [
         {"name": name, "value": value} for name, value in given.items() if name not in names

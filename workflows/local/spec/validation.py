@@ -85,13 +85,9 @@ class _Validation:
         template = self.manifest.templates.get(name)
         if template is None:
             raise InvalidSpecError(f"template name '{name}' undefined")
-        inputs = (template.get("inputs") or {}).get("parameters") or []
-        for parameter in inputs if supplied is not None else []:
-            known = supplied is not None and parameter.get("name") in supplied
-            if not known and parameter.get("value") is None and parameter.get("default") is None:
-                raise InvalidSpecError(
-                    f"templates.{name} inputs.parameters.{parameter.get('name')} was not supplied"
-                )
+        if supplied is not None:
+            _inputs_supplied(template, supplied)
+        # A template is checked once, before its tasks are: one that calls itself ends here.
         if name not in self.checked:
             self.checked.add(name)
             self._template(template)
@@ -199,7 +195,9 @@ class _Validation:
         }
         outputs = (template.get("outputs") or {}).get("parameters") or []
         found |= {f"{prefix}.outputs.parameters.{output.get('name')}" for output in outputs}
-        return found | {f"{prefix}.outputs.parameters"} if is_loop(task) else found
+        if is_loop(task):
+            found.add(f"{prefix}.outputs.parameters")
+        return found
 
     def _resolve(self, document: Any, scope: set[str], items: set[str] | None = None) -> None:
         for tag in tags(document):
@@ -217,12 +215,12 @@ class _Validation:
             raise InvalidSpecError(f"failed to resolve {{{{{tag}}}}}")
 
     def _outputs(self, template: Document, scope: set[str], *, needs: str) -> None:
+        kind = {"parameter": "DAG", "path": "Container"}[needs]
         outputs = (template.get("outputs") or {}).get("parameters") or []
         where = f"templates.{template['name']}.outputs"
         _unique([output.get("name") for output in outputs], f"{where}.parameters")
         for output in outputs:
             if not (output.get("valueFrom") or {}).get(needs):
-                kind = "DAG" if needs == "parameter" else "Container"
                 raise InvalidSpecError(
                     f"{where}.parameters.{output.get('name')}.{needs} must be specified for {kind} templates"
                 )
@@ -262,6 +260,18 @@ def _check_sources(where: str, document: Any, conditions: list[str]) -> None:
             ) from None
 
 
+def _inputs_supplied(template: Document, supplied: set[str]) -> None:
+    """Check that each input has an argument, a value or a default."""
+    for parameter in (template.get("inputs") or {}).get("parameters") or []:
+        name = parameter.get("name")
+        if name in supplied:
+            continue
+        if parameter.get("value") is None and parameter.get("default") is None:
+            raise InvalidSpecError(
+                f"templates.{template['name']} inputs.parameters.{name} was not supplied"
+            )
+
+
 def _item_tags(task: Document) -> set[str]:
     if task.get("withParam"):
         return {"item", "item.*"}
@@ -269,7 +279,10 @@ def _item_tags(task: Document) -> set[str]:
         return {"item"}
     found: set[str] = set()
     for item in task.get("withItems") or []:
-        found |= {f"item.{key}" for key in item} if isinstance(item, dict) else {"item"}
+        if isinstance(item, dict):
+            found |= {f"item.{key}" for key in item}
+        else:
+            found.add("item")
     return found
 
 
