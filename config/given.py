@@ -60,10 +60,8 @@ def from_argo(text: str, option: str = "--parameters") -> dict[str, str]:
         raise BadInput(f"{option}: {len(text)} characters; allowed: {LARGEST_CHARACTERS}")
     try:
         entries = json.loads(text, object_pairs_hook=_once)
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # among others an integer with more digits than Python reads
+    except (ValueError, RecursionError) as error:
+        # ValueError is more than bad JSON: Python refuses integers of more than 4300 digits.
         raise BadInput(f"{option} is no JSON: {error}") from None
     if not isinstance(entries, list):
         raise BadInput(f"{option} cannot be {shown(entries)}; allowed: a list of names and values")

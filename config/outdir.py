@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from config.errors import BadInput, shown
 from config.parameters import refuse_hostile
 
-if TYPE_CHECKING:  # algorithms look at directories, too
+if TYPE_CHECKING:
+    # Imported for its type alone: descriptors import this module.
     from config.algorithms.descriptor import Algorithm
 
 

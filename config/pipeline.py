@@ -91,7 +91,8 @@ STEPS: tuple[Step, ...] = (
         scope="experiment",
         leaves=("experiment.yaml",),
         outputs=(Output(name=RUNS), Output(name=TRAINED)),
-        required=False,  # without it there is no report at all
+        # Without `prepare` there is no directory, and so no report that could call it missing.
+        required=False,
     ),
     Step(
         name=TRAIN,
@@ -141,7 +142,8 @@ STEPS: tuple[Step, ...] = (
         name="report",
         scope="exit",
         leaves=("report.html",),
-        required=False,  # it is what says so
+        # The report is what says that something is missing, so it cannot miss itself.
+        required=False,
     ),
 )
 """In the order of the figure: each step comes after those that it needs."""

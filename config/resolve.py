@@ -200,9 +200,11 @@ class Resolved:
         """Everything that can change a result. An output directory belongs to one identity."""
         experiment = _of_identity(self.experiment)
         environment = _of_identity(self.environment)
-        del experiment["game"]  # several names may mean one game
+        # The game is in the identity by its id, because several names may mean one game.
+        del experiment["game"]
         if experiment.pop("start_from") is not None:
-            experiment["start_from"] = self.origin  # wherever it lies
+            # What was learnt counts, not the folder in which it lies on this machine.
+            experiment["start_from"] = self.origin
         experiment["checkpoint_interval"] = self.checkpoint_interval
         of_members = {} if self.members is None else _of_identity(self.members)
         return {
@@ -312,7 +314,8 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
         learnt_steps = max(1, goal_steps - hyperparameters.warm_up_steps(environment))
         experiment["epochs"] = -(-learnt_steps // hyperparameters.steps_per_epoch(environment))
     if experiment.get("evaluation_policy") is None:
-        # as rl-baselines3-zoo: a greedy agent may stand still for 27 000 steps
+        # As in rl-baselines3-zoo: in Atari's games a greedy agent may stand still until the time
+        # limit, which is 27,000 steps away.
         experiment["evaluation_policy"] = "sample" if game.is_atari else "greedy"
     resolved = Resolved(
         algorithm=algorithm,

@@ -42,9 +42,8 @@ def _open(descriptor: int) -> None:
     try:
         os.fstat(descriptor)
     except OSError:
-        os.open(
-            os.devnull, os.O_RDWR
-        )  # gets the lowest free number: this one, as those below are open
+        # A new descriptor has the lowest free number. Those below are open, so it is this one.
+        os.open(os.devnull, os.O_RDWR)
 
 
 def _is_own(stream: Any, descriptor: int) -> bool:

@@ -43,7 +43,8 @@ def load(text: str | bytes, source: str, loader: type[StrictLoader] | None = Non
         documents = list(yaml.load_all(text, Loader=loader or StrictLoader))
     except yaml.YAMLError as error:
         raise BadInput(f"{source}: {_one_line(error)}") from None
-    except ValueError as error:  # digits beyond Python's limit, bytes that are no UTF-8
+    except ValueError as error:
+        # Integers with more digits than Python reads, and bytes that are no UTF-8.
         raise BadInput(f"{source}: {error}") from None
     # A separator at the end, as kubectl and helm write it, begins a document that is null.
     filled = [document for document in documents if document is not None]

@@ -58,12 +58,13 @@ def console() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Only here do exceptions become exit codes."""
-    prepare_streams(
-        forgiving=["stderr"]
-    )  # how an experiment ended is to be told: a lost reader of that is an interruption
+    # Standard output must not be forgiving: how an experiment ended has to reach somebody, and a
+    # reader of it that is lost counts as an interruption.
+    prepare_streams(forgiving=["stderr"])
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that knows no ✔ shows a ?
+            # A terminal whose encoding has no ✔ shows a ? in its place.
+            stream.reconfigure(errors="replace")
     try:
         request = parse(sys.argv[1:] if arguments is None else arguments)
         code = _dispatch(request)
@@ -80,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError:
         if not _reader_has_left():
             raise
-        # `… --list | head` has seen enough; how an experiment ended, nobody was told.
+        # The reader of `… --list | head` has what it wanted. Of an experiment's end nobody was told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SUCCEEDED if request.only_shows else INTERRUPTED
 

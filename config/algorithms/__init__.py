@@ -134,7 +134,9 @@ def _wrong_hyperparameters(algorithm: Algorithm) -> str:
         return f"hyperparameters cannot be {shown(owner)}; allowed: a dataclass"
     try:
         names = set(declared(owner))
-    except Exception as error:  # a field that `parameter` did not make, or of an unknown type
+    except Exception as error:
+        # `declared` runs over a class of the person's own: fields that `parameter` did not make, or
+        # of a type that does not exist, raise whatever Python raises for them.
         return f"hyperparameters are not made by config.parameters.parameter: {reason(error)}"
     missing = [name for name in METHODS if not callable(getattr(owner, name, None))]
     if missing:

@@ -270,9 +270,8 @@ class ArgoServer:
                 raise (LostSight if self._answered else BadInput)(
                     f"{what}: {self._said(error)}"
                 ) from None
-        if (
-            isinstance(error, SSLError) and not self._answered
-        ):  # afterwards a handshake that broke off: a server that restarts
+        # Once the server has answered, TLS is right: a handshake that breaks off then is a restart.
+        if isinstance(error, SSLError) and not self._answered:
             hint = "ARGO_SECURE=false for plain HTTP, ARGO_INSECURE_SKIP_VERIFY=true for a certificate of its own"
             raise BadInput(f"{url}: {self._said(error)}; {hint}") from None
 
@@ -300,5 +299,7 @@ def _connect(where: Address) -> WorkflowsService:
     if not where.verify_certificate:
         from urllib3.exceptions import InsecureRequestWarning
 
-        warnings.simplefilter("ignore", InsecureRequestWarning)  # the person has asked for it
+        # The person has asked for it by ARGO_INSECURE_SKIP_VERIFY; a warning at every request of a
+        # long following would hide everything else.
+        warnings.simplefilter("ignore", InsecureRequestWarning)
     return service

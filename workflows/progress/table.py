@@ -162,7 +162,8 @@ class Table:
         """The first reason among the tasks that wait or failed."""
         for task in tasks:
             if task.group == "dag" and task.state == "succeeded":
-                continue  # it tolerates how its members end
+                # The stage tolerates how its members end: their reasons explain nothing.
+                continue
             for pod in task.pods():
                 if pod.state in WITH_REASON and pod.message not in COMMON:
                     inside = "" if pod is task else f"{pod.name}: "

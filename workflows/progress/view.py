@@ -94,7 +94,8 @@ class ProgressView:
             return self._directory
         try:
             return self._find(outdir)
-        except BadInput:  # its `prepare` says so
+        except BadInput:
+            # The `prepare` of that experiment refuses the directory and says why.
             return None
 
     def _timed(self, tasks: Tasks) -> Tasks:

@@ -171,6 +171,7 @@ def _quota_of(group: Path) -> float:
     ]
     try:
         quota, period = (float(text) for text in texts)
-    except ValueError:  # "max", or no such group
+    except ValueError:
+        # The kernel writes "max" for no limit, and without this controller there is no file.
         return math.inf
     return quota / period if quota > 0 and period > 0 else math.inf

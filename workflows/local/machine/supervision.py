@@ -43,7 +43,8 @@ class Process:
         loop = asyncio.get_running_loop()
         self._owner = owner
         self._number = number
-        self._started: asyncio.Future[int] = loop.create_future()  # its pid
+        # The results are its pid and its exit code.
+        self._started: asyncio.Future[int] = loop.create_future()
         self._ended: asyncio.Future[int] = loop.create_future()
 
     async def wait(self) -> int:
@@ -62,7 +63,8 @@ class Process:
         for future in (self._started, self._ended):
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # a pod that nobody waits for any more is no news
+                # Asyncio complains of exceptions that nobody has looked at; nobody may be waiting.
+                future.exception()
 
 
 class Processes:
@@ -88,7 +90,8 @@ class Processes:
             if self._is_alive:
                 return
             if self._listener is not None:
-                await self._gone(CLOSE_S)  # it may be killing what is left, and removing the folder
+                # The last supervisor may still be killing its pods and removing the folder.
+                await self._gone(CLOSE_S)
             self._folder.mkdir(mode=0o700, exist_ok=True)
             try:
                 await self._start_supervisor()
@@ -141,7 +144,8 @@ class Processes:
         if self._listener is not None:
             self._listener.cancel()
             await asyncio.gather(self._listener, return_exceptions=True)
-        shutil.rmtree(self._folder, ignore_errors=True)  # a supervisor that was killed has left it
+        # The supervisor removes the folder itself, unless it was killed.
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def start(
         self,

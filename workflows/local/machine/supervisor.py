@@ -132,12 +132,13 @@ def collect(pid: int) -> int | None:
     """The wait status of a child that ended, after the rest of its group was killed; None while it
     runs.
     """
-    if hasattr(os, "waitid"):  # macOS has it since Python 3.13
+    # macOS has `waitid` since Python 3.13.
+    if hasattr(os, "waitid"):
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        kill_group(
-            pid, signal.SIGKILL
-        )  # before the process is collected: its number cannot be another's yet
+        # The group is killed before its leader is collected: until then no other process can have
+        # got the same number.
+        kill_group(pid, signal.SIGKILL)
         return os.waitpid(pid, 0)[1]
     ended, status = os.waitpid(pid, os.WNOHANG)
     if not ended:
@@ -161,7 +162,8 @@ def become(message: dict[str, Any], failed: int, parent: int) -> None:
         os.setsid()
         if LIBC is not None:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
+        # A parent that died before the line above will send no signal any more.
+        if os.getppid() != parent:
             os._exit(64)
         signal.set_wakeup_fd(-1)
         for number in (
