@@ -18,11 +18,13 @@ class TrainedAgent:
     """The final policy of a run, on the CPU, with its observation statistics frozen.
 
     policy: as `evaluate` plays it. step: number of environment steps that it was trained for.
+    threads: with how many of torch's threads it computes.
     """
 
-    def __init__(self, policy: AnyPolicy, step: int) -> None:
+    def __init__(self, policy: AnyPolicy, step: int, threads: int = 1) -> None:
         self.policy = policy
         self.step = step
+        self._threads = threads
         self._generator = np.random.default_rng()
 
     @property
@@ -51,12 +53,23 @@ class TrainedAgent:
         actions as it takes them. sample: draw from the policy instead of its most probable action;
         seed: an integer from 0, after which the draws are the same again; action_mask: of each
         observation, ones for the actions that are allowed. Raises `BadInput` for another shape, for
-        what are no numbers, and for images that are not uint8.
+        what are no finite numbers, and for images that are not uint8.
 
         An agent that remembers answers with (actions, state): the state goes with the next
         observations of the same episodes; without one they begin, and so do those of the N where
         `reset` says so.
         """
+        from agents.devices import threads
+
+        with threads(self._threads):
+            return self._act(
+                observation, state, reset=reset, sample=sample, seed=seed, action_mask=action_mask
+            )
+
+    def _act(
+        self, observation: Any, state: PolicyState | None, *, reset: Any, sample: bool,
+        seed: int | None, action_mask: Any,
+    ) -> Any:  # fmt: skip
         observations, is_one = self._batch(observation)
         if seed is not None:
             self._generator = np.random.default_rng(_checked_seed(seed))
@@ -110,6 +123,9 @@ class TrainedAgent:
             raise BadInput(f"observation is an image of {values.dtype}; allowed: uint8")
         if values.dtype.kind not in "biuf":
             raise BadInput(f"observation holds {values.dtype}; allowed: numbers")
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            # A network answers with some action, which nobody could tell from a good one.
+            raise BadInput("observation holds NaN or infinity; allowed: finite numbers")
         return values[None] if is_one else values, is_one
 
     def _masks(self, action_mask: Any, observations: np.ndarray) -> np.ndarray:

@@ -135,8 +135,8 @@ class Run:
     def policy(self) -> TrainedAgent:
         """The policy that the training ended with; torch is imported, and computes on the CPU.
 
-        With as many threads as the experiment (`torch.set_num_threads`), for the same numbers.
-        Raises `BadInput` before the training has ended, and after self-play, whose agents search;
+        The policy computes with as many threads as the experiment, for the same numbers; the
+        process's own number stays. Raises `BadInput` before the training has ended, and after self-play, whose agents search;
         `NoUsableState` if no checkpoint verifies.
         """
         if self._record.resolved.descriptor.has_workers:
@@ -145,17 +145,25 @@ class Run:
                 f"run {self.index} has an agent of self-play, which searches before each move; "
                 f"python -m steps.versus {opponent} plays against it"
             )
-        return TrainedAgent(*load_policy_of(self.directory, self._record.resolved))
+        from agents.devices import threads
+
+        resolved = self._record.resolved
+        count = resolved.experiment.threads
+        with threads(count):
+            policy, step = load_policy_of(self.directory, resolved)
+        return TrainedAgent(policy, step, count)
 
     def export(self, path: str | Path) -> Path:
         """Write the final policy as ONNX, from the raw observation to the action; returns the path.
 
         `agents.evaluation.export` says what the inputs and outputs are called; the file's metadata say where
         the policy comes from. Needs the packages onnx and onnxscript; raises `BadInput` without
-        them, for a path that cannot be written, and as `policy` does.
+        them, for a path that cannot be written or does not end with .onnx, and as `policy` does.
         """
-        agent = self.policy()
         path = Path(path)
+        if path.suffix != ".onnx":
+            raise BadInput(f"cannot export to {path}: the format is ONNX; allowed: a name.onnx")
+        agent = self.policy()
         from agents.evaluation.export import to_onnx
 
         content = to_onnx(agent.policy, self._origin(agent.step))

@@ -326,6 +326,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "none": (np.zeros((0, 4)), r"observation has the shape \(0, 4\); allowed"),
     "uneven": ([[0, 0, 0, 0], [0, 0]], "observation is no array"),
     "text": (["a", "b", "c", "d"], "observation holds <U1; allowed: numbers"),
+    "no number": ([float("nan")] * 4, "observation holds NaN or infinity; allowed: finite"),
+    "infinite": (np.full((2, 4), np.inf), "observation holds NaN or infinity; allowed: finite"),
 }
 
 
@@ -461,6 +463,28 @@ def test_onnx_answers_as_torch_does(game: str, onnx_packages: None) -> None:
             np.concatenate([answers[name] for name in heads], axis=1), head, atol=1e-5
         )
         np.testing.assert_allclose(answers["value"], value, atol=1e-5)
+
+
+def test_an_export_under_the_name_of_another_format_is_refused(
+    directory: ExperimentDirectory, tmp_path: Path
+) -> None:
+    run = Results(directory.root).runs[0]
+    for name in ("policy.pt", "policy"):
+        with pytest.raises(BadInput, match=r"the format is ONNX; allowed: a name\.onnx"):
+            run.export(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_policy_leaves_the_caller_s_threads_alone(directory: ExperimentDirectory) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        Results(directory.root).runs[0].policy().act(CARTPOLE)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript"])
