@@ -340,11 +340,22 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
         run = directory.run(run_index)
         folders += [run.root, run.logs, run.status]
         folders += [run.root / name for name in pipeline.folders("run")]
+        # Whatever else is a folder there was made by a step, too: networks, positions, replay streams.
+        folders += [path for path in _links_in(run.root) if not path.is_file()]
+        for numbered in (run.checkpoints, run.networks, run.positions):
+            folders += _links_in(numbered)
         files += [run.train_csv, *run.root.glob("resources*.csv"), *run.logs.glob("*.log")]
     for path in folders:
         refuse_link(path, is_folder=True)
     for path in files:
         refuse_link(path, is_folder=False)
+
+
+def _links_in(folder: Path) -> list[Path]:
+    """The symbolic links directly inside of a folder that is there and no link itself."""
+    if folder.is_symlink() or not folder.is_dir():
+        return []
+    return [Path(entry.path) for entry in os.scandir(folder) if entry.is_symlink()]
 
 
 def refuse_link(path: Path, *, is_folder: bool) -> None:

@@ -32,10 +32,12 @@ INSIDE = [
     "resources.csv",
     "logs/train.log",
 ]
+FURTHER = ["networks", "positions", "replay", "networks/000000000005", "checkpoints/000000000005"]
+"""Folders in which only some algorithms write, and folders inside of folders."""
 PLACES = [*OUTSIDE_OF_RUNS, "runs/0", *(f"runs/0/{name}" for name in INSIDE)]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [*PLACES, *(f"runs/0/{name}" for name in FURTHER)])
 def test_b12_every_place_that_steps_write_to(tmp_path: Path, place: str) -> None:
     directory = ExperimentDirectory(tmp_path / "x")
     (tmp_path / "elsewhere").mkdir()
