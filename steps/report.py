@@ -21,7 +21,7 @@ from config.errors import NEVER_RETRIED, ExperimentError, Incomplete, on_one_lin
 from steps.command.context import StepContext
 from steps.command.main import run_step
 from steps.directory import owner, processes
-from steps.directory.files import write_if_changed
+from steps.directory.files import open_regular, write_if_changed
 from steps.directory.status import read_status
 
 WAIT_S = 150.0
@@ -105,7 +105,8 @@ def page_inputs(context: StepContext) -> Mapping[str, Any]:
 def _content(name: str, path: Path) -> bytes:
     stat = path.stat()
     if path.suffix in {".json", ".yaml", ".csv"} and stat.st_size <= SMALL_FILE_BYTES:
-        return repr((name, stat.st_size)).encode() + path.read_bytes()
+        with open_regular(path) as file:
+            return repr((name, stat.st_size)).encode() + file.read()
     return repr((name, stat.st_size, stat.st_mtime_ns)).encode()
 
 

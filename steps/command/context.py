@@ -15,7 +15,7 @@ from config.resolve import Resolved
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment
-from steps.directory.files import LAG_S
+from steps.directory.files import LAG_S, open_regular
 from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
 from steps.directory.owner import Fence
 from steps.directory.status import Status, read_status
@@ -126,7 +126,7 @@ class StepContext:
         while True:
             # Opening asks the NFS server; `exists` may be answered from this machine's cache.
             try:
-                with path.open("rb"):
+                with open_regular(path):
                     return path
             except FileNotFoundError:
                 if time.monotonic() >= end:

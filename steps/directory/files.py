@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import secrets
 import shutil
@@ -64,8 +65,8 @@ def write_if_changed(path: Path, content: bytes | str) -> bool:
     whether it wrote.
     """
     content = content.encode() if isinstance(content, str) else content
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == content:
+    with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
+        if file.read() == content:
             return False
     write_atomically(path, content)
     return True
@@ -172,11 +173,23 @@ def read_bytes(path: Path, limit_bytes: int = TEXT_LIMIT_BYTES) -> bytes:
         return _read_once(path, limit_bytes)
 
 
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file for reading. Raises `IsADirectoryError` for whatever is no regular file: a FIFO would
+    hold its reader up until somebody writes into it. Else the usual `OSError`s.
+    """
+    # Without waiting: the opening of a FIFO itself blocks.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IsADirectoryError(errno.EISDIR, "no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 def _read_once(path: Path, limit_bytes: int) -> bytes:
     """Read the file's actual size. Python allocates what `read` is asked for, and the limit may be
     gigabytes.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         # The size of the open file: the name may belong to another one a moment later.
         size = os.fstat(file.fileno()).st_size
         _refuse_large(path, size, limit_bytes)
@@ -195,7 +208,7 @@ def _refuse_large(path: Path, size_bytes: int, limit_bytes: int) -> None:
 def last_lines(path: Path, largest_bytes: int) -> list[str]:
     """The lines within the last bytes of a text file; none if it cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - largest_bytes))
             return file.read().decode("utf-8", errors="replace").splitlines()
     except OSError:
@@ -359,8 +372,8 @@ def _links_in(folder: Path) -> list[Path]:
 
 
 def refuse_link(path: Path, *, is_folder: bool) -> None:
-    """Raise `WrongDirectory` for a symbolic link, and for a file in a folder's place or the
-    reverse. A missing path is fine.
+    """Raise `WrongDirectory` for a symbolic link, for a file in a folder's place or the reverse, and
+    for what is neither. A missing path is fine.
     """
     mode = _mode(path)
     if mode is not None and stat.S_ISLNK(mode):
@@ -371,6 +384,8 @@ def refuse_link(path: Path, *, is_folder: bool) -> None:
         raise WrongDirectory(
             f"{path} is {'no' if is_folder else 'a'} directory; remove it or choose another outdir"
         )
+    if mode is not None and not is_folder and not stat.S_ISREG(mode):
+        raise WrongDirectory(f"{path} is no regular file; remove it or choose another outdir")
 
 
 def _mode(path: Path) -> int | None:

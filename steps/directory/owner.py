@@ -33,7 +33,7 @@ from pathlib import Path
 
 from config.errors import BadInput, WrongDirectory, shown
 from steps.directory import processes
-from steps.directory.files import create_once, read_bytes, write_atomically
+from steps.directory.files import create_once, open_regular, read_bytes, write_atomically
 
 LEASE_S = 60.0
 LONGEST_LEASE_S = 3600.0
@@ -274,7 +274,7 @@ def _lease(path: Path) -> tuple[int, bytes] | None:
     its cache.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return os.fstat(file.fileno()).st_mtime_ns, file.read(OWNER_LIMIT_BYTES)
     except FileNotFoundError:
         return None

@@ -16,6 +16,7 @@ from config.errors import NoUsableState, WrongDirectory
 from steps.directory.files import (
     die,
     full_disk_explained,
+    open_regular,
     read_bytes,
     remove_temporaries,
     sync_directory,
@@ -183,7 +184,7 @@ def sum_of_start(path: Path, length: int) -> dict[str, int | str]:
     """
     whole = hashlib.sha256()
     left = length
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while left and (chunk := file.read(min(left, COPY_BYTES))):
             whole.update(chunk)
             left -= len(chunk)
@@ -293,7 +294,7 @@ def last_row(path: Path, *, having: str | None = None) -> dict[str, str] | None:
     none or no file.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             header = file.readline(TAIL_BYTES)
             size = file.seek(0, os.SEEK_END)
             start = max(len(header), size - TAIL_BYTES)
@@ -319,7 +320,7 @@ def whole_lines_bytes(path: Path) -> int:
 
 
 def _header(path: Path) -> tuple[str, ...]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         line = file.readline(65536)
     return tuple(next(csv.reader([line.decode()]), ())) if line.endswith(b"\n") else ()
 

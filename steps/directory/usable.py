@@ -17,6 +17,7 @@ from config.games import LARGEST_RETURN
 from config.measures import Measure
 from config.pipeline import EVALUATE, TRAIN
 from config.resolve import Resolved
+from steps.directory.files import open_regular
 from steps.directory.layout import RunDirectory
 from steps.directory.status import Status, damage, read_status
 from steps.directory.tables import Wanted, every_column, read_columns, read_rows
@@ -98,7 +99,8 @@ def changed_table(run: RunDirectory, train: Status) -> str:
     if not isinstance(written, Mapping):
         return ""
     try:
-        content = run.train_csv.read_bytes()
+        with open_regular(run.train_csv) as file:
+            content = file.read()
     except NO_FILE as error:
         return f"{run.train_csv.name} cannot be read: {error.strerror}"
     if written.get("bytes") != len(content):
@@ -199,7 +201,7 @@ def fingerprint(root: Path, paths: Iterable[Path]) -> dict[str, str | None]:
     sums: dict[str, str | None] = {}
     for path in paths:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 sums[path.relative_to(root).as_posix()] = hashlib.file_digest(
                     file, "sha256"
                 ).hexdigest()

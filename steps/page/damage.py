@@ -12,7 +12,7 @@ from config import pipeline
 from config.errors import BadInput, on_one_line
 from config.measures import Measure
 from steps.arena.games import read_games
-from steps.directory.files import read_bytes
+from steps.directory.files import open_regular, read_bytes
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import damage as status_damage
 from steps.directory.tables import TAIL_BYTES, last_row
@@ -56,7 +56,7 @@ def _ends_in_numbers(path: Path) -> None:
     """Whether the end of a table is readable. That is enough here: the steps that draw and average
     read the whole table.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         first = file.readline(TAIL_BYTES)
     if len(first) == TAIL_BYTES:
         raise ValueError(f"its first line has {TAIL_BYTES} bytes or more")

@@ -3,13 +3,18 @@ may lead anywhere."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 import pytest
 
-from config.errors import WrongDirectory
+from config.errors import ExperimentError, WrongDirectory
+from steps import report
 from steps.directory.files import refuse_links
 from steps.directory.layout import ExperimentDirectory
+from steps.results import Results
+from tests import synthetic
 from tests.fault.conftest import Start, assignments, snapshot
 
 OUTSIDE_OF_RUNS = [
@@ -120,3 +125,30 @@ def test_a_link_to_the_output_directory_itself_is_followed(start: Start, tmp_pat
     (tmp_path / "x").symlink_to(tmp_path / "large-disk")
     assert start("steps.prepare", assignments(tmp_path / "x")).end() == 0
     assert (tmp_path / "large-disk" / "experiment.yaml").is_file()
+
+
+READ = [
+    "experiment.yaml", "owner.json", "average/summary.json", "status/average.json",
+    "runs/0/train.csv", "runs/0/evaluation.csv", "runs/0/resources.csv", "runs/0/status/train.json",
+    "runs/0/status/evaluate.json", "runs/0/status/play.json", "runs/0/logs/train.log",
+]  # fmt: skip
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", READ)
+def test_a_fifo_in_the_place_of_a_file_holds_no_reader_up(
+    tmp_path: Path, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Opening one waits until somebody writes into it."""
+    directory = synthetic.experiment(tmp_path / "x", ("complete",))
+    synthetic.finish(directory, draw=False)
+    path = directory.root / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    with contextlib.suppress(ExperimentError, OSError):
+        results = Results(directory.root)
+        list(results.runs)
+        _ = results.training, results.evaluation
+    assert report.main([f"--outdir={directory.root}"]) in (0, 1, 2, 4, 5)
+    assert "Traceback" not in capsys.readouterr().err

@@ -7,6 +7,7 @@ import errno
 import json
 import math
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -207,7 +208,9 @@ def test_a_file_that_grows_while_it_is_read_is_read_whole(
     path = tmp_path / "x"
     path.write_bytes(b"0123456789")
     monkeypatch.setattr(
-        files.os, "fstat", lambda descriptor: os.stat_result((0,) * 6 + (4,) + (0,) * 3)
+        files.os,
+        "fstat",
+        lambda descriptor: os.stat_result((stat.S_IFREG, 0, 0, 0, 0, 0, 4, 0, 0, 0)),
     )
     monkeypatch.setattr(files, "GROWTH_BYTES", 2)
     assert read_bytes(path) == b"0123456789"
@@ -221,14 +224,14 @@ def test_a_stale_handle_is_opened_once_more(
 ) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"content")
-    original, failures = Path.open, [1]
+    original, failures = files.open_regular, [1]
 
-    def stale(self: Path, *arguments: object, **options: object) -> object:
+    def stale(path: Path) -> object:
         if failures and failures.pop():
             raise OSError(errno.ESTALE, "Stale file handle")
-        return original(self, *arguments, **options)  # type: ignore[call-overload]
+        return original(path)
 
-    monkeypatch.setattr(Path, "open", stale)
+    monkeypatch.setattr(files, "open_regular", stale)
     assert read_bytes(path) == b"content"
     failures[:] = [1, 1]
     with pytest.raises(OSError, match="Stale"):
