@@ -358,6 +358,10 @@ print(*sys.modules)
     }
 
 
+IMAGES = ("-p=gpu_image=registry.example/rl:1-gpu", "-p=cpu_image=registry.example/rl:1-cpu")
+"""Images that some registry may have, of which nobody is warned."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -366,8 +370,8 @@ print(*sys.modules)
         (("ppo", "--manifest"), 0),
         (("ppo", "--dry-run"), 0),
         (("ppo", "--local", "-p", "outdir=results/x"), 130),
-        pytest.param(("ppo", "--name", "ppo-1"), 130, marks=pytest.mark.slow),
-        pytest.param(("ppo", "--name", "ppo-2", "--detach"), 130, marks=pytest.mark.slow),
+        pytest.param(("ppo", "--name", "ppo-1", *IMAGES), 130, marks=pytest.mark.slow),
+        pytest.param(("ppo", "--name", "ppo-2", "--detach", *IMAGES), 130, marks=pytest.mark.slow),
         (("--follow", "ppo-0"), 130),
     ],
 )
