@@ -322,7 +322,8 @@ def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
     status = read_status(run.status / "train.json")
     assert status is not None and status.reason is not None
     assert re.search(
-        r"no progress: step \d+ was reached twice from step 0: RuntimeError: the game broke",
+        r"no progress: step \d+ was reached twice from step 0: EnvironmentFailed: step\(\) of game "
+        r"'.*' failed in step 10 of an episode: RuntimeError: the game broke",
         status.reason,
     )
     third = start(*train(tmp_path / "x"))
