@@ -19,7 +19,7 @@ from typing import Any
 
 from workflows.local.language.expression_parser import ExpressionError
 from workflows.local.language.go_values import display, to_json
-from workflows.local.language.sprig import SPRIG
+from workflows.local.language.sprig import SPRIG, unique
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(
@@ -204,14 +204,6 @@ def _flatten(items: Any) -> list[Any]:
     return found
 
 
-def _unique(items: Any) -> list[Any]:
-    found: list[Any] = []
-    for item in _list(items):
-        if item not in found:
-            found.append(item)
-    return found
-
-
 def _sorted(items: Any, order: str = "asc") -> list[Any]:
     return sorted(_list(items), reverse=_descends(order))
 
@@ -260,7 +252,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": lambda items, separator="": separator.join(items),
     "concat": _concat,
     "flatten": _flatten,
-    "uniq": _unique,
+    "uniq": unique,
     "reverse": lambda items: _list(items)[::-1],
     "sort": _sorted,
     "first": _first,

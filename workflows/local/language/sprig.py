@@ -123,7 +123,8 @@ def _until(count: Any) -> list[int]:
     return _until_step(0, number, 1 if number >= 0 else -1)
 
 
-def _unique(items: Any) -> list[Any]:
+def unique(items: Any) -> list[Any]:
+    """The items without repetitions, in the order in which they come first."""
     found: list[Any] = []
     for item in _list(items):
         if item not in found:
@@ -285,7 +286,7 @@ SPRIG: dict[str, Callable[..., Any]] = {
     "prepend": lambda items, item: [item, *_list(items)],
     "concat": lambda *lists: [item for items in lists for item in _list(items)],
     "reverse": lambda items: _list(items)[::-1],
-    "uniq": _unique,
+    "uniq": unique,
     "without": lambda items, *omitted: [item for item in _list(items) if item not in omitted],
     "has": lambda item, items: item in (items or []),
     "compact": lambda items: [item for item in _list(items) if item],
