@@ -20,9 +20,10 @@ from typing import IO
 
 import numpy as np
 
+from agents.environments.checked import is_strange
 from agents.environments.training import TrainingEnvironments
 from config.errors import BadInput, ExperimentError, on_one_line, shown
-from config.imports import is_import_path, reason
+from config.imports import reason
 from config.resolve import Resolved
 
 STEPS = 200
@@ -32,14 +33,8 @@ SAID_BYTES = 65536
 
 
 def needs_a_trial(resolved: Resolved) -> bool:
-    """Whether the game is not one of those that are tested here: a person's own, one of another
-    package, or one in wrappers. A board game's rules are tried by `check_playable`.
-    """
-    game = resolved.game
-    if game.is_board:
-        return False
-    is_known = bool(game.family) and not is_import_path(game.id)
-    return not is_known or bool(resolved.environment.wrapper_paths)
+    """Whether the environment is a stranger's. A board game's rules are tried by `check_playable`."""
+    return not resolved.game.is_board and is_strange(resolved.game, resolved.environment)
 
 
 def try_environment(resolved: Resolved) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
-from agents.environments.checked import CheckedEnvironment
+from agents.environments.checked import CheckedEnvironment, is_strange
 from agents.environments.masks import MaskFromObservation, is_in_observation
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
@@ -40,7 +40,8 @@ def make_environment(
         )
     for path in settings.wrapper_paths:
         environment = _wrapped(game, path, environment)
-    environment = CheckedEnvironment(environment, game.name)
+    if is_strange(game, settings):
+        environment = CheckedEnvironment(environment, game.name)
     if is_in_observation(environment.observation_space):
         environment = MaskFromObservation(environment)
     if not isinstance(environment.observation_space, spaces.Box):

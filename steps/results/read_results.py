@@ -136,8 +136,8 @@ class Run:
         """The policy that the training ended with; torch is imported, and computes on the CPU.
 
         The policy computes with as many threads as the experiment, for the same numbers; the
-        process's own number stays. Raises `BadInput` before the training has ended, and after self-play, whose agents search;
-        `NoUsableState` if no checkpoint verifies.
+        process's own number stays. Raises `BadInput` before the training has ended, and after
+        self-play, whose agents search; `NoUsableState` if no checkpoint verifies.
         """
         if self._record.resolved.descriptor.has_workers:
             opponent = f"--opponent {self.directory.root.parent.parent}:{self.index}"

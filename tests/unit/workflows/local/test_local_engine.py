@@ -121,6 +121,13 @@ def test_mounts_are_folders_of_this_machine(
     assert printed(tmp_path, status.by_name("w.a")) == f"{Path.cwd()}\n"
 
 
+MOUNTS = [{"name": "storage", "mountPath": "/storage"}, {"name": "t", "mountPath": TMP}]
+VOLUMES = [
+    {"name": "storage", "persistentVolumeClaim": {"claimName": "any"}},
+    {"name": "t", "emptyDir": {}},
+]
+
+
 def test_c16_folders_with_quotes_and_blanks_also_in_json(
     engine: Callable[..., WorkflowStatus], tmp_path: Path
 ) -> None:
@@ -128,19 +135,14 @@ def test_c16_folders_with_quotes_and_blanks_also_in_json(
     storage = tmp_path / 'a"b\\c ä'
     mine = TMP + '/of"a\\person'
     program = "import json, sys; print(json.dumps([json.loads(sys.argv[1].partition('=')[2]), sys.argv[2], json.loads(sys.argv[3])]))"
-    mounts = [{"name": "storage", "mountPath": "/storage"}, {"name": "t", "mountPath": TMP}]
     arguments = [
         '--parameters={"outdir":"/storage/x","run":1}',
         "--outdir=/storage/x",
         "{{workflow.parameters.json}}",
     ]
-    leaf = pod("leaf", program, *arguments, container={"volumeMounts": mounts})
-    volumes = [
-        {"name": "storage", "persistentVolumeClaim": {"claimName": "any"}},
-        {"name": "t", "emptyDir": {}},
-    ]
+    leaf = pod("leaf", program, *arguments, container={"volumeMounts": MOUNTS})
     status = engine(
-        workflow([task("a", "leaf")], leaf, volumes=volumes),
+        workflow([task("a", "leaf")], leaf, volumes=VOLUMES),
         storage=storage,
         parameters={"mine": mine},
     )
@@ -161,16 +163,11 @@ def test_a_path_inside_of_a_parameter_is_the_person_s(
 ) -> None:
     """Also where it lies below the mount of an emptyDir; a path of the storage is the storage's."""
     storage = tmp_path / "storage"
-    mounts = [{"name": "storage", "mountPath": "/storage"}, {"name": "t", "mountPath": TMP}]
     program = "import json, sys; print(json.dumps(sys.argv[1:]))"
     arguments = ["{{workflow.parameters.mine}}", "{{workflow.parameters.stored}}", f"{TMP}/own"]
-    leaf = pod("leaf", program, *arguments, container={"volumeMounts": mounts})
-    volumes = [
-        {"name": "storage", "persistentVolumeClaim": {"claimName": "any"}},
-        {"name": "t", "emptyDir": {}},
-    ]
+    leaf = pod("leaf", program, *arguments, container={"volumeMounts": MOUNTS})
     status = engine(
-        workflow([task("a", "leaf")], leaf, volumes=volumes),
+        workflow([task("a", "leaf")], leaf, volumes=VOLUMES),
         storage=storage,
         parameters={"mine": value, "stored": "goal=/storage/goal.txt"},
     )
