@@ -8,4 +8,7 @@ memory rises from 806 to 835 MiB.
 
 import os
 
+from agents import former_names
+
+former_names.install()
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
