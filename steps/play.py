@@ -3,9 +3,10 @@
 Films the first `video_episodes` episodes of the evaluation (same seeds, same actions) as
 videos/episode-0.mp4 …: H.264 in yuv420p with the index first, which every browser plays. A film is
 cut after two minutes, and its status says so; it says, too, if a whole film does not have the
-return and the length of its row in evaluation.csv. Small pictures are enlarged by whole factors
-without blurring. After self-play the films show games of the arena, against the strongest player of the
-ladder first, and on the board what the agent's search thinks.
+return and the length of its row in evaluation.csv, and which picture the environment drew in another
+size or not at all. Small pictures are enlarged by whole factors without blurring. After self-play the
+films show games of the arena, against the strongest player of the ladder first, and on the board what
+the agent's search thinks.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 LONGEST_S = 120.0
 SMALLEST_SIDE_PIXELS = 320
+LARGEST_SIDE_PIXELS = 4096
+"""What browsers decode."""
+NARROWEST_PIXELS = 64
+"""A film that would be narrower gets black borders: encoders and players refuse a few pixels."""
 QUALITY = "22"
 """x264's constant rate factor. The edges of pixel art stay sharp, and two minutes of Breakout take
 a few MB.
@@ -59,20 +64,28 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
     if context.record.renders is not None:
         return Skipped(context.record.renders)
     _check_codec()
-    films = _of_games(context) if context.resolved.descriptor.has_workers else _of_episodes(context)
     remove_temporaries(context.run.videos)
-    return {"videos": [_write(context, film) for film in films]}
+    if context.resolved.descriptor.has_workers:
+        return {"videos": [_write(context, film) for film in _of_games(context)]}
+    from agents.evaluation.rendering import NoImages
+
+    try:
+        return {"videos": [_write(context, film) for film in _of_episodes(context)]}
+    except NoImages as error:
+        return Skipped(f"{context.resolved.game.name!r} gives no images: {error}")
 
 
 class Film(NamedTuple):
     """A film to be made. frames: uint8 [H, W, 3] of one size. difference: after all frames were
-    taken, how it differs from the evaluated episode, or None.
+    taken, how it differs from the evaluated episode, or None. irregular: after all frames were taken,
+    the first one that is not what the environment drew, or None.
     """
 
     episode: int
     frames: Iterator[np.ndarray]
     frames_per_second: float
     difference: Callable[[], str | None]
+    irregular: Callable[[], str | None] = lambda: None
 
 
 def _of_episodes(context: StepContext) -> list[Film]:
@@ -83,7 +96,8 @@ def _of_episodes(context: StepContext) -> list[Film]:
     for row, actions in evaluated_episodes(context):
         replay = Replay(context.resolved, row.seed, actions)
         difference = functools.partial(replay.difference, row.value, row.length)
-        films.append(Film(row.episode, replay.frames(), rate, difference))
+        irregular = functools.partial(getattr, replay, "irregular")
+        films.append(Film(row.episode, replay.frames(), rate, difference, irregular))
     return films
 
 
@@ -158,12 +172,16 @@ def _write(context: StepContext, film: Film) -> dict[str, Any]:
     )
     if difference:
         print(f"warning: {path.name} is not the evaluated episode: {difference}")
+    irregular = film.irregular()
+    if irregular:
+        print(f"warning: a picture of {path.name} is not what the environment drew: {irregular}")
     return {
         "file": path.name,
         "frames": written,
         "seconds": round(written / rate, 2),
         "cut": is_cut,
         "differs": difference,
+        "irregular": irregular,
     }
 
 
@@ -198,7 +216,12 @@ def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: flo
     count = 0
     with writer:
         for frame in itertools.chain([first], frames):
-            writer.write_frame(frame)
+            try:
+                writer.write_frame(frame)
+            except OSError as error:
+                raise ExperimentError(
+                    f"{path.name} cannot be encoded: {_last_words(error)}"
+                ) from error
             count += 1
     decoded = count_frames(path)
     if decoded != count:
@@ -207,15 +230,23 @@ def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: flo
 
 
 def _encoding(width: int, height: int) -> list[str]:
-    """The encoder's options: enlarge by a whole factor with hard edges, pad to even sizes as
-    yuv420p needs, write the index first.
+    """The encoder's options: enlarge by a whole factor with hard edges, or shrink what is too large;
+    pad to even sizes as yuv420p needs; write the index first.
 
     The pixel format is set by a filter, because moviepy names none for pictures of odd size, and
     x264 would then keep 4:4:4, which browsers refuse.
     """
-    factor = max(1, -(-SMALLEST_SIDE_PIXELS // min(width, height)))
+    shorter = min(width, height)
+    longer = max(width, height)
+    factor: float = -(-SMALLEST_SIDE_PIXELS // shorter)
+    if shorter >= SMALLEST_SIDE_PIXELS:
+        factor = 1
+    factor = min(factor, LARGEST_SIDE_PIXELS // longer) or LARGEST_SIDE_PIXELS / longer
+    scaled = [max(1, round(side * factor)) for side in (width, height)]
+    padded = [max(NARROWEST_PIXELS, side + side % 2) for side in scaled]
     filters = (
-        f"scale=iw*{factor}:ih*{factor}:flags=neighbor,pad=ceil(iw/2)*2:ceil(ih/2)*2,format=yuv420p"
+        f"scale={scaled[0]}:{scaled[1]}:flags={'neighbor' if factor >= 1 else 'area'},"
+        f"pad={padded[0]}:{padded[1]}:-1:-1,format=yuv420p"
     )
     return ["-vf", filters, "-crf", QUALITY, "-movflags", "+faststart", "-f", "mp4"]
 
@@ -227,8 +258,14 @@ def count_frames(path: Path) -> int:
     try:
         frames, _ = imageio_ffmpeg.count_frames_and_secs(str(path))
     except (OSError, RuntimeError) as error:
-        raise ExperimentError(f"{path.name} cannot be decoded: {error}") from error
+        raise ExperimentError(f"{path.name} cannot be decoded: {_last_words(error)}") from error
     return int(frames)
+
+
+def _last_words(error: Exception) -> str:
+    """The last line of what ffmpeg said; before it come its version and configuration."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next(filter(None, reversed(lines)), type(error).__name__)
 
 
 def _check_codec() -> None:

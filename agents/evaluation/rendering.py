@@ -6,15 +6,18 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 
 from agents.environments.atari import make_atari
 from agents.environments.games import make_environment
 from agents.environments.vectors import reset
+from agents.evaluation.pictures import NotAPicture, fitted, picture
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.games import Game
+from config.imports import reason
 from config.resolve import Resolved
 
 # pygame draws off-screen with this driver, so that no display is needed.
@@ -42,16 +45,28 @@ def renders(game: Game, settings: EnvironmentSettings) -> str | None:
         environment = make_environment(game, settings, "rgb_array")
         try:
             environment.reset(seed=0)
-            frame: Any = environment.render()
+            _rendered(environment)
         finally:
             environment.close()
+    except NoImages as error:
+        return f"{game.name!r} gives no images: {error}"
     except Exception as error:
-        said = f"{game.name!r} gives no images: {type(error).__name__}: {error}"
-        return " ".join(said.split())[:300]
-    is_array = isinstance(frame, np.ndarray) and frame.dtype == np.uint8
-    if is_array and frame.ndim == 3 and frame.shape[2] == 3:
-        return None
-    return f"{game.name!r} gives no images: render() returned {type(frame).__name__}, not uint8 [height, width, 3]"
+        return f"{game.name!r} gives no images: {reason(error)}"
+    return None
+
+
+class NoImages(Exception):
+    """The environment gave no picture. The message says what it gave."""
+
+
+def _rendered(environment: gymnasium.Env[Any, Any]) -> np.ndarray:
+    """The environment's picture now, uint8 [H, W, 3]. Raises `NoImages`."""
+    try:
+        return picture(environment.render())
+    except NotAPicture as error:
+        raise NoImages(f"render() returned {error}") from None
+    except (Exception, SystemExit) as error:
+        raise NoImages(f"render() failed: {reason(error)}") from error
 
 
 def frames_per_second(game: Game, settings: EnvironmentSettings) -> float:
@@ -69,7 +84,8 @@ class Replay:
     actions.
 
     return_, length: of what `frames` has shown so far, in the game's own reward and in environment
-    steps. Raises `BadInput` for actions that the game does not have: it may crash on them.
+    steps. irregular: the first frame that the environment drew in another size or not at all, in a
+    sentence, or None. Raises `BadInput` for actions that the game does not have: it may crash on them.
     """
 
     def __init__(self, resolved: Resolved, seed: int, actions: np.ndarray) -> None:
@@ -79,9 +95,12 @@ class Replay:
         self.return_ = 0.0
         self.length = 0
         self.has_ended = False
+        self.irregular: str | None = None
 
     def frames(self) -> Iterator[np.ndarray]:
-        """Uint8 [H, W, 3], the reset's first; no further than the actions go."""
+        """Uint8 [H, W, 3] of one size, the reset's first; no further than the actions go. Raises
+        `NoImages` if the first is no picture.
+        """
         if self._resolved.game.is_atari:
             return self._frames_of_atari()
         return self._frames()
@@ -103,15 +122,34 @@ class Replay:
         try:
             _check_actions(self._resolved.game, self._actions, environment.action_space)
             environment.reset(seed=self._seed)
-            yield _frame(environment.render())
+            shown = _rendered(environment)
+            yield shown
             for action in self._actions:
                 _, reward, terminated, truncated, _ = environment.step(action)
                 self._count(float(reward), bool(terminated or truncated))
-                yield _frame(environment.render())
+                shown = self._next_frame(environment, shown)
+                yield shown
                 if self.has_ended:
                     return
         finally:
             environment.close()
+
+    def _next_frame(self, environment: gymnasium.Env[Any, Any], before: np.ndarray) -> np.ndarray:
+        """The picture now, in the size of the one before, which stays where there is none."""
+        height, width = before.shape[:2]
+        try:
+            drawn = _rendered(environment)
+        except NoImages as error:
+            self._remark(f"{error}: the picture before it stays")
+            return before
+        if drawn.shape != before.shape:
+            size = f"{drawn.shape[1]} x {drawn.shape[0]}"
+            self._remark(f"it has {size} pixels in place of {width} x {height}: it is fitted")
+        return fitted(drawn, height, width)
+
+    def _remark(self, what: str) -> None:
+        if self.irregular is None:
+            self.irregular = f"after step {self.length} {what}"
 
     def _frames_of_atari(self) -> Iterator[np.ndarray]:
         """Frames in colour. The emulator's steps are shorter than the policy's, so several of them
@@ -169,7 +207,3 @@ def _check_actions(game: Game, actions: np.ndarray, space: spaces.Space[Any]) ->
 def _enlarged(picture: np.ndarray) -> np.ndarray:
     """[1, 1, 210, 160, 3] -> [420, 320, 3], every pixel doubled."""
     return np.repeat(np.repeat(picture[0, 0], 2, axis=0), 2, axis=1)
-
-
-def _frame(rendered: Any) -> np.ndarray:
-    return np.asarray(rendered, np.uint8)

@@ -111,7 +111,7 @@ class Run:
 
     def film_note(self, name: str) -> str:
         """What `play` recorded about a film: its length, whether it was cut, whether it is the
-        evaluated episode.
+        evaluated episode, and as the environment drew it.
         """
         status = self.tasks["play"].status
         noted = status.details.get("videos") if status else None
@@ -120,7 +120,8 @@ class Run:
             if isinstance(one, Mapping) and one.get("file") == name:
                 cut = ", cut there" if one.get("cut") else ""
                 other = ", not the evaluated episode" if one.get("differs") else ""
-                return f"{one.get('seconds', '?')} s{cut}{other}"
+                drawn = ", not as the environment drew it" if one.get("irregular") else ""
+                return f"{one.get('seconds', '?')} s{cut}{other}{drawn}"
         return ""
 
 

@@ -33,6 +33,8 @@ def run_step(
     for name in OF_A_WORKFLOW:
         os.environ.pop(name, None)
     os.environ.update(environment)
+    # A new interpreter would do so by itself.
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     if file_size is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
     if unprivileged:

@@ -65,7 +65,7 @@ class Step:
     @property
     def text(self) -> str:
         """What it has printed."""
-        return self.output.read_text() if self.output.exists() else ""
+        return self.output.read_text(errors="replace") if self.output.exists() else ""
 
 
 Start = Callable[..., Step]

@@ -44,6 +44,9 @@ def stream(path) -> str:
         (33, 47, "470x330"),
         (321, 501, "502x322"),
         (1, 1, "320x320"),
+        (1, 100, "4000x64"),
+        pytest.param(100, 1, "64x4000", marks=pytest.mark.slow),
+        pytest.param(5000, 9, "64x4096", marks=pytest.mark.slow),
     ],
 )
 def test_any_size_becomes_a_film_that_browsers_play(height, width, shown, tmp_path):
@@ -242,6 +245,7 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
         "seconds": 1.0,
         "cut": True,
         "differs": None,
+        "irregular": None,
     }
     assert "cut there" in capfd.readouterr().out
     assert [path.name for path in run.videos.iterdir()] == ["episode-0.mp4"]
