@@ -176,6 +176,15 @@ class EnvironmentSettings(Environments):
         help="Atari: largest random number of idle frames after a reset",
     )
 
+    evaluation_steps: int = parameter(
+        100_000,
+        low=1,
+        high=10**8,
+        unit="steps",
+        help="longest episode of an evaluation; one that does not end by itself is cut there, as by "
+        "a time limit, and the page says so",
+    )
+
     @property
     def options(self) -> dict[str, Option]:
         """`env_options`, parsed to keyword arguments."""

@@ -11,6 +11,7 @@ the ladder.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 SAY_EVERY = 10
+SAY_EVERY_S = 30.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,18 +70,28 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     rows: list[dict[str, Cell]] = []
     filmed: list[np.ndarray] = []
     planned = experiment.evaluation_episodes
+    watch = _Watch(context)
+    cut = 0
     for one in episodes_of(
         policy,
         context.resolved,
         context.run.index,
         planned,
         context.resolved.evaluation_policy == "sample",
+        watch.step,
     ):
         context.check_stop()
         row = (one.episode, one.seed, one.return_, one.length)
         rows.append(dict(zip(columns, row, strict=True)))
         if one.episode < experiment.video_episodes:
             filmed.append(one.actions)
+        if one.cut:
+            cut += 1
+            print(
+                f"warning: episode {one.episode} (seed {one.seed}) was cut after {one.length} steps, "
+                "evaluation_steps: it did not end by itself; a time limit of the environment ends it "
+                "in training, too"
+            )
         if len(rows) % SAY_EVERY == 0 or len(rows) == planned:
             mean = Score(measure.name, _mean(rows, measure), measure.unit).written(".6g")
             print(f"episode {len(rows)} of {planned}: mean {mean}")
@@ -90,9 +102,26 @@ def evaluate(context: StepContext) -> dict[str, Any]:
     return {
         f"{measure.column}_mean": _mean(rows, measure),
         "episodes": len(rows),
+        "cut": cut,
         "policy": context.resolved.evaluation_policy,
         "step": step,
     }
+
+
+class _Watch:
+    """Ends an evaluation that is to stop, and says what is played where that takes long."""
+
+    def __init__(self, context: StepContext) -> None:
+        self._context = context
+        self._said_s = time.monotonic()
+
+    def step(self, steps: int, playing: int) -> None:
+        """Called after every step of the episodes that are played together."""
+        self._context.check_stop()
+        now_s = time.monotonic()
+        if now_s - self._said_s >= SAY_EVERY_S:
+            self._said_s = now_s
+            print(f"after {steps} steps {playing} episodes have not ended yet")
 
 
 def _is_written(context: StepContext) -> bool:

@@ -196,6 +196,23 @@ class Endless(ConstantReward):
         return super().step(np.int64(0))
 
 
+class Unending(gymnasium.Env[np.ndarray, np.int64]):
+    """No episode ends, whatever is done."""
+
+    def __init__(self) -> None:
+        self.observation_space = spaces.Box(-1, 1, (2,), np.float32)
+        self.action_space: spaces.Space[Any] = spaces.Discrete(2)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.int64) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
 class Steering(gymnasium.Env[np.ndarray, np.ndarray]):
     """Images, and a continuous action that pays its own size."""
 

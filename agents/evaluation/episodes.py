@@ -8,9 +8,9 @@ which: seed, sampled actions, and its place in the batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,7 @@ class Episode:
     steps.
 
     actions: [length] or [length, A], exactly as the environment received them, including a forced
-    FIRE.
+    FIRE. cut: whether it would have gone on after `evaluation_steps`.
     """
 
     episode: int
@@ -44,10 +44,21 @@ class Episode:
     return_: float
     length: int
     actions: np.ndarray = field(compare=False, repr=False)
+    cut: bool = False
+
+
+Watch = Callable[[int, int], None]
+"""Is told after each step of a group of episodes how many steps they have taken, and how many of them
+have not ended."""
 
 
 def evaluate(
-    policy: AnyPolicy, resolved: Resolved, run: int, episodes: int, sample: bool
+    policy: AnyPolicy,
+    resolved: Resolved,
+    run: int,
+    episodes: int,
+    sample: bool,
+    watch: Watch = lambda steps, playing: None,
 ) -> Iterator[Episode]:
     """Play `episodes` episodes and yield them in order; sample: sampled actions instead of the most
     probable ones.
@@ -69,20 +80,25 @@ def evaluate(
         numbers = rows[: min(at_once, episodes - first)]
         seeds = [episode_seed(resolved, run, number) for number in numbers]
         try:
-            returns, actions = play(Acting(policy, LARGEST_GROUP), resolved, seeds, sample)
+            played = play(Acting(policy, LARGEST_GROUP), resolved, seeds, sample, watch)
         except NotFinite as error:
             number = numbers[error.place]
             raise Diverged(
                 f"episode {number} (seed {seeds[error.place]}) gave {error} at step {error.step}"
             ) from None
-        for number, seed, return_, taken in zip(numbers, seeds, returns, actions, strict=True):
+        for number, seed, (return_, taken, cut) in zip(numbers, seeds, played, strict=True):
             # This form of the condition refuses NaN, too.
             if not abs(return_) <= LARGEST_RETURN:
                 raise Diverged(
                     f"episode {number} (seed {seed}) has the return {return_:g}, beyond {LARGEST_RETURN:g}"
                 )
             yield Episode(
-                episode=number, seed=seed, return_=float(return_), length=len(taken), actions=taken
+                episode=number,
+                seed=seed,
+                return_=float(return_),
+                length=len(taken),
+                actions=taken,
+                cut=cut,
             )
 
 
@@ -103,14 +119,23 @@ class NotFinite(Exception):
         self.step = step
 
 
-Played = tuple[list[float], list[np.ndarray]]
-"""Returns, and actions [length] or [length, A], of one episode from each seed."""
+class Played(NamedTuple):
+    """One episode from each seed: the return, the actions [length] or [length, A], and whether it was
+    cut at `evaluation_steps`.
+    """
+
+    return_: float
+    actions: np.ndarray
+    cut: bool
 
 
-def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
+def _play(
+    acting: Acting, resolved: Resolved, seeds: list[int], sample: bool, watch: Watch
+) -> list[Played]:
     """Play one episode from each seed. An environment that has ended stands still until the others
     have.
     """
+    longest = resolved.environment.evaluation_steps
     # Every episode has an environment of its own, seeded by its number.
     environments = [make_environment(resolved.game, resolved.environment) for _ in seeds]
     begun = [
@@ -119,30 +144,49 @@ def _play(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) ->
     observations = [one[0] for one in begun]
     infos = [one[1] for one in begun]
     returns = [0.0] * len(seeds)
-    taken = [list[np.ndarray]() for _ in seeds]
+    lengths = [0] * len(seeds)
+    taken = list[np.ndarray]()
     for n, observation in enumerate(observations):
         _check_observation(observation, n, 0)
     playing = list(range(len(seeds)))
-    while playing:
+    while playing and len(taken) < longest:
         masks = _masks(acting.policy, resolved, infos, playing)
         # Episodes that have ended stay in the batch with their last observation, so that its size
         # never changes.
         actions = acting.act(_filled(np.stack(observations)), sample=sample, masks=masks)
+        taken.append(actions[: len(seeds)].copy())
         still = []
         for n in playing:
-            taken[n].append(np.copy(actions[n]))
+            lengths[n] += 1
             answer = environments[n].step(actions[n])
             observations[n], reward, terminated, truncated, infos[n] = answer
             returns[n] += float(reward)
             if not math.isfinite(reward):
-                raise NotFinite("reward", float(reward), n, len(taken[n]))
-            _check_observation(observations[n], n, len(taken[n]))
+                raise NotFinite("reward", float(reward), n, lengths[n])
+            _check_observation(observations[n], n, lengths[n])
             if not (terminated or truncated):
                 still.append(n)
         playing = still
+        watch(len(taken), len(playing))
     for environment in environments:
         environment.close()
-    return returns, [np.stack(actions) for actions in taken]
+    return _played(returns, lengths, taken, playing)
+
+
+def _played(
+    returns: Sequence[float],
+    lengths: Sequence[int],
+    taken: list[np.ndarray],
+    cut: Sequence[int],
+) -> list[Played]:
+    """Divide the actions of all steps, each [N] or [N, A], among the episodes. cut: the places of those
+    that have not ended.
+    """
+    together = np.stack(taken)
+    return [
+        Played(return_, together[:length, n].copy(), n in cut)
+        for n, (return_, length) in enumerate(zip(returns, lengths, strict=True))
+    ]
 
 
 def _masks(
@@ -177,12 +221,15 @@ def _filled(observations: np.ndarray) -> np.ndarray:
     return np.concatenate([observations, missing])
 
 
-def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bool) -> Played:
+def _play_atari(
+    acting: Acting, resolved: Resolved, seeds: list[int], sample: bool, watch: Watch
+) -> list[Played]:
     """The same on ale-py's native vector environment; all go on until the last first episode has
     ended.
 
     Where the game needs it, the first action of every life is FIRE, whatever the policy chose.
     """
+    longest = resolved.environment.evaluation_steps
     fires = needs_fire(resolved)
     environments = make_atari(resolved, len(seeds))
     observations, info = reset(environments, np.asarray(seeds))
@@ -193,7 +240,7 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
     lengths = np.zeros(len(seeds), np.int64)
     playing = np.ones(len(seeds), np.bool_)
     taken = list[np.ndarray]()
-    while playing.any():
+    while playing.any() and len(taken) < longest:
         actions = acting.act(_filled(observations), sample=sample)[: len(seeds)]
         if fires:
             actions = np.where(is_new, FIRE, actions)
@@ -205,10 +252,10 @@ def _play_atari(acting: Acting, resolved: Resolved, seeds: list[int], sample: bo
         returns += rewards * playing
         lengths += playing
         playing &= ~(terminated | truncated)
+        watch(len(taken), int(playing.sum()))
     environments.close()
     # Each environment counts up to the end of its first episode.
-    together = np.stack(taken)
-    return returns.tolist(), [together[:length, n].copy() for n, length in enumerate(lengths)]
+    return _played(returns.tolist(), lengths.tolist(), taken, np.flatnonzero(playing).tolist())
 
 
 class Acting:

@@ -109,7 +109,8 @@ class Replay:
         """None if the whole replay was the episode with this return and length, else what it shows
         instead.
         """
-        if (self.return_, self.length, self.has_ended) == (return_, length, True):
+        is_cut = length >= self._resolved.environment.evaluation_steps
+        if (self.return_, self.length) == (return_, length) and (self.has_ended or is_cut):
             return None
         end = "" if self.has_ended else ", not at its end"
         shown = f"return {self.return_!r} after {self.length} steps{end}"

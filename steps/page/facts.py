@@ -109,6 +109,13 @@ class Run:
         """The standard deviation over the episodes."""
         return statistics.stdev(self.values) if len(self.episodes) > 1 else None
 
+    @property
+    def cut_episodes(self) -> int:
+        """How many episodes of the evaluation did not end by themselves."""
+        status = self.tasks["evaluate"].status
+        noted = status.details.get("cut") if status else None
+        return noted if isinstance(noted, int) else 0
+
     def film_note(self, name: str) -> str:
         """What `play` recorded about a film: its length, whether it was cut, whether it is the
         evaluated episode, and as the environment drew it.

@@ -134,6 +134,8 @@ def headline(facts: Facts) -> Headline:
     episodes = f"{experiment.evaluation_episodes} fresh episodes each, {facts.resolved.evaluation_policy} policy"
     if facts.resolved.descriptor.has_workers:
         episodes = sample(facts.resolved)
+    if cut := sum(run.cut_episodes for run in usable):
+        episodes += f", {cut} of them cut at evaluation_steps because they did not end"
     note = f"n = {count} of {len(facts.runs)} {kind}, {episodes}"
     name, result = measure.result(scores)
     value = measure.shown(result)

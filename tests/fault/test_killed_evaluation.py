@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,3 +99,27 @@ def test_actions_that_are_lost_are_made_again(
     damage(ExperimentDirectory(outdir).run(0).evaluation_actions)
     assert start(*evaluate(outdir)).end() == 0
     assert written(outdir) == undisturbed(trained, start)
+
+
+@pytest.mark.slow
+def test_an_evaluation_whose_episodes_never_end_is_cut_or_stopped(
+    start: Start, tmp_path: Path
+) -> None:
+    """The greedy policy of a beginner in a game without an end: it says what it plays, ends at SIGTERM,
+    and at `evaluation_steps`."""
+    outdir = tmp_path / "x"
+    game = {"game": "tests.own_games:Unending", "video_episodes": 0}
+    for steps, code, says in (
+        (10**8, 75, ""),
+        (2000, 0, "was cut after 2000 steps, evaluation_steps"),
+    ):
+        given = assignments(outdir / str(steps), **{**WANTED, **game, "evaluation_steps": steps})
+        assert start("steps.prepare", given).end() == 0
+        trained = start("steps.train", ["--outdir", str(outdir / str(steps)), "--run", "0"])
+        assert trained.end() == 0, trained.text
+        step = start(*evaluate(outdir / str(steps)))
+        if code == 75:
+            step.wait_for_text("evaluate of run 0, attempt 1")
+            time.sleep(1)
+            step.kill(signal.SIGTERM)
+        assert (step.end(), says in step.text) == (code, True), step.text

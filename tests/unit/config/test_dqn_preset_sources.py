@@ -6,10 +6,12 @@ own comment says why.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from config.environment import OneProcess
 from config.games import FOLDER, find_game
 from tests.decided_presets import decided
 
@@ -67,10 +69,9 @@ CLEANRL = STABLE_BASELINES3 | {
 NOT_THERE = {
     "epoch_steps": 1000, "double": False, "dueling": False, "prioritised": False,
     "priority_exponent": 0.6, "importance_exponent": 0.4, "quantiles": 0, "network": None,
-    "anneal_learning_rate": False, "sticky_actions": 0.25, "full_action_set": False,
-    "env_options": None, "wrappers": None, "vectorisation": "auto",
+    "anneal_learning_rate": False,
 }  # fmt: skip
-"""What the sources have not, or what no preset decides."""
+"""What the sources have not. What no preset decides is as it is without one."""
 CHANGED: dict[str, dict[str, Any]] = {
     "cartpole": {"n_step": 3, "double": True, "anneal_learning_rate": True},
     "atari": {"num_envs": 8, "train_every": 8, "updates": 2},
@@ -92,7 +93,11 @@ def ours(theirs: dict[str, Any], wrappers: dict[str, Any]) -> dict[str, Any]:
         "exploration_fraction": "exploration_fraction", "final_epsilon": "exploration_final_eps",
     }  # fmt: skip
     return (
-        NOT_THERE | WITHOUT_WRAPPERS | wrappers | {one: theirs[name] for one, name in names.items()}
+        asdict(OneProcess())
+        | NOT_THERE
+        | WITHOUT_WRAPPERS
+        | wrappers
+        | {one: theirs[name] for one, name in names.items()}
     )
 
 

@@ -217,6 +217,22 @@ def test_a_film_that_stops_before_the_end_says_so() -> None:
     assert any("not at its end" in (difference or "") for difference in found)
 
 
+@pytest.mark.parametrize("game", ["cartpole", pytest.param("breakout", marks=pytest.mark.slow)])
+def test_an_episode_that_does_not_end_is_cut_and_filmed_so_far(game: str) -> None:
+    resolved = small(game, evaluation_steps="5")
+    told = list[tuple[int, int]]()
+    count = 3
+    episodes = list(
+        evaluate(beginner(game), resolved, 0, count, False, lambda *now: told.append(now))
+    )
+    assert [(one.length, len(one.actions), one.cut) for one in episodes] == [(5, 5, True)] * count
+    assert told == [(step, count) for step in range(1, 6)]
+    replay, _ = shown(resolved, episodes[0])
+    assert replay.difference(episodes[0].return_, 5) is None
+    whole = evaluate(Idle(), small("cartpole", evaluation_steps="50"), 0, count, False)
+    assert not any(one.cut for one in whole)
+
+
 @pytest.mark.parametrize(
     ("game", "actions", "allowed"),
     [
