@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from config.errors import (
     BadInput,
@@ -31,6 +31,9 @@ from steps.directory.status import State, Status
 
 POLL_S = 0.25
 Answer = Mapping[str, Any] | Skipped | None
+EXIT = os._exit
+"""The real one: an attempt puts its own in the place of `os._exit`."""
+OTHERS_ENDED = "something in this process ended it"
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Attempt:
         self._context = context
         self._started = time.monotonic()
         self._ending = threading.Lock()
+        self._process_id = os.getpid()
         self._details: dict[str, Any] = {}
         previous = context.previous
         self._status = Status(
@@ -88,10 +92,23 @@ class Attempt:
         happened. Raises `BadInput` before that.
         """
         self._open()
-        outcome = self._outcome(work)
+        os._exit = self._exit_of_others
+        try:
+            outcome = self._outcome(work)
+        finally:
+            os._exit = EXIT
         # Never released: either this thread or the keeper ends the attempt, and only once.
         self._ending.acquire()
         return self._close(outcome)
+
+    def _exit_of_others(self, status: int) -> NoReturn:
+        """What `os._exit` is while the work goes on. An environment that ends the process with 0 would
+        otherwise make a success of an unfinished step.
+        """
+        if os.getpid() == self._process_id and self._ending.acquire(blocking=False):
+            reason = f"{OTHERS_ENDED}, os._exit({status!r}); an environment must not end it"
+            status = self._close(Outcome("failed", 1, reason)).exit_code or 1
+        EXIT(status)
 
     def _open(self) -> None:
         try:
@@ -127,6 +144,11 @@ class Attempt:
         except Exception as error:
             print_traceback(error)
             return Outcome("failed", 1, f"{type(error).__name__}: {one_line(error)}")
+        except BaseException as error:
+            # Nothing of this project raises these: signals only ask for a stop.
+            print_traceback(error)
+            reason = f"{OTHERS_ENDED}, {type(error).__name__}({one_line(error)})"
+            return Outcome("failed", 1, f"{reason}; an environment must not end it")
         if isinstance(answer, Skipped):
             return Outcome("skipped", 0, answer.reason, answer.details)
         return Outcome("succeeded", details=answer or {})
@@ -204,7 +226,7 @@ class Attempt:
                 reason = (
                     f"{outcome.reason} (ended in the middle: it did not look within {GRACE_S:g} s)"
                 )
-                os._exit(self._close(replace(outcome, reason=reason)).exit_code or 1)
+                EXIT(self._close(replace(outcome, reason=reason)).exit_code or 1)
             time.sleep(POLL_S)
 
     def _beat(self) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 import time
 from typing import Any
 
@@ -30,6 +32,24 @@ class BreaksAtStep50(gymnasium.Env[np.ndarray, int]):
         if self.steps == 50:
             raise RuntimeError("the game broke")
         return np.zeros(2, np.float32), 1.0, self.steps % 20 == 0, False, {}
+
+
+class Leaves(BreaksAtStep50):
+    """Ends the process at its 50th step, in the way that `LEAVES` names, with exit code 0."""
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if self.steps == 49:
+            way = os.environ.get("LEAVES", "")
+            if way == "exit":
+                sys.exit(0)
+            if way == "interrupt":
+                raise KeyboardInterrupt
+            if way == "thread":
+                threading.Thread(target=os._exit, args=(0,)).start()
+                time.sleep(60)
+            if way == "hard":
+                os._exit(0)
+        return super().step(action)
 
 
 class Endless(BreaksAtStep50):

@@ -308,6 +308,19 @@ def test_full_disk_on_train_csv(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", ["exit", "interrupt", "hard", "thread"])
+def test_an_environment_that_ends_the_process_makes_no_success(
+    start: Start, tmp_path: Path, way: str
+) -> None:
+    run = prepare(start, tmp_path / "x", game="tests.fault.breaking:Leaves")
+    step = start(*train(tmp_path / "x"), {"LEAVES": way})
+    assert step.end() == 1, step.text
+    assert "ended" in step.text.splitlines()[-1]
+    status = read_status(run.status / "train.json")
+    assert status is not None and status.state == "failed" and status.exit_code == 1
+
+
+@pytest.mark.slow
 def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", game="tests.fault.breaking:BreaksAtStep50")
     first = start(*train(tmp_path / "x"))
