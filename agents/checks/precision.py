@@ -16,7 +16,7 @@ from torch import Tensor
 
 from agents.devices import Trials
 from agents.environments.game_check import check_game
-from agents.environments.games import global_generators_kept
+from agents.environments.global_state import global_generators_kept
 from agents.networks.images import NatureCNN
 from config.resolve import Resolved
 

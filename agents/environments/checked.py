@@ -2,7 +2,8 @@
 
 A promise that is broken becomes one line that names it, what was seen, and what to change. What
 gymnasium leaves open is made uniform: a reward of shape (1,) is its number, an observation has the
-space's dtype, and of `info`, which may hold anything, only `action_mask` is passed on. Knows no torch.
+space's dtype, and of `info`, which may hold anything, only `action_mask` is passed on. What it does to
+torch's settings is put back. Imports no torch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from agents.environments.global_state import put_back, torch_settings
 from agents.environments.masks import KEY
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, ExperimentError, on_one_line
@@ -54,6 +56,7 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
         for an error of the environment.
         """
         self._steps = 0
+        before = torch_settings()
         try:
             returned: Any = self.env.reset(**arguments)
         except (Exception, SystemExit) as error:
@@ -64,6 +67,8 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
                     "define reset(self, *, seed=None, options=None)",
                 ) from error
             raise self._failed("reset", error) from error
+        finally:
+            put_back(before)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise self._broken(
                 "reset() returns (observation, info)",
@@ -76,10 +81,13 @@ class CheckedEnvironment(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """See `gymnasium.Env.step`. Raises as `reset` does."""
         self._steps += 1
+        before = torch_settings()
         try:
             returned: Any = self.env.step(action)
         except (Exception, SystemExit) as error:
             raise self._failed("step", error) from error
+        finally:
+            put_back(before)
         if not isinstance(returned, tuple) or len(returned) != 5:
             raise self._broken(
                 "step() returns (observation, reward, terminated, truncated, info)",

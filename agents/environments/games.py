@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
-import random
-import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import FlattenObservation
 
 from agents.environments.checked import CheckedEnvironment, is_strange
+from agents.environments.global_state import settings_kept
 from agents.environments.masks import MaskFromObservation, is_in_observation
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
@@ -28,6 +24,15 @@ def make_environment(
     game: Game, settings: EnvironmentSettings, render_mode: str | None = None
 ) -> gymnasium.Env[Any, Any]:
     """Make one environment of a game that is not Atari. Raises `BadInput` if that fails."""
+    if not is_strange(game, settings):
+        return _made(game, settings, render_mode)
+    with settings_kept():
+        return _made(game, settings, render_mode)
+
+
+def _made(
+    game: Game, settings: EnvironmentSettings, render_mode: str | None
+) -> gymnasium.Env[Any, Any]:
     filmed = {} if render_mode is None else {"render_mode": render_mode}
     options = make_or_refuse(game, lambda: options_of(game, settings)) | filmed
     if is_import_path(game.id):
@@ -120,22 +125,3 @@ def make_or_refuse(game: Game, make: Any) -> Any:
 def _own(name: str) -> Any:
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
-
-
-@contextlib.contextmanager
-def global_generators_kept() -> Iterator[None]:
-    """Put the generators of Python, numpy and torch back, from which an environment may draw when it
-    is made.
-    """
-    # This module must not import torch; a generator that was never imported was never drawn from.
-    torch: Any = sys.modules.get("torch")
-    of_python = random.getstate()
-    of_numpy = np.random.get_state()
-    of_torch = torch.get_rng_state() if torch else None
-    try:
-        yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)
-        if torch:
-            torch.set_rng_state(of_torch)

@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode
 from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
-from agents.environments.games import global_generators_kept
+from agents.environments.global_state import global_generators_kept
 from agents.environments.masks import allowed_action
 from config.errors import ExperimentError
 
