@@ -121,11 +121,11 @@ class MakeTrainer(Protocol):
         """Make the training of one run; device and precision are already decided (never `auto`)."""
 
 
-class ReplayBytes(Protocol):
-    """The callable named by a descriptor's `replay_bytes`."""
+class ExperienceBytes(Protocol):
+    """The callable named by a descriptor's `replay_bytes` or `rollout_bytes`."""
 
     def __call__(self, resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-        """The memory in bytes that a training's full replay takes. dtype: of the environment's
+        """The memory in bytes that a training's full replay or rollout takes. dtype: of the environment's
         observations, whose shape is `spaces.environment_shape`.
         """
 

@@ -213,6 +213,20 @@ class Unending(gymnasium.Env[np.ndarray, np.int64]):
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
 
+class Table(Unending):
+    """The observation is one of very many states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Discrete(200_000)  # type: ignore[assignment]
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.int64(0), {}  # type: ignore[return-value]
+
+
 class Steering(gymnasium.Env[np.ndarray, np.ndarray]):
     """Images, and a continuous action that pays its own size."""
 

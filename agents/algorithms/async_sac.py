@@ -100,7 +100,7 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[np.generic]) -> int:
-    """Size of the replay; an `agents.interfaces.ReplayBytes`."""
+    """Size of the replay; an `agents.interfaces.ExperienceBytes`."""
     slots: int = resolved.hyperparameters.replay_slots
     rows = row_specs(spaces, dtype)
     return slots * bytes_of(unroll_specs(rows, {}, resolved.hyperparameters.unroll_length))

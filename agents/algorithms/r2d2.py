@@ -336,7 +336,7 @@ class R2D2Trainer(LearnsFromReplay):
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-    """Size of the replay; an `agents.interfaces.ReplayBytes`. The state of a user's own network is
+    """Size of the replay; an `agents.interfaces.ExperienceBytes`. The state of a user's own network is
     taken to be as large as the LSTM's.
     """
     hyper = resolved.hyperparameters

@@ -1,5 +1,5 @@
 """Check a game before a training begins: its spaces, whether the algorithm can play it, and whether
-the replay fits into memory.
+its experience fits into memory.
 
 A replay grows for hours, and a process that the system kills for its memory prints no reason; so the
 size is checked at the start.
@@ -15,7 +15,7 @@ from config.memory import at_least, in_bytes, shown
 from config.parameters import declared
 
 if TYPE_CHECKING:
-    from agents.interfaces import ReplayBytes
+    from agents.interfaces import ExperienceBytes
     from config.resolve import Resolved
 
 import numpy as np
@@ -32,46 +32,53 @@ resident, part of which are files that other processes share).
 """
 
 
-def check_replay(
+def check_memory(
     resolved: Resolved, spaces: Interface, dtype: np.dtype[Any], memory_bytes: int | None
 ) -> None:
-    """Refuse a replay that is too large; raises `BadInput`. dtype: of observations; memory_bytes:
-    what the training has, None where it has not begun: what `training_memory` asks for.
+    """Refuse a replay or a rollout that is too large; raises `BadInput`. dtype: of observations;
+    memory_bytes: what the training has, None where it has not begun: what `training_memory` asks for.
     """
-    path = resolved.descriptor.replay_bytes
+    descriptor = resolved.descriptor
+    path = descriptor.replay_bytes or descriptor.rollout_bytes
     if not path:
         return
-    count: ReplayBytes = imported(path, f"the replay's size of {resolved.algorithm!r}")
-    replay_bytes = count(resolved, spaces, dtype)
+    kind = "replay" if descriptor.replay_bytes else "rollout"
+    count: ExperienceBytes = imported(path, f"the {kind}'s size of {resolved.algorithm!r}")
+    taken_bytes = count(resolved, spaces, dtype)
+    if kind == "rollout" and taken_bytes < BESIDES_BYTES:
+        # Then it decides nothing, and the rest is an estimate, on which no training is refused.
+        return
     asked = resolved.experiment.training_memory
-    needed = replay_bytes + BESIDES_BYTES
+    needed = taken_bytes + BESIDES_BYTES
     available = in_bytes(asked) if memory_bytes is None else memory_bytes
     if needed <= available:
         return
     takes = (
-        f"the replay of {resolved.algorithm} on {resolved.game.name} takes {shown(replay_bytes)}, "
+        f"the {kind} of {resolved.algorithm} on {resolved.game.name} takes {shown(taken_bytes)}, "
         f"the rest of its training about {shown(BESIDES_BYTES)}"
     )
+    smaller = f"a smaller {_that_sizes(kind, resolved)}"
     if memory_bytes is None:
         raise BadInput(
             f"parameter 'training_memory' cannot be {asked}: {takes}; "
-            f"allowed: at least {at_least(needed)}, or a smaller {_size_of_replay(resolved)}"
+            f"allowed: at least {at_least(needed)}, or {smaller}"
         )
     raise BadInput(
         f"{takes}, and there are {shown(memory_bytes)} of memory here (training_memory={asked}); "
-        f"allowed: a machine that has {at_least(needed)} with as much training_memory, or a smaller {_size_of_replay(resolved)}"
+        f"allowed: a machine that has {at_least(needed)} with as much training_memory, or {smaller}"
     )
 
 
-def _size_of_replay(resolved: Resolved) -> str:
-    """The name of the hyperparameter for the replay's size."""
+def _that_sizes(kind: str, resolved: Resolved) -> str:
+    """The name of the hyperparameter for the size of the replay or the rollout."""
     names = declared(resolved.descriptor.hyperparameters)
-    return next((name for name in names if name.startswith("replay_")), "replay")
+    prefixes = ("replay_",) if kind == "replay" else ("rollout_", "batch_size")
+    return next((name for name in names if name.startswith(prefixes)), kind)
 
 
 def check_game(resolved: Resolved, memory_bytes: int | None = None) -> Interface:
     """Make the game once and look at its spaces; raises `BadInput` naming what is not supported, what
-    the algorithm cannot play, or what it cannot remember: see `check_replay` for memory_bytes.
+    the algorithm cannot play, or what it cannot remember: see `check_memory` for memory_bytes.
     """
     check_installed(resolved.game)
     environments = make_environments(resolved, 1)
@@ -85,7 +92,7 @@ def check_game(resolved: Resolved, memory_bytes: int | None = None) -> Interface
     finally:
         environments.close()
     _check_algorithm(resolved, spaces)
-    check_replay(resolved, spaces, dtype, memory_bytes)
+    check_memory(resolved, spaces, dtype, memory_bytes)
     return spaces
 
 

@@ -366,7 +366,7 @@ def bytes_of(spaces: Interface, dtype: np.dtype[Any], settings: ReplaySettings) 
 
 
 def replay_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-    """`agents.interfaces.ReplayBytes` of such an algorithm."""
+    """`agents.interfaces.ExperienceBytes` of such an algorithm."""
     return bytes_of(spaces, dtype, replay_settings(resolved))
 
 

@@ -59,8 +59,9 @@ class Algorithm:
     FAMILIES that it plays, which only its author knows, or BOARD alone, for self-play; bounded_actions: whether it needs both
     bounds of every continuous action; precision_probe: import path of what times the algorithm in
     both precisions, without one `precision=auto` is fp32; remembers: whether it trains networks with
-    a memory (`agents.networks.own`); replay_bytes: import path of an `agents.interfaces.ReplayBytes`,
-    of an algorithm with a replay; training_memory: what a training pod needs for the presets, a
+    a memory (`agents.networks.own`); replay_bytes: import path of an `agents.interfaces.ExperienceBytes`,
+    of an algorithm with a replay; rollout_bytes: the same of one that learns from each rollout once;
+    training_memory: what a training pod needs for the presets, a
     Kubernetes quantity, empty if that is no more than every cluster gives it; topology: one of
     TOPOLOGIES; actor: with actors, the import path of an `agents.interfaces.MakeActor`, and then
     `trainer` is that of a `MakeLearner`; worker: with workers, that of an
@@ -80,6 +81,7 @@ class Algorithm:
     precision_probe: str = ""
     remembers: bool = False
     replay_bytes: str = ""
+    rollout_bytes: str = ""
     training_memory: str = ""
     topology: str = SINGLE
     actor: str = ""

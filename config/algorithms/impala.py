@@ -173,6 +173,7 @@ ALGORITHM = Algorithm(
     actor="agents.algorithms.impala_acting:make_actor",
     families=FAMILIES,
     precision_probe="agents.checks.precision:measure",
+    rollout_bytes="agents.algorithms.impala:rollout_bytes",
     remembers=True,
     topology=ACTOR_LEARNER,
     several_learners=True,

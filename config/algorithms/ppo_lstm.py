@@ -69,5 +69,6 @@ ALGORITHM = Algorithm(
     policy="agents.evaluation.policies:TrainedRecurrentPolicy",
     families=FAMILIES,
     precision_probe="agents.checks.precision:measure",
+    rollout_bytes="agents.experience.rollouts:rollout_bytes",
     remembers=True,
 )

@@ -150,7 +150,7 @@ def test_a_replay_that_fits_to_the_byte() -> None:
     check_game(resolve(OWN, {"replay_size": str(LARGEST + 1), "training_memory": "7Gi"}))
 
 
-def test_what_knows_no_replay_is_never_refused() -> None:
+def test_what_keeps_little_is_never_refused() -> None:
     assert find_algorithm("ppo").replay_bytes == ""
     check_game(resolve("ppo", {"training_memory": "1"}), memory_bytes=1)
 
@@ -195,3 +195,46 @@ def test_a_training_looks_at_the_memory_that_is_there(
             "and there are 5.0 GiB of memory here (training_memory=6Gi); "
             "allowed: a machine that has 6Gi with as much training_memory, or a smaller replay_size"
         )
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "size"),
+    [
+        ("ppo", "rollout_length"),
+        ("a2c", "rollout_length"),
+        ("ppo-lstm", "rollout_length"),
+        ("impala", "batch_size"),
+    ],
+)
+def test_a_rollout_that_does_not_fit_is_refused(algorithm: str, size: str) -> None:
+    """An observation of 200,000 states is as many numbers; nothing of it is allocated to find out."""
+    given = {"game": "tests.own_games:Table", "training_memory": "600Mi"}
+    if algorithm == "a2c":
+        given["rollout_length"] = "500"
+    with pytest.raises(BadInput) as caught:
+        check_game(resolve(algorithm, given))
+    said = str(caught.value)
+    assert said.startswith(
+        f"parameter 'training_memory' cannot be 600Mi: the rollout of {algorithm}"
+    )
+    assert f"a smaller {size}" in said
+    check_game(resolve(algorithm, {**given, "training_memory": "900Gi"}))
+
+
+@pytest.mark.parametrize("game", ["cartpole", "tests.own_games:Picture", "pong"])
+@pytest.mark.parametrize("algorithm", ["ppo", "ppo-lstm"])
+def test_a_rollout_is_as_large_as_was_said(algorithm: str, game: str) -> None:
+    from agents.experience.rollouts import rollout_bytes
+    from agents.load import make_trainer
+
+    resolved = resolve(algorithm, {"game": game, "num_envs": "2", "minibatches": "2"})
+    trainer: Any = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    spaces, dtype = trainer.environments.interface, trainer.environments.observation.dtype
+    rollout = trainer.rollout
+    kept = rollout.observations.nbytes if rollout.observations is not None else 0
+    encoded = rollout.encoded[:-1]
+    told = rollout_bytes(resolved, spaces, dtype)
+    trainer.close()
+    really = encoded.nbytes + kept + encoded.nbytes // 2
+    # Less where the network leaves out columns of a picture that its convolution does not reach.
+    assert 0.97 * told <= really <= told
