@@ -30,6 +30,7 @@ def test_epsilons_of_actors() -> None:
     found = [epsilon_of_actor(one, 4, largest=0.4, exponent=7) for one in range(4)]
     assert found == pytest.approx([0.4, 0.0471556, 0.0055591, 0.00065536], rel=1e-4)
     assert epsilon_of_actor(0, 1, largest=0.4, exponent=7) == 0.4
+    assert epsilon_of_actor(1, 2, largest=0.4, exponent=7) == pytest.approx(0.4**8)
 
 
 def test_every_environment_of_every_actor_explores_differently() -> None:

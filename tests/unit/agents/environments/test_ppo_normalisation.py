@@ -10,7 +10,10 @@ from agents.environments.normalisation import (
     ObservationNormaliser,
     RewardNormaliser,
     RunningStatistics,
+    make_observation_normaliser,
 )
+from agents.spaces import Interface
+from config.resolve import resolve
 
 
 def test_blocks_give_the_statistics_of_the_whole() -> None:
@@ -99,3 +102,17 @@ def test_what_was_in_flight_in_a_lost_environment_is_forgotten() -> None:
     normaliser(np.array([[1.0, 2.0, 4.0]]), np.zeros((1, 3), np.bool_), np.ones((1, 3), np.bool_))
     normaliser.forget(np.array([False, True, False]))
     assert normaliser.state_dict()["discounted_return"].tolist() == [1, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("image", "asked", "normalised"),
+    [(False, "true", True), (False, "false", False), (True, "true", False)],
+)
+def test_what_is_asked_for_is_normalised_but_no_images(
+    image: bool, asked: str, normalised: bool
+) -> None:
+    spaces = Interface(
+        observation_shape=(3,), image=image, channels_last=False, actions=2, discrete=True
+    )
+    resolved = resolve("ppo", {"game": "cartpole", "normalise_observations": asked})
+    assert (make_observation_normaliser(resolved, spaces) is not None) == normalised

@@ -165,3 +165,17 @@ def test_everything_is_on_the_device_of_the_parameters() -> None:
     tensors = [one for values in found for one in values if isinstance(one, Tensor)]
     assert len(tensors) == 7
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+def test_adam_s_decay_is_the_gradient_of_a_square_in_the_loss() -> None:
+    """c of c |theta|^2 adds 2 c theta to the gradients (AlphaZero's loss)."""
+    decayed, explicit = layer(), layer()
+    of_decay = Adam(decayed.parameters(), epsilon=1e-8, decay=0.25)
+    stepped(of_decay, decayed, (1.0, -2.0, 0.5))
+    weights = torch.cat([explicit.weight.flatten(), explicit.bias]).detach()
+    sums = (torch.tensor([1.0, -2.0, 0.5]) + 2 * 0.25 * weights).tolist()
+    optimiser = Adam(explicit.parameters(), epsilon=1e-8)
+    stepped(optimiser, explicit, (sums[0], sums[1], sums[2]))
+    # After one step of Adam the moments tell the size of the gradient, which the step does not.
+    for name in ("moments_1", "moments_2"):
+        assert np.allclose(of_decay.state_dict()[name]["0"], optimiser.state_dict()[name]["0"])
