@@ -102,6 +102,9 @@ def test_a_forbidden_action_is_not_bootstrapped_from() -> None:
     values, choosing = torch.tensor([[5.0, 3.0]]), torch.tensor([[1.0, 0.0]])
     for masks, expected in (([True, True], 5.0), ([False, True], 3.0), ([False, False], 5.0)):
         assert bootstrapped(values, choosing, torch.tensor([masks])).item() == expected
+    # Where nothing is allowed the best of all counts, not the first.
+    nothing = torch.tensor([[False, False]])
+    assert bootstrapped(values, choosing.flip(1), nothing).item() == 3.0
     trainer = made()
     trainer.close()
     constant(trainer.target, [5.0, 3.0])
