@@ -9,7 +9,10 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, shown
@@ -42,6 +45,25 @@ def imported(path: str, what: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:
         raise BadInput(f"{what} {path!r} cannot be imported: {reason(error)}") from error
+
+
+def lies_in(path: str, folder: Path) -> bool:
+    """Whether the module of an import path would be imported from inside a folder. Nothing is
+    imported.
+    """
+    top = path.partition(":")[0].partition(".")[0]
+    if top in sys.modules:
+        places: list[str | None] = [getattr(sys.modules[top], "__file__", None)]
+    else:
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            return False
+        if spec is None:
+            return False
+        places = [spec.origin, *(spec.submodule_search_locations or ())]
+    inside = folder.resolve()
+    return any(Path(place).resolve().is_relative_to(inside) for place in places if place)
 
 
 def reason(error: BaseException) -> str:

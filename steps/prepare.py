@@ -38,6 +38,7 @@ from steps.directory.experiment import (
     as_document,
     continued,
     read_experiment,
+    refuse_code_inside,
     write_experiment,
 )
 from steps.directory.files import make_and_probe, read_bytes, refuse_links, write_atomically
@@ -79,6 +80,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     storage = os.environ.get("STORAGE") or None
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
+    refuse_code_inside(resolved.algorithm, directory)
     resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))
     _check_recorded_games(resolved)
     submitted = describe(resolved)

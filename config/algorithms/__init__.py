@@ -116,10 +116,11 @@ def _wrong_words(algorithm: Algorithm) -> str:
 
 
 def _wrong_paths(algorithm: Algorithm) -> str:
-    optional = ["precision_probe", "replay_bytes"]
+    never_needed = ["precision_probe", "replay_bytes", "rollout_bytes"]
+    optional = [*never_needed]
     optional += [] if algorithm.has_actors else ["actor"]
     optional += [] if algorithm.has_workers else ["worker"]
-    for name in ("trainer", "policy", "actor", "worker", "precision_probe", "replay_bytes"):
+    for name in ("trainer", "policy", "actor", "worker", *never_needed):
         path = getattr(algorithm, name)
         if path == "" and name in optional:
             continue

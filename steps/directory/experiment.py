@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from config.algorithms import algorithm_path
 from config.errors import BadInput, WrongDirectory, shown
+from config.imports import lies_in
 from config.resolve import Resolved
 from config.strict_yaml import dump, load
 from steps.directory.files import create_once, read_bytes, write_if_changed
@@ -68,7 +70,22 @@ def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     except (BadInput, RecursionError) as error:
         raise WrongDirectory(f"{path} cannot be read: {error}") from error
+    parameters = document.get("parameters") if isinstance(document, Mapping) else None
+    if isinstance(parameters, Mapping):
+        refuse_code_inside(parameters.get("algorithm"), directory)
     return _parse(document, str(path))
+
+
+def refuse_code_inside(algorithm: object, directory: ExperimentDirectory) -> None:
+    """Raise `WrongDirectory` if the algorithm's module lies in the directory itself: whoever opens
+    results that came from elsewhere must not run code that came with them.
+    """
+    path = algorithm_path(algorithm) if isinstance(algorithm, str) else None
+    if path is not None and lies_in(path, directory.root):
+        raise WrongDirectory(
+            f"the module of algorithm {path!r} lies in {directory.root}, among the results, where it is "
+            "never imported from; if you trust it, move it elsewhere on the Python path"
+        )
 
 
 def write_experiment(directory: ExperimentDirectory, record: ExperimentRecord) -> bool:

@@ -4,6 +4,8 @@ and not believed when forged."""
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -197,3 +199,30 @@ def test_progress_is_read_from_the_ends_of_the_files(directory: ExperimentDirect
         321.5,
         resolved.total_steps,
     )
+
+
+@pytest.mark.parametrize("place", ["evil.py", "evil/__init__.py"])
+@pytest.mark.parametrize("where", ["experiment", "runs", "elsewhere"])
+def test_reading_runs_no_code_that_lies_among_the_results(
+    directory: ExperimentDirectory, monkeypatch: pytest.MonkeyPatch, place: str, where: str
+) -> None:
+    """As `Results(".")` would in a directory that was downloaded."""
+    write_experiment(directory, record())
+    path = directory.experiment_yaml
+    path.write_text(path.read_text().replace("algorithm: ppo", "algorithm: evil:ALGORITHM"))
+    assert "evil:ALGORITHM" in path.read_text()
+    folder = {"experiment": directory.root, "runs": directory.root / "runs"}.get(
+        where, directory.root.parent / "own"
+    )
+    module = folder / place
+    module.parent.mkdir(parents=True, exist_ok=True)
+    module.write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    monkeypatch.chdir(directory.root)
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    importlib.invalidate_caches()
+    with pytest.raises(WrongDirectory) as caught:
+        read_experiment(directory)
+    sys.modules.pop("evil", None)
+    assert ("among the results" in str(caught.value)) == (where != "elsewhere")
+    assert Path("ran").exists() == (where == "elsewhere")
