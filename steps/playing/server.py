@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -53,6 +54,11 @@ class GameServer(ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(24)
         self.host = f"{HOST}:{self.server_port}"
         self.address = f"http://{self.host}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about a browser that has left, which is no error."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
 
     def answer(self, asked: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request of the page, as JSON. Raises `BadInput`."""

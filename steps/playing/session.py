@@ -7,6 +7,7 @@ import numpy as np
 from agents.arena.players import Choices, Player, results
 from agents.games.rules import Game, States
 from config.errors import BadInput, shown
+from config.imports import reason
 
 COLOURS = "XO"
 
@@ -55,7 +56,7 @@ class Session:
 
     def play(self, action: int) -> None:
         """Play the person's action and the opponent's answer. Raises `BadInput` for an illegal
-        action.
+        action, and if the opponent cannot answer.
         """
         if self.is_over:
             raise BadInput("the game is over")
@@ -67,8 +68,9 @@ class Session:
         try:
             self._do(action)
             self._answer()
-        except BadInput:
+        except BaseException:
             # The opponent could not move: without its answer, the person's move is taken back, too.
+            # Otherwise the person would play the opponent's colour from now on.
             self._cut(kept)
             raise
 
@@ -95,8 +97,18 @@ class Session:
             self._do(int(self._choose().actions[0]))
 
     def _choose(self) -> Choices:
+        """The opponent's choice here. Raises `BadInput` if it fails or chooses what is not allowed."""
         generator = np.random.default_rng([self.seed, len(self.actions)])
-        return self.opponent.choose(self.state, [generator])
+        try:
+            choices = self.opponent.choose(self.state, [generator])
+            action = int(choices.actions[0])
+        except BadInput:
+            raise
+        except Exception as error:
+            raise BadInput(f"{self.opponent.name} cannot move: {reason(error)}") from error
+        if action not in self.legal():
+            raise BadInput(f"{self.opponent.name} chose {action}, which is not legal")
+        return choices
 
     def _do(self, action: int) -> None:
         self.states.append(self.game.play(self.state, np.array([action])))

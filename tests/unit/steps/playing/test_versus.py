@@ -11,13 +11,16 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.arena.opponents import load_player
+from agents.arena.players import Choices
 from agents.games.named import load_game
 from config.errors import BadInput
 from steps import versus
 from steps.playing import terminal
+from steps.playing.server import GameServer
 from steps.playing.session import Session
 
 
@@ -100,6 +103,43 @@ def test_an_opponent_that_breaks_a_rule_leaves_the_game_as_it_was() -> None:
     with pytest.raises(BadInput, match="plays -1"):
         played.play(3)
     assert played.actions == [] and len(played.states) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (RuntimeError("no idea"), "breaks cannot move: RuntimeError: no idea"),
+        (MemoryError(), "breaks cannot move: MemoryError"),
+        (9, "breaks chose 9, which is not legal"),
+        ("nothing", "breaks cannot move: "),
+    ],
+)
+def test_an_opponent_that_breaks_leaves_the_person_its_colour(answer: Any, says: str) -> None:
+    class Breaks:
+        name = "breaks"
+
+        def choose(self, states: Any, generators: Any) -> Choices:
+            if isinstance(answer, Exception):
+                raise answer
+            return Choices(np.array([answer]))
+
+    played = Session(load_game("connect-four"), Breaks(), 0, 0)
+    with pytest.raises(BadInput) as caught:
+        played.play(3)
+    assert str(caught.value).startswith(says)
+    assert played.actions == [] and len(played.states) == 1
+
+
+def test_a_browser_that_leaves_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with GameServer(session("tic-tac-toe", "random")) as server:
+        for error in (BrokenPipeError, ConnectionResetError, TimeoutError, ValueError):
+            try:
+                raise error
+            except error:
+                server.handle_error(None, ("127.0.0.1", 1))
+    printed = capfd.readouterr().err
+    assert "ValueError" in printed
+    assert "Pipe" not in printed and "Reset" not in printed and "Timeout" not in printed
 
 
 def test_an_opinion_is_that_of_a_searching_opponent() -> None:
