@@ -58,6 +58,17 @@ MANIFEST_LIMIT_BYTES = 65536
 STATE_LIMIT_BYTES = 64 * 2**20
 TENSORS_LIMIT_BYTES = 64 * 2**30
 
+RECORD_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "epoch": int,
+    "generation": int,
+    "files": dict,
+    "taken": dict,
+    "recorder": dict,
+    "resources_csv": int,
+    "wall_s": (int, float),
+}
+"""The types of what a step has saved beside a trainer's state, where it is there."""
+
 State = dict[str, Any]
 
 
@@ -283,6 +294,7 @@ def load(path: Path) -> Checkpoint:
             raise WrongDirectory(
                 f"{path} has format {written}, this program reads up to {FORMAT}: use the newer one"
             )
+        _check_kinds(document)
         tensors = read_tensors(contents[TENSORS])
         state = with_tensors(document["state"], tensors)
         # A directory that was copied or renamed by hand.
@@ -293,10 +305,39 @@ def load(path: Path) -> Checkpoint:
         return Checkpoint(
             path=path, step=document["step"], state=state, record=record, streams=listed
         )
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedError(
             f"{STATE} is not what was saved ({type(error).__name__}: {error})"
         ) from error
+
+
+def _check_kinds(document: Mapping[str, Any]) -> None:
+    """Raise `DamagedError` unless what is read of a checkpoint's document has the types that were
+    saved, so that readers can rely on them.
+    """
+    record = document["record"]
+    kinds: list[tuple[str, object, type | tuple[type, ...]]] = [
+        ("step", document["step"], int),
+        ("state", document["state"], dict),
+        ("identity", document["identity"], dict),
+        ("record", record, dict),
+    ]
+    if isinstance(record, dict):
+        for name, kind in RECORD_KINDS.items():
+            if name in record:
+                kinds.append((f"record.{name}", record[name], kind))
+        files = record.get("files")
+        for file, kept in files.items() if isinstance(files, dict) else ():
+            if "/" in file:
+                raise DamagedError(
+                    f"record.files in {STATE} names {file!r}, which is no file of a run"
+                )
+            kinds.append((f"record.files.{file}", kept, dict))
+            if isinstance(kept, dict):
+                kinds.append((f"record.files.{file}.bytes", kept.get("bytes"), int))
+    for name, value, kind in kinds:
+        if not isinstance(value, kind):
+            raise DamagedError(f"{name} in {STATE} is a {type(value).__name__}")
 
 
 def verify(path: Path) -> dict[str, bytes]:
@@ -314,7 +355,7 @@ def verify(path: Path) -> dict[str, bytes]:
             raise DamagedError(
                 f"unexpected file {unexpected[0]}: nothing but {TENSORS}, {STATE} and {MANIFEST} is ever read"
             )
-        if set(listed) != set(limits):
+        if not isinstance(listed, dict) or set(listed) != set(limits):
             raise DamagedError(f"{MANIFEST} lists {sorted(listed)}")
         contents = {name: read_bytes(path / name, limit) for name, limit in limits.items()}
     except (OSError, BadInput, KeyError, TypeError, ValueError, RecursionError) as error:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from config.errors import BadInput, ExperimentError, NoProgress
+from config.errors import BadInput, ExperimentError, NoProgress, NoUsableState
 from config.memory import limit_bytes
 from steps.command.context import StepContext
 from steps.directory import checkpoints, segments
@@ -155,12 +155,21 @@ class TrainingAttempt:
             start = f"the weights of {begun_from(self.context, trainer)}"
         elif self.checkpoint is not None:
             _show_log_of("agents")
-            trainer.load_state_dict(self.checkpoint.state, between=self.context.check_stop)
-            self._restore_streams(trainer, self.checkpoint)
+            self._load(trainer, self.checkpoint)
             start = f"step {self.checkpoint.step}"
         epochs = self.context.resolved.epochs
         threads = self.machine["threads"]
         print(f"training {epochs} epochs from {start}: {compute}, {threads} threads")
+
+    def _load(self, trainer: Resumable, checkpoint: Checkpoint) -> None:
+        try:
+            trainer.load_state_dict(checkpoint.state, between=self.context.check_stop)
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise NoUsableState(
+                f"{checkpoint.path} does not hold what this trainer saves "
+                f"({type(error).__name__}: {error}); delete it to continue from the one before"
+            ) from error
+        self._restore_streams(trainer, checkpoint)
 
     def _restore_streams(self, trainer: Resumable, checkpoint: Checkpoint) -> None:
         from agents.interfaces import HasStreams

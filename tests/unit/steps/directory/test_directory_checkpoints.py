@@ -108,6 +108,8 @@ DAMAGES: list[Callable[[Path], None]] = [
     lambda path: (path / MANIFEST).unlink(),
     lambda path: (path / MANIFEST).write_text("[" * 10_000),
     lambda path: (path / MANIFEST).write_text('{"files": []}'),
+    lambda path: (path / MANIFEST).write_text(json.dumps({"files": [STATE, TENSORS]})),
+    lambda path: (path / MANIFEST).write_text(json.dumps({"files": {STATE: 1, TENSORS: []}})),
     lambda path: (path / MANIFEST).write_text('{"files": {"../../x": {}}}'),
     lambda path: (path / MANIFEST).write_bytes(b" " * 10**7),
     lambda path: (path / "weights.pt").write_bytes(b"PK\3\4"),
@@ -303,6 +305,33 @@ def test_a_hostile_state_is_an_error(run: RunDirectory, content: bytes) -> None:
     save(run, 10, 20)
     forge(run, 20, state=content)
     checkpoint = checkpoints.load_newest(run, say=lambda text: None)
+    assert checkpoint is not None
+    assert checkpoint.step == 10
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"state": []},
+        {"identity": [1]},
+        {"record": []},
+        {"record": {"epoch": "2"}},
+        {"record": {"epoch": 2, "files": []}},
+        {"record": {"epoch": 2, "files": {"train.csv": []}}},
+        {"record": {"epoch": 2, "files": {"train.csv": {}}}},
+        {"record": {"epoch": 2, "files": {"train.csv": {"bytes": "7"}}}},
+        {"record": {"epoch": 2, "files": {"../../x": {"bytes": 7}}}},
+        {"record": {"epoch": 2, "taken": [1]}},
+        {"record": {"epoch": 2, "generation": "x"}},
+        {"record": {"epoch": 2, "wall_s": None}},
+    ],
+    ids=str,
+)
+def test_a_list_where_a_mapping_belongs_is_damage(run: RunDirectory, changed: Any) -> None:
+    save(run, 10, 20)
+    document = json.loads((run.checkpoint(20) / STATE).read_text())
+    forge(run, 20, state=json.dumps(document | changed).encode())
+    checkpoint = checkpoints.load_newest(run, IDENTITY, continues=True, say=lambda text: None)
     assert checkpoint is not None
     assert checkpoint.step == 10
 
