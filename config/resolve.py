@@ -54,6 +54,7 @@ class Resolved:
     that the algorithm declares. packages: name -> version of the packages with the user's own code.
     actor_settings, worker_settings: None without actors, or without workers. origin: the identity
     hash of the experiment at `start_from`; empty without one, and until it has been read there.
+    recorded: SHA-256 of the file of games to imitate; empty in the same cases.
     """
 
     algorithm: str
@@ -65,6 +66,7 @@ class Resolved:
     actor_settings: ActorSettings | None = None
     worker_settings: WorkerSettings | None = None
     origin: str = ""
+    recorded: str = ""
 
     @property
     def actors(self) -> ActorSettings:
@@ -206,13 +208,16 @@ class Resolved:
             # What was learnt counts, not the folder in which it lies on this machine.
             experiment["start_from"] = self.origin
         experiment["checkpoint_interval"] = self.checkpoint_interval
+        hyperparameters = _as_json(self.hyperparameters)
+        if self.recorded:
+            hyperparameters["imitate"] = self.recorded
         of_members = {} if self.members is None else _of_identity(self.members)
         return {
             "algorithm": self.algorithm,
             "game": self.game.identity(),
             "experiment": experiment,
             "environment": environment,
-            "hyperparameters": _as_json(self.hyperparameters),
+            "hyperparameters": hyperparameters,
             "packages": dict(self.packages),
             **({MEMBERS[self.topology][0]: of_members} if of_members else {}),
         }
@@ -239,6 +244,7 @@ class Resolved:
             "packages": dict(self.packages),
             **({MEMBERS[self.topology][0]: members} if members else {}),
             **({"origin": self.origin} if self.origin else {}),
+            **({"recorded": self.recorded} if self.recorded else {}),
         }
 
     @staticmethod
@@ -247,13 +253,14 @@ class Resolved:
         what is missing, unknown or wrong.
         """
         sections = [field.name for field in dataclasses.fields(Resolved)]
-        of_some = [*(name for name, _ in MEMBERS.values()), "origin"]
+        of_inputs = ["origin", "recorded"]
+        of_some = [*(name for name, _ in MEMBERS.values()), *of_inputs]
         of_all = [name for name in sections if name not in of_some]
         _same_keys("experiment", written, sections, needed=of_all)
         descriptor = find_algorithm(_text("algorithm", written["algorithm"]))
         members = dict([MEMBERS[descriptor.topology]]) if descriptor.topology in MEMBERS else {}
         own = [*of_all, *members]
-        _same_keys("experiment", written, [*own, "origin"], needed=own)
+        _same_keys("experiment", written, [*own, *of_inputs], needed=own)
         resolved = Resolved(
             algorithm=written["algorithm"],
             experiment=_read(Experiment, "experiment", written["experiment"]),
@@ -265,6 +272,7 @@ class Resolved:
             packages=_read_packages(written["packages"]),
             **{name: _read(settings, name, written[name]) for name, settings in members.items()},
             origin=_text("origin", written.get("origin", "")),
+            recorded=_text("recorded", written.get("recorded", "")),
         )
         if bool(resolved.origin) != (resolved.experiment.start_from is not None):
             raise BadInput("experiment: origin and start_from belong together")

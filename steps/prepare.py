@@ -43,7 +43,12 @@ from steps.directory.experiment import (
 )
 from steps.directory.files import make_and_probe, read_bytes, refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
-from steps.directory.starting_point import origin_directory, recorded_games, with_origin
+from steps.directory.starting_point import (
+    origin_directory,
+    recorded_games,
+    with_origin,
+    with_recorded,
+)
 from steps.directory.status import now, read_status
 from steps.train import identity_inputs
 
@@ -82,7 +87,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     refuse_links(directory)
     refuse_code_inside(resolved.algorithm, directory)
     resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))
-    _check_recorded_games(resolved)
+    resolved = _with_recorded_games(resolved)
     submitted = describe(resolved)
     _continued(directory, submitted)
     make_and_probe(directory.root)
@@ -131,11 +136,13 @@ def _is_trained(run: RunDirectory, record: ExperimentRecord) -> bool:
         return False
 
 
-def _check_recorded_games(resolved: Resolved) -> None:
-    """Replay all games that the network is to imitate. Raises `BadInput`."""
+def _with_recorded_games(resolved: Resolved) -> Resolved:
+    """Replay all games that the network is to imitate, and make them a part of the identity. Raises
+    `BadInput`.
+    """
     text = recorded_games(resolved)
     if text is None:
-        return
+        return resolved
     from agents.games.named import load_game
     from agents.selfplay.positions import read_games
 
@@ -145,6 +152,7 @@ def _check_recorded_games(resolved: Resolved) -> None:
         raise BadInput(
             f"parameter 'imitate' cannot be {shown(resolved.hyperparameters.imitate)}: {error}"
         ) from None
+    return with_recorded(resolved, text)
 
 
 @contextlib.contextmanager

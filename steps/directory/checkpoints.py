@@ -63,6 +63,7 @@ RECORD_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "generation": int,
     "files": dict,
     "taken": dict,
+    "imitated": bool,
     "recorder": dict,
     "resources_csv": int,
     "wall_s": (int, float),

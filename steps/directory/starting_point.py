@@ -8,6 +8,7 @@ training saves a checkpoint of its own, from which every later attempt continues
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -98,14 +99,32 @@ def _require_checkpoint(resolved: Resolved, theirs: RunDirectory) -> None:
 RECORDED_LIMIT_BYTES = 256 * 2**20
 
 
-def recorded_games(resolved: Resolved) -> str | None:
-    """The text of the file of recorded games; None without one. Raises `BadInput`."""
+def with_recorded(resolved: Resolved, text: str | None) -> Resolved:
+    """The experiment with the identity of the games that it imitates; unchanged without any. text: the
+    content of their file.
+    """
+    if text is None:
+        return resolved
+    return replace(resolved, recorded=hashlib.sha256(text.encode()).hexdigest())
+
+
+def recorded_games(resolved: Resolved, file: Path | None = None) -> str | None:
+    """The text of the file of recorded games; None without one. file: where it lies on this machine,
+    by default below STORAGE. Raises `BadInput`, also if it holds other games than when `prepare` read
+    it.
+    """
     given = getattr(resolved.hyperparameters, "imitate", None)
     if given is None:
         return None
-    path = check_outdir(given, os.environ.get("STORAGE") or None, "imitate")
+    path = file or check_outdir(given, os.environ.get("STORAGE") or None, "imitate")
     try:
-        return read_bytes(path, RECORDED_LIMIT_BYTES).decode()
+        text = read_bytes(path, RECORDED_LIMIT_BYTES).decode()
+        if resolved.recorded not in ("", with_recorded(resolved, text).recorded):
+            raise BadInput(
+                f"parameter 'imitate' cannot be {shown(given)}: it holds other games than when this "
+                "experiment was prepared; put them back, or choose another outdir"
+            )
+        return text
     except OSError as error:
         because = error.strerror or "it cannot be read"
     except UnicodeDecodeError:

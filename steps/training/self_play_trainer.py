@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TAKEN = "taken"
 """The entry of a checkpoint's record that counts the shards of each start."""
+IMITATED = "imitated"
+"""The entry that says whether the recorded games, if there are any, have been imitated."""
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
@@ -50,10 +52,15 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         self_play.discard_networks_after(context.run, trainer.epoch)
         inbox = Inbox(context, attempt.record.get(TAKEN, {}))
         attempt.kept[TAKEN] = dict(inbox.taken)
+        # The weights of another experiment are saved before they imitate: whoever is stopped in between
+        # imitates again, from the same weights.
+        is_due = attempt.checkpoint is None or attempt.record.get(IMITATED) is False
+        attempt.kept[IMITATED] = not is_due
         files = opened.enter_context(TrainingFiles(attempt, Waiting(trainer.counters, inbox)))
         files.begun(trainer)
-        if attempt.checkpoint is None:
+        if is_due:
             _imitate(attempt, trainer)
+            attempt.kept[IMITATED] = True
         _publish(attempt, trainer, inbox)
         print(f"the trainer waits for games of {attempt.resolved.workers.workers} workers")
         _train(attempt, trainer, inbox, files)

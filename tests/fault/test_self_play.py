@@ -119,6 +119,45 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_who_is_stopped_while_it_imitates_imitates_again(
+    processes: Processes, tmp_path: Path, number: signal.Signals
+) -> None:
+    base = Processes(tmp_path / "base")
+    one_epoch = {"epochs": "1", "workers": "1", "generation_positions": "150"}
+    base.prepare(**one_epoch)
+    for step in [base.train("trainer"), base.train("worker", 0)]:
+        code, output = ended(step)
+        assert code == 0, output
+    games = tmp_path / "games.txt"
+    games.write_text("4 0 2 6 3 5 1 7 8\n0 4 8 2 6 7 3\n" * 5)
+    given = {"start_from": str(base.outdir), "imitate": str(games), "imitation_updates": "2000"}
+    run = processes.prepare(**one_epoch, **given, no_data_timeout="3")
+    trainer = processes.train("trainer")
+    until(lambda: bool(run.checkpoint_steps()), trainer)
+    trainer.send_signal(number)
+    assert ended(trainer)[0] in (75, -signal.SIGKILL)
+    code, output = ended(processes.train("trainer"))
+    assert code == 75, output
+    assert "the network has learnt from 80 recorded positions" in output
+    games.write_text("4 0 2 6 3 5 1 7 8\n")
+    code, output = ended(processes.train("trainer"))
+    assert code == 2, output
+    assert "parameter 'imitate' cannot be" in output and "other games than when" in output
+    assigned = {
+        **GIVEN,
+        **one_epoch,
+        **given,
+        "no_data_timeout": "3",
+        "outdir": str(run.root.parents[1]),
+    }
+    words = [f"-p={name}={value}" for name, value in assigned.items()]
+    code, output = ended(processes.step("prepare", "--algorithm", "alphazero", *words))
+    assert code == 4, output
+    assert "hyperparameters.imitate" in output
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_whoever_is_killed_the_training_goes_on(processes: Processes, tmp_path: Path) -> None:
     run = processes.prepare()

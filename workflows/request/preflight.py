@@ -21,7 +21,7 @@ from steps.directory import processes
 from steps.directory.experiment import difference, read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.owner import read_owner
-from steps.directory.starting_point import with_origin
+from steps.directory.starting_point import recorded_games, with_origin, with_recorded
 
 MOUNT = "/storage"
 NOT_EVERYWHERE = "Box2D"
@@ -98,6 +98,9 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
         resolved = with_origin(
             resolved, where.directory, place(start_from, where.storage, "start_from").directory
         )
+    if (imitate := getattr(resolved.hyperparameters, "imitate", None)) is not None:
+        games = place(imitate, where.storage, "imitate").directory
+        resolved = with_recorded(resolved, recorded_games(resolved, games))
     _check_writable(where.directory)
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
     known = resolved.family and not resolved.packages and not resolved.environment.options
