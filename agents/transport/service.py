@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
+import resource
 import socket as sockets
 import threading
 import time
@@ -32,6 +34,14 @@ MARGIN_BYTES = 2**20
 """gRPC drops a message above twice the largest allowed plus this margin before it is stored. Sizes in
 between reach the service, which refuses them with a reason and counts them.
 """
+STRANGERS = 64
+"""Connections beyond those that the actors need: of actors that come again, and of whoever has no
+token. Whatever comes beside them is closed at once, so that the process keeps files to open.
+"""
+HANDSHAKE_S = 10.0
+"""Seconds within which a connection must have shown that it speaks TLS."""
+IDLE_S = 60.0
+"""Seconds after which a connection without a call is closed; an actor has one all the time."""
 LONGEST_SOCKET_PATH = 100
 """Bytes, below the system's limit of 108."""
 
@@ -66,6 +76,7 @@ class Server:
             certificate=certificate.certificate if certificate else "",
         )  # fmt: skip
         self._service = Service(receiver, generation, environments, actors)
+        _allow_many_files()
         self._server = self._build(token, actors, keepalive_s)
         if socket:
             _listen_at(self._server, socket)
@@ -116,10 +127,20 @@ class Server:
                 # By default two servers may listen at one port, and the system would spread the
                 # actors over two learners.
                 ("grpc.so_reuseport", 0),
+                ("grpc.max_allowed_incoming_connections", actors + STRANGERS),
+                ("grpc.server_handshake_timeout_ms", int(1000 * HANDSHAKE_S)),
+                ("grpc.max_connection_idle_ms", int(1000 * IDLE_S)),
                 ("grpc.max_receive_message_length", received),
                 ("grpc.max_send_message_length", -1),
             ],
         )
+
+
+def _allow_many_files() -> None:
+    """Raise this process's limit of open files to what the system allows: a connection is one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _listen(server: grpc.Server, wanted: Address, certificate: Certificate) -> int:

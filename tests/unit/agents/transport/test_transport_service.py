@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import socket
 import threading
 import time
@@ -24,7 +26,7 @@ from agents.distributed.weights import Buffers
 from agents.transport import client as lasting
 from agents.transport import client as outage
 from agents.transport import connection as connection_module
-from agents.transport import messages, sessions
+from agents.transport import messages, service, sessions
 from agents.transport.address import Address, make_certificate
 from agents.transport.client import Client, Outage
 from agents.transport.connection import Denied, Lost
@@ -592,6 +594,44 @@ def test_more_actors_than_there_are_threads_for_are_turned_away(connect: Connect
         first.close()
         until(lambda: server.traffic().actors == 1)
         connect(server.address).join(join_request(4))
+
+
+def test_strangers_take_neither_the_learner_s_files_nor_its_time(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STRANGERS", 8)
+    monkeypatch.setattr(service, "HANDSHAKE_S", 1.0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+        server = opened.enter_context(serve(PlainReceiver(), actors=2))
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        honest = connect(server.address)
+        honest.join(join_request(1))
+        strangers = [
+            opened.enter_context(
+                socket.create_connection((server.address.host, server.address.port))
+            )
+            for _ in range(100)
+        ]
+        for stranger in strangers:
+            stranger.setblocking(False)
+        until(lambda: sum(map(is_closed, strangers)) >= 100 - 2 - 8)
+        honest.send(some_unrolls(1))
+        # Those that came in never say anything, and are closed, too.
+        until(lambda: all(map(is_closed, strangers)))
+        connect(server.address).join(join_request(2))
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other end has closed it."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
 
 
 def test_a_call_without_a_deadline_is_refused(server: Server) -> None:
