@@ -32,6 +32,10 @@ MOST_UNTAKEN = 4
 """Number of a worker's shards that may be left to take before it waits."""
 OLD = 2
 """A network that is this many generations behind should have been replaced by the worker."""
+LARGEST_SCORE = 100
+"""A game's score is 100 if player 0 has won."""
+LONGEST_S = 10.0**7
+"""No worker plays or waits for so long before it sends a shard: four months."""
 MOST_SAID = 10
 """Number of refused shards that get a log line each."""
 
@@ -115,6 +119,9 @@ class Inbox:
     def _games(self, shard: ShardName, columns: dict[str, Any]) -> Games:
         from agents.selfplay.roles import Games
 
+        complaint = _complaint(columns, self._context.resolved.epochs)
+        if complaint:
+            raise DamagedError(complaint)
         scores = columns.pop("score").tolist()
         lengths = columns.pop("length").tolist()
         played_s, waited_s = columns.pop("seconds").tolist()
@@ -142,6 +149,36 @@ class Inbox:
                 str(one): count for one, count in self.old.items() if count
             },
         }
+
+
+def _complaint(columns: Mapping[str, Any], last: int) -> str:
+    """What no honest worker says of its games, in a few words; empty if there is nothing. The positions
+    themselves are checked by `agents.selfplay.positions.refusal`. last: the generation after the last
+    epoch; an honest worker may be ahead of a trainer that went back to its checkpoint. Raises `KeyError`
+    for a missing column.
+    """
+    score = columns["score"]
+    length = columns["length"]
+    seconds = columns["seconds"]
+    generation = columns["generation"]
+    for name, column, kind in (
+        ("score", score, "f"),
+        ("length", length, "i"),
+        ("seconds", seconds, "f"),
+        ("generation", generation, "i"),
+    ):
+        if column.ndim != 1 or column.dtype.kind != kind:
+            return f"{name} of {column.dtype} {list(column.shape)}"
+    # This form of the conditions refuses NaN, too.
+    if not ((score >= 0) & (score <= LARGEST_SCORE)).all():
+        return f"a score beyond 0 … {LARGEST_SCORE}"
+    if len(length) != len(score) or not (length > 0).all() or length.sum() != len(generation):
+        return f"lengths of {len(length)} games that are not those of its positions"
+    if len(seconds) != 2 or not ((seconds >= 0) & (seconds <= LONGEST_S)).all():
+        return "times that no worker takes"
+    if not ((generation >= 0) & (generation <= last)).all():
+        return f"a generation beyond 0 … {last}"
+    return ""
 
 
 class Outlet:

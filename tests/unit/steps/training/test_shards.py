@@ -31,7 +31,7 @@ def context(run: RunDirectory, member: int = 0, attempt: int = 1, patience_s: in
     return SimpleNamespace(
         run=run,
         record=SimpleNamespace(identity_hash=IDENTITY),
-        resolved=SimpleNamespace(workers=SimpleNamespace(reconnect_timeout=patience_s)),
+        resolved=SimpleNamespace(workers=SimpleNamespace(reconnect_timeout=patience_s), epochs=100),
         arguments=SimpleNamespace(member=member),
         attempt=attempt,
         require_ours=lambda: None,
@@ -161,6 +161,49 @@ def test_games_of_another_experiment_are_refused(run: RunDirectory) -> None:
     assert everything(inbox) == []
     assert inbox.refused == {"it belongs to another experiment": 1}
     assert inbox.told()["refused_shards"] == {"it belongs to another experiment": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"score": np.array([np.nan])}, "a score beyond 0 … 100"),
+        ({"score": np.array([1e300])}, "a score beyond 0 … 100"),
+        ({"score": np.array([[50.0]])}, "score of float64 [1, 1]"),
+        ({"score": np.array([50])}, "score of int64 [1]"),
+        ({"score": np.zeros(2)}, "lengths of 1 games that are not those of its positions"),
+        ({"length": np.array([-7])}, "lengths of 1 games that are not those of its positions"),
+        ({"length": np.array([8])}, "lengths of 1 games that are not those of its positions"),
+        ({"length": np.array(7)}, "length of int64 []"),
+        ({"length": np.array([7.0])}, "length of float64 [1]"),
+        ({"seconds": np.array([0.0])}, "times that no worker takes"),
+        ({"seconds": np.array([-1.0, 0.0])}, "times that no worker takes"),
+        ({"seconds": np.array([np.inf, 0.0])}, "times that no worker takes"),
+        ({"generation": np.full(7, 101)}, "a generation beyond 0 … 100"),
+        ({"generation": np.full(7, -1)}, "a generation beyond 0 … 100"),
+        ({"generation": np.full((7, 2), 1)}, "generation of int64 [7, 2]"),
+        ({"seconds": None}, "'seconds'"),
+    ],
+    ids=str,
+)
+def test_a_worker_that_lies_is_refused_counted_and_named(
+    run: RunDirectory,
+    changed: dict[str, np.ndarray | None],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    honest = {
+        **game().rows,
+        "score": np.array([50.0]),
+        "length": np.array([7]),
+        "seconds": np.array([1.0, 0.0]),
+    }
+    lies = {name: value for name, value in (honest | changed).items() if value is not None}
+    self_play.write_shard(run, "0-1-00000000", 0, lies, IDENTITY)
+    self_play.write_shard(run, "0-1-00000000", 1, honest, IDENTITY)
+    inbox = Inbox(context(run), {})
+    assert len(everything(inbox)) == 1
+    assert inbox.told()["refused_shards"] == {says: 1}
+    assert f"is not learnt from: {says}" in capsys.readouterr().out
 
 
 def test_a_file_that_is_no_shard_is_none(run: RunDirectory) -> None:
