@@ -74,6 +74,10 @@ class ResourceSampler:
         any.
         """
         self._progress = (time.monotonic(), step)
+        self.check()
+
+    def check(self) -> None:
+        """Raise the error that stopped the sampling, such as a full disk, if there was one."""
         if self._error is not None:
             raise self._error
 

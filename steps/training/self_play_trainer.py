@@ -95,6 +95,7 @@ def _train(
             _publish(attempt, trainer, inbox)
             continue
         attempt.context.check_stop()
+        files.check()
         if inbox.silent_s > longest_s:
             raise Preempted(
                 f"no games for {inbox.silent_s:.0f} s; continues from step {attempt.saved_step}"

@@ -114,10 +114,17 @@ class TrainingFiles:
             self._save(trainer)
             self._saver.wait()
 
+    def check(self) -> None:
+        """Raise what ended the writing of `resources.csv`, such as a full disk. Called inside an epoch,
+        which may take long.
+        """
+        self._sampler.check()
+
     def check_stop(self, trainer: Resumable) -> None:
         """If a stop was requested, save what was learnt, also inside an epoch, and raise
-        `Preempted`.
+        `Preempted`. Raises what `check` raises, too.
         """
+        self.check()
         if self._context.stop.seen():
             self._context.require_ours()
             self.save_now(trainer)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -17,6 +20,7 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
+from steps.training import self_play_trainer
 from steps.training.recorder import EventFile, Interval, Recorder
 from steps.training.resources import ResourceSampler
 from steps.training.training_files import Saver
@@ -237,6 +241,29 @@ def test_what_stops_the_sampling_stops_the_training(
     with pytest.raises(ExperimentError, match="no space"):
         sampler.at(1)
     sampler.close()
+
+
+def test_a_full_disk_ends_a_self_play_within_its_generation() -> None:
+    """Between two generations a trainer learns for minutes."""
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    def never_an_epoch(take: object) -> Iterator[None]:
+        for _ in range(10):
+            yield None
+
+    def no_space() -> None:
+        raise full
+
+    attempt: Any = SimpleNamespace(
+        resolved=SimpleNamespace(workers=SimpleNamespace(no_data_timeout=60)),
+        context=SimpleNamespace(check_stop=lambda: None),
+        kept={},
+    )
+    inbox: Any = SimpleNamespace(taken={}, take=None, silent_s=0.0)
+    trainer: Any = SimpleNamespace(train=never_an_epoch)
+    files: Any = SimpleNamespace(check=no_space)
+    with pytest.raises(OSError, match="No space left"):
+        self_play_trainer._train(attempt, trainer, inbox, files)
 
 
 def test_the_saver_works_beside_the_training_and_does_not_swallow_errors() -> None:
