@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, shown
+from config.own_packages import PACKAGES, refuse_hidden
 
 MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
@@ -77,11 +78,12 @@ def package_versions(paths: list[str]) -> dict[str, str]:
     experiment.
 
     This project's own packages are left out, because the source commit is recorded. Nothing is
-    imported.
+    imported. Raises `BadInput` for a module that is hidden by one of this project's.
     """
+    refuse_hidden(paths)
     modules = {path.partition(":")[0].partition(".")[0] for path in paths}
     versions: dict[str, str] = {}
-    for module in sorted(modules - {"agents", "config", "steps"}):
+    for module in sorted(modules - set(PACKAGES)):
         for package in _packages().get(module, [module]):
             versions[package] = _version(package)
     return versions

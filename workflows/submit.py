@@ -27,6 +27,7 @@ from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import over_presets
 from config.ladder import with_directories
 from config.outdir import default_outdir
+from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
 from config.resolve import resolve
 from config.streams import prepare_streams
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # A terminal whose encoding has no ✔ shows a ? in its place.
             stream.reconfigure(errors="replace")
     try:
+        refuse_foreign()
         request = parse(sys.argv[1:] if arguments is None else arguments)
         code = _dispatch(request)
         sys.stdout.flush()

@@ -37,11 +37,9 @@ from agents.distributed import joint_learning as together
 from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
 from agents.distributed.protocol import Columns, Peers, Receiver
-from agents.distributed.queues import WAITING, Batch, BatchQueue
-from agents.distributed.stepping import row_specs
+from agents.distributed.queues import Batch, BatchQueue
 from agents.distributed.unrolls import (
     as_state,
-    bytes_of,
     environment_steps,
     final_rows,
     unroll_specs,
@@ -53,7 +51,6 @@ from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
 from agents.optimisation.optimiser import OPTIMISERS
 from agents.optimisation.tape import GradientTape
-from agents.spaces import Interface
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
@@ -405,11 +402,3 @@ class IMPALATrainer:
         self.exchange.close()
         if self.central is not None:
             self.central.close()
-
-
-def rollout_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-    """`agents.interfaces.ExperienceBytes`: the batch that is learnt from and those that wait."""
-    hyper = resolved.hyperparameters
-    rows = row_specs(spaces, dtype)
-    unroll = bytes_of(unroll_specs(rows, {}, hyper.unroll_length))
-    return int((1 + WAITING) * hyper.batch_size * unroll)

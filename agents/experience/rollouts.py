@@ -4,7 +4,6 @@ step.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,11 +20,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.interfaces import State
 from agents.networks.action_distributions import Actions, masked
 from agents.networks.actor_critic import Heads
-from agents.spaces import Interface
 from config.errors import Diverged
-from config.resolve import Resolved
-
-FLOAT_BYTES = 4
 
 
 @dataclass(slots=True)
@@ -103,21 +98,6 @@ class Rollout:
             valid=np.zeros((length, count), np.bool_),
             masks=masks,
         )
-
-
-def rollout_bytes(resolved: Resolved, spaces: Interface, dtype: np.dtype[Any]) -> int:
-    """`agents.interfaces.ExperienceBytes` of an algorithm with `rollout_length`: the observations of a
-    rollout, and of a minibatch, which is a copy.
-    """
-    keeps_type = spaces.image or spaces.grid
-    size = math.prod(spaces.environment_shape)
-    encoded = size * (dtype.itemsize if keeps_type else FLOAT_BYTES)
-    is_normalised = resolved.environment.normalise_observations and not spaces.image
-    as_given = size * dtype.itemsize if is_normalised else 0
-    hyper = resolved.hyperparameters
-    rows = hyper.rollout_length * resolved.environment.count
-    in_minibatch = rows // hyper.minibatches
-    return int(rows * (encoded + as_given) + in_minibatch * encoded)
 
 
 @torch.inference_mode()

@@ -127,7 +127,7 @@ ALGORITHM = Algorithm(
     policy="agents.evaluation.policies:TrainedPolicy",
     families=FAMILIES,
     precision_probe="agents.checks.precision:measure",
-    rollout_bytes="agents.experience.rollouts:rollout_bytes",
+    rollout_bytes="agents.experience.rollout_sizes:of_rollout",
 )
 
 A2C = replace(ALGORITHM, name="a2c")

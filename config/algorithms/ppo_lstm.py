@@ -69,6 +69,6 @@ ALGORITHM = Algorithm(
     policy="agents.evaluation.policies:TrainedRecurrentPolicy",
     families=FAMILIES,
     precision_probe="agents.checks.precision:measure",
-    rollout_bytes="agents.experience.rollouts:rollout_bytes",
+    rollout_bytes="agents.experience.rollout_sizes:of_rollout",
     remembers=True,
 )

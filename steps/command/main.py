@@ -14,6 +14,7 @@ from typing import Any
 from config import pipeline
 from config.errors import BadInput, ExperimentError, WrongDirectory
 from config.outdir import check_outdir
+from config.own_packages import refuse_foreign
 from config.streams import prepare_streams
 from steps.command.attempt import Answer, Attempt, one_line, print_traceback
 from steps.command.context import StepContext
@@ -60,6 +61,7 @@ def guarded(task: str, work: Callable[[], int]) -> int:
     prepare_streams()
     _let_nobody_else_write()
     try:
+        refuse_foreign()
         return work()
     except ExperimentError as error:
         print(f"{task}: {one_line(error)}", file=sys.stderr)

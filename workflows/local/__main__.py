@@ -19,6 +19,7 @@ from pathlib import Path
 from config.errors import BadInput, ExperimentError
 from config.given import from_assignments
 from config.numbers import if_any
+from config.own_packages import refuse_foreign
 from config.streams import prepare_streams
 from workflows.dag.layout import Layout, refuse_shared_directories
 from workflows.local.engine import run
@@ -42,6 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     printer = _Printer(options.status)
     try:
+        refuse_foreign()
         document = read(options.file)
         parameters = from_assignments(options.parameters)
         _refuse_shared_directories(document, parameters)

@@ -221,10 +221,13 @@ def test_a_rollout_that_does_not_fit_is_refused(algorithm: str, size: str) -> No
     check_game(resolve(algorithm, {**given, "training_memory": "900Gi"}))
 
 
-@pytest.mark.parametrize("game", ["cartpole", "tests.own_games:Picture", "pong"])
+@pytest.mark.parametrize(
+    "game",
+    ["cartpole", "tests.own_games:Picture", pytest.param("pong", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("algorithm", ["ppo", "ppo-lstm"])
 def test_a_rollout_is_as_large_as_was_said(algorithm: str, game: str) -> None:
-    from agents.experience.rollouts import rollout_bytes
+    from agents.experience.rollout_sizes import of_rollout
     from agents.load import make_trainer
 
     resolved = resolve(algorithm, {"game": game, "num_envs": "2", "minibatches": "2"})
@@ -233,7 +236,7 @@ def test_a_rollout_is_as_large_as_was_said(algorithm: str, game: str) -> None:
     rollout = trainer.rollout
     kept = rollout.observations.nbytes if rollout.observations is not None else 0
     encoded = rollout.encoded[:-1]
-    told = rollout_bytes(resolved, spaces, dtype)
+    told = of_rollout(resolved, spaces, dtype)
     trainer.close()
     really = encoded.nbytes + kept + encoded.nbytes // 2
     # Less where the network leaves out columns of a picture that its convolution does not reach.

@@ -69,5 +69,34 @@ def test_an_installed_wheel_works_anywhere_and_leaves_no_trace(tmp_path: Path) -
     assert ran(away, command, "--version") == f"rl-training-dag {VERSION}\n"
     own = ran(away, command, "ppo", "--local", "--dry-run", "-p", "game=mygame:Bandit")
     assert "mygame:Bandit" in own, "found beside the caller, as by python -m"
+    check_foreign_packages(away, python, packages)
     ran(away, *into, "uninstall", "--yes", "rl-training-dag")
     assert files(environment) == before
+
+
+def check_foreign_packages(away: Path, python: Path, packages: Path) -> None:
+    """A package of the index called `agents`, installed over ours, and a person's own `config.py`."""
+    ours = packages / "agents/__init__.py"
+    before = ours.read_bytes()
+    ours.write_text("class Agent: ...\n")
+    for command in (("workflows.submit", "--list"), ("steps.evaluate", "--outdir=x", "--run=0")):
+        code, said = refused(away, python, "-m", *command)
+        assert code == 2
+        assert f"{ours} was overwritten by another package" in said
+    ours.write_bytes(before)
+    own = away / "config.py"
+    own.write_text("class Env: ...\n")
+    code, said = refused(away, python, "-m", "workflows.submit", "ppo", "-p", "game=config:Env")
+    assert code == 2
+    assert f"{own} is hidden by {packages / 'config'}" in said
+    own.unlink()
+
+
+def refused(folder: Path, *command: str | Path) -> tuple[int, str]:
+    """The exit code, and the one line on stderr."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    ended = subprocess.run(
+        command, cwd=folder, env=clean, capture_output=True, text=True, check=False
+    )
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    return ended.returncode, ended.stderr
