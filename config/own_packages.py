@@ -7,6 +7,7 @@ otherwise end in an ImportError that names neither of the two files.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -36,9 +37,10 @@ def refuse_hidden(import_paths: Iterable[str]) -> None:
                     )
 
 
+@functools.cache
 def refuse_foreign() -> None:
     """Raise `BadInput` if another package stands in the place of one of ours: first on the path, or
-    installed over it.
+    installed over it. Looks once in a process.
     """
     recorded = _recorded()
     for name in PACKAGES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,13 @@ from config import own_packages
 from config.errors import BadInput
 from config.own_packages import ROOT, refuse_foreign, refuse_hidden
 from config.resolve import resolve
+
+
+@pytest.fixture(autouse=True)
+def looks_again() -> Iterator[None]:
+    refuse_foreign.cache_clear()
+    yield
+    refuse_foreign.cache_clear()
 
 
 @pytest.mark.parametrize("own", ["config.py", "agents/__init__.py", "agents/envs.py"])
@@ -34,6 +42,7 @@ def test_a_module_of_a_person_that_ours_hides(
 
 def test_a_foreign_package_before_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse_foreign()
+    refuse_foreign.cache_clear()
     foreign = SimpleNamespace(origin="/site/agents/__init__.py")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: foreign)
     with pytest.raises(BadInput, match="is hidden by /site/agents"):
@@ -44,6 +53,7 @@ def test_a_foreign_package_in_place_of_ours(monkeypatch: pytest.MonkeyPatch) -> 
     ours = own_packages._sum(ROOT / "agents/__init__.py")
     monkeypatch.setattr(own_packages, "_recorded", lambda: {"agents/__init__.py": ours})
     refuse_foreign()
+    refuse_foreign.cache_clear()
     monkeypatch.setattr(own_packages, "_recorded", lambda: {"agents/__init__.py": "other"})
     with pytest.raises(BadInput, match="was overwritten by another package"):
         refuse_foreign()
