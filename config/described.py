@@ -62,6 +62,12 @@ def parameters(algorithm: str) -> list[ParameterInfo]:
     ]
 
 
+def offered(algorithm: str) -> list[ParameterInfo]:
+    """The parameters from which a person can choose: without those that can have only one value."""
+    never_set = find_algorithm(algorithm).never_set
+    return [info for info in parameters(algorithm) if info.name not in never_set]
+
+
 def shared_parameters(algorithms: Sequence[str]) -> list[ParameterInfo]:
     """The parameters, besides hyperparameters, that all these algorithms have. Where a default
     depends on the algorithm, it is that of one of them.

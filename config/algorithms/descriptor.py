@@ -101,6 +101,20 @@ class Algorithm:
         return self.topology == SELF_PLAY
 
     @property
+    def never_set(self) -> frozenset[str]:
+        """The names of shared parameters that can have no value but their default here: `resolve`
+        refuses every other, and what lists the choices of this algorithm leaves them out.
+        """
+        names = set()
+        if self.measure.training_name:
+            names.add("evaluate_above")
+        if self.has_workers:
+            names.add("evaluation_policy")
+        if self.has_actors and not self.several_learners:
+            names.add("learners")
+        return frozenset(names)
+
+    @property
     def environment(self) -> type[Environments]:
         """The dataclass of its environments' parameters."""
         own: Mapping[str, type[Environments]]

@@ -22,9 +22,10 @@ import yaml
 from manifest_rules import IS_TRAINED, RULES, Manifest, Rule, dags, leaves
 
 from config import pipeline
-from config.algorithms import ALGORITHMS, ppo
+from config.algorithms import ALGORITHMS, find_algorithm, ppo
 from config.cluster import PODS_PER_GPU, load_cluster
 from config.described import parameters
+from config.errors import BadInput
 from config.resolve import resolve
 from workflows.dag import manifest_yaml, render
 from workflows.local.language.tags import replace as replaced
@@ -526,7 +527,6 @@ def test_parameters_of_actors_are_only_where_there_are_actors(
     )
     of_actors = {
         "actors": "2",
-        "learners": "1",
         "actor_image": "",
         "actor_command": "",
         "actor_gpus": "0",
@@ -564,8 +564,30 @@ def test_the_figure(manifest: Manifest) -> None:
 def test_parameters_are_those_of_config(algorithm: str) -> None:
     manifest = manifest_yaml.load(built(algorithm))
     offered = {one["name"]: one["value"] for one in manifest["spec"]["arguments"]["parameters"]}
-    assert offered == {info.name: info.default for info in parameters(algorithm)}
+    never_set = find_algorithm(algorithm).never_set
+    assert offered == {
+        info.name: info.default for info in parameters(algorithm) if info.name not in never_set
+    }
     assert resolve(algorithm, offered).algorithm == algorithm, "argo submit as it stands"
+
+
+OTHER_VALUES = {"evaluate_above": "0.5", "evaluation_policy": "sample", "learners": "2"}
+"""Of the parameters that some algorithms refuse whatever else is set: a value that is not the default."""
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_manifest_offers_only_what_can_be_set(algorithm: str) -> None:
+    manifest = manifest_yaml.load(built(algorithm))
+    offered = {one["name"] for one in manifest["spec"]["arguments"]["parameters"]}
+    known = {info.name for info in parameters(algorithm)}
+    for name, value in OTHER_VALUES.items():
+        try:
+            resolve(algorithm, {name: value})
+        except BadInput:
+            assert name not in offered, f"{algorithm} refuses every {name} but the default"
+        else:
+            assert name in offered
+    assert known - offered <= OTHER_VALUES.keys()
 
 
 def test_every_step_runs_its_module(manifest: Manifest) -> None:

@@ -36,7 +36,7 @@ from hera.workflows import models as m
 from config import pipeline
 from config.algorithms import find_algorithm
 from config.cluster import Cluster, defaults
-from config.described import ParameterInfo, parameters
+from config.described import ParameterInfo, offered
 from config.pipeline import End, Need, Scope, Step
 from workflows.dag.pods import (
     OF_RUN,
@@ -200,7 +200,7 @@ def _arguments(algorithm: str, cluster: Cluster) -> list[Parameter]:
             enum=list(info.texts) or None,  # Argo's page offers them to choose from
             description=_description(info),
         )
-        for info in parameters(algorithm)
+        for info in offered(algorithm)
     ]
 
 

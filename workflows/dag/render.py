@@ -20,7 +20,7 @@ from pathlib import Path
 from config import pipeline
 from config.algorithms import ALGORITHMS
 from config.cluster import Cluster, load_cluster
-from config.described import parameters
+from config.described import offered
 from workflows.dag.manifest_yaml import Manifest, dump, load
 
 FOLDER = Path(__file__).parents[1] / "manifests"
@@ -83,7 +83,7 @@ def fingerprint(algorithm: str, cluster: Cluster) -> str:
     made_of = {
         "cluster": dataclasses.asdict(cluster),
         "steps": [dataclasses.asdict(step) for step in pipeline.STEPS],
-        "parameters": [dataclasses.asdict(info) for info in parameters(algorithm)],
+        "parameters": [dataclasses.asdict(info) for info in offered(algorithm)],
     }
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 

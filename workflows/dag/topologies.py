@@ -112,7 +112,10 @@ def read_by_argo(algorithm: Algorithm) -> Sequence[str]:
     """The parameters that hold for a whole workflow of this algorithm."""
     if algorithm.has_workers:
         return (*READ_BY_ARGO, *READ_OF_WORKERS)
-    return (*READ_BY_ARGO, *READ_OF_ACTORS) if algorithm.has_actors else READ_BY_ARGO
+    if algorithm.has_actors:
+        names = (*READ_BY_ARGO, *READ_OF_ACTORS)
+        return tuple(name for name in names if name not in algorithm.never_set)
+    return READ_BY_ARGO
 
 
 def active_runs(algorithm: Algorithm, cluster: Cluster) -> int:
