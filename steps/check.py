@@ -143,9 +143,20 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
 
 def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
     from agents.checks.environment_checks import EnvironmentChecks
-    from agents.checks.promises import tried
+    from agents.checks.promises import Finding, tried
+    from agents.checks.trial import needs_a_trial, tried_elsewhere
 
-    yield from tried(EnvironmentChecks(resolve(algorithm, given)).all())
+    resolved = resolve(algorithm, given)
+    if needs_a_trial(resolved):
+        # First, because an environment that never returns would hold up every other check.
+        promise = "a training can use it"
+        try:
+            tried_elsewhere(resolved, resolved.experiment.trial_timeout)
+        except BadInput as error:
+            yield Finding(promise=promise, kept=False, seen=str(error))
+            return
+        yield Finding(promise=promise, kept=True, seen="made, reset and stepped as prepare does")
+    yield from tried(EnvironmentChecks(resolved).all())
 
 
 def _of_self_play(name: str) -> Iterator[Finding]:

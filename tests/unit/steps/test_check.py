@@ -3,6 +3,8 @@ that break one, each named by one line."""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -305,6 +307,16 @@ class Raising(Square):
         raise ValueError("no such cell")
 
 
+class Leaving(Square):
+    def step(self, action: Any) -> Any:
+        os._exit(0)
+
+
+class Hanging(Square):
+    def reset(self, **options: Any) -> Any:
+        time.sleep(3600)
+
+
 BROKEN_GAMES = [
     (Endless, "random steps and no end: wrap it in gymnasium.wrappers.TimeLimit"),
     (Random, ": take randomness from self.np_random"),
@@ -325,14 +337,20 @@ def test_an_environment_that_breaks_a_promise(
     assert reason in findings[-1].seen
 
 
+@pytest.mark.slow
 def test_the_command_on_a_game(capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["tests.own_games:Square"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert [line[:6] for line in printed] == ["ok    "] * 5
+    assert [line[:6] for line in printed] == ["ok    "] * 6
     assert check.main(["my_lab.envs:Maze"]) == 0, "only steps that its mask allows are taken"
     capsys.readouterr()
     assert check.main([f"{__name__}:Raising"]) == 2
     assert capsys.readouterr().out.splitlines()[-1].startswith("BROKEN")
+    for broken, says in ((Leaving, "ended the process"), (Hanging, "within 8 s")):
+        game = f"{__name__}:{broken.__name__}"
+        assert check.main([game, "-p", "trial_timeout=8"]) == 2
+        (line,) = capsys.readouterr().out.splitlines()
+        assert line.startswith("BROKEN  a training can use it: ") and says in line
 
 
 def test_the_command_on_a_network(

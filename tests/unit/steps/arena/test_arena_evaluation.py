@@ -25,7 +25,13 @@ from config.errors import BadInput, Preempted
 from config.ladder import LADDER, agent_of, read_opponents, with_directories
 from config.resolve import resolve
 from steps import evaluate
-from steps.arena.entrants import agent_directory, arena_seed, earlier_generations, who_meets_whom
+from steps.arena.entrants import (
+    agent_directory,
+    arena_seed,
+    earlier_generations,
+    entrants,
+    who_meets_whom,
+)
 from steps.arena.games import Played, read_all, read_games, write_arena
 from steps.arena.standing import rating_of, tournament, won_against
 from steps.directory.layout import ExperimentDirectory
@@ -307,6 +313,25 @@ def test_of_many_generations_some_play_from_the_first_to_the_last(tmp_path: Path
     for generation in range(40):
         write_generation(run, generation, arena_runs.state(resolved, 0), resolved.identity())
     assert earlier_generations(run, resolved) == [0, 13, 26, 39]
+
+
+def test_a_damaged_network_of_an_earlier_generation_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = arena_runs.experiment(tmp_path, epochs=40)
+    run, resolved = directory.run(0), synthetic.resolved_of(directory)
+    for generation in (3, 5):
+        write_generation(run, generation, arena_runs.state(resolved, 0), resolved.identity())
+    whole = set(entrants(run, resolved))
+    assert {"generation 3", "generation 5"} <= whole
+    capsys.readouterr()
+    path = next(run.network(5).glob("*.safetensors"))
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert set(entrants(run, resolved)) == whole - {"generation 5"}
+    said = capsys.readouterr().out
+    assert said == f"warning: generation 5 does not play: {run.network(5)} is damaged\n"
 
 
 @pytest.mark.parametrize(
