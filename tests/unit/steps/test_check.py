@@ -4,6 +4,7 @@ that break one, each named by one line."""
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -338,7 +339,11 @@ def test_an_environment_that_breaks_a_promise(
 
 
 @pytest.mark.slow
-def test_the_command_on_a_game(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_on_a_game(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # For the process in which an environment is tried.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     assert check.main(["tests.own_games:Square"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line[:6] for line in printed] == ["ok    "] * 6

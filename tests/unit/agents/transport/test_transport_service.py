@@ -596,6 +596,7 @@ def test_more_actors_than_there_are_threads_for_are_turned_away(connect: Connect
         connect(server.address).join(join_request(4))
 
 
+@pytest.mark.slow
 def test_strangers_take_neither_the_learner_s_files_nor_its_time(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -446,6 +446,7 @@ def test_what_changed_between_submissions_is_listed(tmp_path, left_out):
     assert ("older submissions are not listed" in page) == (left_out is not None)
 
 
+@pytest.mark.slow
 def test_the_last_line_and_the_page_show_the_same_number(tmp_path, capsys):
     directory = synthetic.experiment(tmp_path, ("complete",) * 5)
     synthetic.finish(directory)

@@ -278,7 +278,14 @@ def test_a_game_in_a_terminal_to_its_end(started: Callable[..., Terminal]) -> No
     assert command.process.wait(60) == 0
 
 
-@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("q\n", 0)])
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("\x03", 130),
+        pytest.param("\x04", 0, marks=pytest.mark.slow),
+        pytest.param("q\n", 0, marks=pytest.mark.slow),
+    ],
+)
 def test_quitting_has_the_exit_code_of_how(
     key: str, code: int, started: Callable[..., Terminal]
 ) -> None:
