@@ -5,6 +5,9 @@ Descriptors 1 and 2 become the log file itself, and a thread copies what arrives
 original standard output, which the pod shows. So a print never waits for a thread, and a SIGKILL
 loses nothing of the log. If the reader of the original output has left or stands still, it misses
 the rest, and the step still ends. (`config.streams` makes sure that 1 and 2 are open.)
+
+An environment may print without end. An attempt's part of the file is therefore bounded: of what is
+more than LARGEST_BYTES, the beginning and the end stay.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from pathlib import Path
 
 POLL_S = 0.1
 DRAIN_S = 5.0
+LARGEST_BYTES = 64 * 2**20
+FIRST_BYTES = 8 * 2**20
+LAST_BYTES = 2**20
+"""Of a part that has become too large, so many bytes stay at its beginning and at its end."""
 
 
 class Log:
@@ -27,7 +34,7 @@ class Log:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         self._reader = os.open(path, os.O_RDONLY)
-        os.lseek(self._reader, 0, os.SEEK_END)
+        self._begins = os.lseek(self._reader, 0, os.SEEK_END)
         self._ended = threading.Event()
         self._given_up = False
         _flush()
@@ -72,10 +79,28 @@ class Log:
             ended = self._ended.is_set()
             while chunk := os.read(self._reader, 65536):
                 shown = shown and not self._given_up and _write(self._originals[0], chunk)
+                with contextlib.suppress(OSError):
+                    self._bound()
             if ended:
                 os.close(self._reader)
                 return
             self._ended.wait(POLL_S)
+
+    def _bound(self) -> None:
+        """Leave out the middle of what this attempt has written, if it is too large. Others write at
+        the end of the file meanwhile: a few of their lines may be lost with the middle.
+        """
+        end = os.fstat(self._file).st_size
+        if end - self._begins <= LARGEST_BYTES:
+            return
+        last = os.pread(self._reader, LAST_BYTES, end - LAST_BYTES)
+        left_out = end - self._begins - FIRST_BYTES - LAST_BYTES
+        os.ftruncate(self._file, self._begins + FIRST_BYTES)
+        notice = (
+            f"\n… {left_out} bytes are left out here: more than {LARGEST_BYTES} were printed …\n"
+        )
+        os.write(self._file, notice.encode() + last)
+        os.lseek(self._reader, 0, os.SEEK_END)
 
 
 def append_line(path: Path, line: str) -> None:
