@@ -15,8 +15,9 @@ from config.resolve import Resolved
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment
-from steps.directory.files import LAG_S, open_regular
+from steps.directory.files import open_regular
 from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
+from steps.directory.network_storage import longest_wait_s
 from steps.directory.owner import Fence
 from steps.directory.status import Status, read_status
 
@@ -116,13 +117,13 @@ class StepContext:
         """Return a file of an earlier step. Raises `BadInput`, which names the file and the step
         that makes it.
 
-        If that step has succeeded, this machine's view of the storage may lag behind (NFS), so the
-        file is looked for again for up to `LAG_S`.
+        If that step has succeeded, or this one runs in a workflow, which starts it after that step, this
+        machine's view of the storage may lag behind (NFS): the file is looked for again.
         """
         status = read_status(self._own.status / f"{made_by}.json")
-        end = time.monotonic()
-        if status is not None and status.state == "succeeded":
-            end += LAG_S
+        has_succeeded = status is not None and status.state == "succeeded"
+        longest_s = longest_wait_s(path, is_written=has_succeeded)
+        end = time.monotonic() + longest_s
         while True:
             # Opening asks the NFS server; `exists` may be answered from this machine's cache.
             try:
@@ -131,7 +132,8 @@ class StepContext:
             except FileNotFoundError:
                 if time.monotonic() >= end:
                     raise BadInput(f"no file {path}: {made_by} makes it") from None
-                time.sleep(LAG_S / 50)
+                self.check_stop()
+                time.sleep(longest_s / 50)
 
     @property
     def _own(self) -> ExperimentDirectory | RunDirectory:

@@ -21,8 +21,10 @@ from steps.command.context import StepContext
 from steps.command.members import member_of
 from steps.command.stop import StopRequest
 from steps.directory import owner, processes
+from steps.directory.experiment import read_experiment
 from steps.directory.files import refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.network_storage import may_be_late, waited_for
 from steps.directory.status import Status, read_status
 
 
@@ -122,13 +124,25 @@ def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepCo
     before anything is written.
     """
     directory = ExperimentDirectory(check_outdir(parsed.outdir, os.environ.get("STORAGE") or None))
-    if not directory.root.is_dir():
-        raise BadInput(f"no directory {directory.root}: prepare makes it")
-    refuse_links(directory, getattr(parsed, "run", None))
     me = owner.from_environment()
-    if me is not None:
-        owner.take_back(directory.owner_json, me.uid)
-    owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
+
+    def look() -> None:
+        if not directory.root.is_dir():
+            raise BadInput(f"no directory {directory.root}: prepare makes it")
+        refuse_links(directory, getattr(parsed, "run", None))
+        if me is not None:
+            owner.take_back(directory.owner_json, me.uid)
+        owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
+
+    def look_on_network() -> None:
+        look()
+        read_experiment(directory)
+
+    if me is None or not may_be_late(directory.root):
+        look()
+    else:
+        # In a workflow `prepare` has just written what is looked for, perhaps on another node.
+        waited_for(look_on_network, stop.check, "what prepare has written")
     context = StepContext(
         task=task,
         directory=directory,

@@ -31,7 +31,6 @@ from steps.directory import segments
 from steps.directory.arrays import DamagedError, read_tensors, with_tensors, without_tensors
 from steps.directory.experiment import difference
 from steps.directory.files import (
-    LAG_S,
     fault,
     full_disk_explained,
     read_bytes,
@@ -42,6 +41,7 @@ from steps.directory.files import (
     write_all,
 )
 from steps.directory.layout import RunDirectory
+from steps.directory.network_storage import longest_wait_s
 from steps.directory.segments import STREAMS, STREAMS_LIMIT_BYTES, Stream
 from steps.directory.status import read_status
 from steps.directory.tables import sum_of_start
@@ -265,12 +265,13 @@ def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
     """The checkpoint of a finished training. Raises `BadInput` if the training has not reached its
     last epoch.
 
-    If the training's status says that it has, this machine's view of the directory may lag behind
-    (NFS), so it is looked for again for up to `LAG_S`.
+    This machine's view of the directory may lag behind (NFS), so it is looked for again if the training
+    should have ended.
     """
     status = read_status(run.status / "train.json")
-    lag_s = LAG_S if status is not None and status.state == "succeeded" else 0.0
-    end = time.monotonic() + lag_s
+    has_succeeded = status is not None and status.state == "succeeded"
+    longest_s = longest_wait_s(run.root, is_written=has_succeeded)
+    end = time.monotonic() + longest_s
     while True:
         checkpoint = load_newest(run, resolved.identity())
         if checkpoint is not None and checkpoint.epoch >= resolved.epochs:
@@ -280,7 +281,7 @@ def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
             raise BadInput(
                 f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it"
             )
-        time.sleep(lag_s / 20)
+        time.sleep(longest_s / 20)
 
 
 def load(path: Path) -> Checkpoint:

@@ -30,8 +30,6 @@ from steps.directory.layout import ExperimentDirectory
 
 TEXT_LIMIT_BYTES = 16 * 2**20
 GROWTH_BYTES = 2**20
-LAG_S = 5.0
-"""How long a reader on another machine may see an old directory, because NFS caches attributes."""
 _hits = 0
 
 

@@ -16,7 +16,7 @@ import pytest
 from config.errors import BadInput, ExperimentError
 from config.measures import RETURN
 from steps import play
-from steps.command import context
+from steps.directory import network_storage
 from steps.directory.arrays import write_actions
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
@@ -135,7 +135,7 @@ def ended(run, exit_code):
 
 @pytest.mark.parametrize("name", ["evaluation.csv", "evaluation-actions.safetensors"])
 def test_a_run_that_was_not_evaluated_is_bad_input(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(context, "LAG_S", 0.0)
+    monkeypatch.setattr(network_storage, "LAG_S", 0.0)
     run, _ = evaluated(tmp_path)
     (run.root / name).unlink()
     assert re.fullmatch(rf"no file \S+/{name}: evaluate makes it", ended(run, 2).reason)

@@ -19,7 +19,7 @@ import pytest
 from config.errors import BadInput, NoUsableState, WrongDirectory
 from config.measures import RETURN
 from config.resolve import Resolved, resolve
-from steps.directory import checkpoints
+from steps.directory import checkpoints, network_storage
 from steps.directory.checkpoints import MANIFEST, STATE, TENSORS
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
@@ -367,7 +367,7 @@ def test_keys_of_a_state_are_text(run: RunDirectory) -> None:
 def test_the_final_checkpoint_is_that_of_the_last_epoch(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoints, "LAG_S", 0.1)
+    monkeypatch.setattr(network_storage, "LAG_S", 0.1)
     resolved: Resolved = resolve("ppo", {"epochs": "2", "outdir": "/x"})
     with pytest.raises(BadInput, match=r"epoch 0 of 2.*train makes it"):
         checkpoints.load_final(run, resolved)
