@@ -240,3 +240,17 @@ def number(env: gymnasium.Env[Any, Any]) -> int:
 NUMBER = 7
 
 gymnasium.register("LabCorridor-v0", entry_point="tests.lab_environments:Corridor")
+
+
+def register_envs() -> None:
+    """Makes no environment."""
+
+
+def make_gymnasium() -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """Makes several at once."""
+    return gymnasium.make_vec("CartPole-v1", num_envs=2)
+
+
+def make_something() -> list[int]:
+    """Makes what is no environment."""
+    return []

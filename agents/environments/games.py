@@ -9,6 +9,7 @@ from typing import Any
 
 import gymnasium
 from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import FlattenObservation
 
 from agents.environments.checked import CheckedEnvironment, is_strange
@@ -41,7 +42,8 @@ def _made(
         environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **options))
     if not isinstance(environment, gymnasium.Env):
         raise BadInput(
-            f"game {game.name!r} is a {type(environment).__name__}; allowed: a class derived from gymnasium.Env"
+            f"game {game.name!r} {_what_it_is(environment)}; allowed: a class derived from gymnasium.Env, or a "
+            "function that returns one environment"
         )
     for path in settings.wrapper_paths:
         environment = _wrapped(game, path, environment)
@@ -53,6 +55,18 @@ def _made(
         environment = FlattenObservation(environment)
     made: gymnasium.Env[Any, Any] = environment
     return made
+
+
+def _what_it_is(made: object) -> str:
+    """What was made in place of an environment, in a few words."""
+    if made is None:
+        return (
+            "returned nothing, as a function does that only registers environments: call it in a function "
+            "of yours that returns gymnasium.make(…)"
+        )
+    if isinstance(made, VectorEnv):
+        return "makes a vector of environments, which the training does itself"
+    return f"is a {type(made).__name__}"
 
 
 def _wrapped(

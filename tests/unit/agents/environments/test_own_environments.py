@@ -227,3 +227,18 @@ def test_atari_games_have_no_single_environment_to_wrap() -> None:
         f"parameter 'wrappers' cannot be '{LAB}:Doubled': the environments of"
     )
     assert "allowed: empty, or game=package.module:function that makes and wraps" in message
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        ("register_envs", "returned nothing, as a function does that only registers environments"),
+        ("make_gymnasium", "makes a vector of environments, which the training does itself"),
+        ("make_something", "is a list"),
+    ],
+)
+def test_a_factory_of_something_else_says_what_to_give_instead(factory: str, says: str) -> None:
+    """MinAtar's `register_envs`; envpool's `make_gymnasium`."""
+    refused = refusal_of(f"{LAB}:{factory}")
+    assert says in refused
+    assert refused.endswith("or a function that returns one environment")
