@@ -291,6 +291,7 @@ def test_bad_storage_is_refused_before_anything_is_sent(argo: LoopbackArgo, tmp_
     assert argo.requests == []
 
 
+@pytest.mark.slow
 def test_interrupting_stops_only_the_following(argo: LoopbackArgo, tmp_path: Path) -> None:
     argo.statuses = [status("Running", prepare="Running")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

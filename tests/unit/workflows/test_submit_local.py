@@ -105,6 +105,7 @@ def test_other_parameters_are_refused_and_nothing_changes(finished: tuple[Path, 
     assert contents(folder) == before
 
 
+@pytest.mark.slow
 def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
     """Ctrl-C in a training: a second submission was refused, exit 130, the report is made, the last
     lines say what and where."""

@@ -281,7 +281,7 @@ def test_a_game_in_a_terminal_to_its_end(started: Callable[..., Terminal]) -> No
 @pytest.mark.parametrize(
     ("key", "code"),
     [
-        ("\x03", 130),
+        pytest.param("\x03", 130, marks=pytest.mark.slow),
         pytest.param("\x04", 0, marks=pytest.mark.slow),
         pytest.param("q\n", 0, marks=pytest.mark.slow),
     ],
