@@ -63,9 +63,11 @@ def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
         made[name] = functools.partial(load_player, name, game)
     for generation in earlier_generations(run, resolved):
         name = f"{GENERATION}{generation}"
-        if not checkpoints.is_intact(run.network(generation)):
+        try:
+            read_generation(run, generation)
+        except BadInput as error:
             # The run is not judged by it, and nobody can make it again.
-            print(f"warning: {name} does not play: {run.network(generation)} is damaged")
+            print(f"warning: {name} does not play: {error}")
             continue
         made[name] = _generation(name, run, resolved, generation)
     for name in opponents_of(resolved):

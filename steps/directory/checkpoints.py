@@ -330,7 +330,7 @@ def _check_kinds(document: Mapping[str, Any]) -> None:
                 kinds.append((f"record.{name}", record[name], kind))
         files = record.get("files")
         for file, kept in files.items() if isinstance(files, dict) else ():
-            if "/" in file:
+            if "/" in file or "\0" in file:
                 raise DamagedError(
                     f"record.files in {STATE} names {file!r}, which is no file of a run"
                 )
@@ -338,8 +338,16 @@ def _check_kinds(document: Mapping[str, Any]) -> None:
             if isinstance(kept, dict):
                 kinds.append((f"record.files.{file}.bytes", kept.get("bytes"), int))
     for name, value, kind in kinds:
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise DamagedError(f"{name} in {STATE} is a {type(value).__name__}")
+        # This form of the condition refuses NaN, too.
+        if isinstance(value, int | float) and not value >= 0:
+            raise DamagedError(f"{name} in {STATE} is {value}")
+    if "epoch" not in record:
+        raise DamagedError(f"record in {STATE} has no epoch")
+    taken = record.get("taken", {})
+    if not all(isinstance(count, int) and count >= 0 for count in taken.values()):
+        raise DamagedError(f"record.taken in {STATE} holds what is no count")
 
 
 def verify(path: Path) -> dict[str, bytes]:

@@ -59,7 +59,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         files = opened.enter_context(TrainingFiles(attempt, Waiting(trainer.counters, inbox)))
         files.begun(trainer)
         if is_due:
-            _imitate(attempt, trainer)
+            _imitate(attempt, trainer, files)
             attempt.kept[IMITATED] = True
         _publish(attempt, trainer, inbox)
         print(f"the trainer waits for games of {attempt.resolved.workers.workers} workers")
@@ -67,7 +67,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         return _said(files.end(), trainer, inbox)
 
 
-def _imitate(attempt: TrainingAttempt, trainer: SelfPlayTrainer) -> None:
+def _imitate(attempt: TrainingAttempt, trainer: SelfPlayTrainer, files: TrainingFiles) -> None:
     """Let the network start by imitating recorded games, if there are any. Raises `BadInput`."""
     from agents.games.named import load_game
     from agents.selfplay.positions import read_games
@@ -79,6 +79,7 @@ def _imitate(attempt: TrainingAttempt, trainer: SelfPlayTrainer) -> None:
     rows = read_games(text, load_game(attempt.resolved.game.id))
     for _ in trainer.imitate(rows):
         attempt.context.check_stop()
+        files.check()
     print(f"the network has learnt from {len(rows['value'])} recorded positions")
 
 

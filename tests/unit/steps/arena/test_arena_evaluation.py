@@ -330,7 +330,8 @@ def test_a_damaged_network_of_an_earlier_generation_is_named_and_left_out(
     path.write_bytes(content)
     assert set(entrants(run, resolved)) == whole - {f"generation {damaged}"}
     said = capsys.readouterr().out
-    assert said == f"warning: generation {damaged} does not play: {path.parent} is damaged\n"
+    begins = f"warning: generation {damaged} does not play: {path.parent} cannot be read"
+    assert said.startswith(begins) and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

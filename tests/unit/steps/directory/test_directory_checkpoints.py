@@ -324,6 +324,13 @@ def test_a_hostile_state_is_an_error(run: RunDirectory, content: bytes) -> None:
         {"record": {"epoch": 2, "taken": [1]}},
         {"record": {"epoch": 2, "generation": "x"}},
         {"record": {"epoch": 2, "wall_s": None}},
+        {"record": {"epoch": 2, "wall_s": float("nan")}},
+        {"record": {"epoch": 2, "resources_csv": -7}},
+        {"record": {"epoch": 2, "taken": {"a": "x"}}},
+        {"record": {"epoch": 2, "files": {"x\0": {"bytes": 7}}}},
+        {"record": {"epoch": True}},
+        {"record": {"epoch": -1}},
+        {"record": {}},
     ],
     ids=str,
 )
