@@ -18,7 +18,7 @@ LAG_S = 5.0
 """On a storage of this machine, where nothing should be late."""
 NETWORK_LAG_S = 75.0
 """NFS's longest caching (acregmax, acdirmax: 60 s), and some more."""
-NETWORK_TYPES = ("nfs", "cifs", "smb", "ceph", "lustre", "gluster", "gpfs", "beegfs", "9p", "fuse.")
+NETWORK_TYPES = ("nfs", "cifs", "smb", "ceph", "lustre", "gluster", "gpfs", "beegfs", "fuse.")
 MOUNTS = Path("/proc/self/mountinfo")
 Found = TypeVar("Found")
 

@@ -123,7 +123,7 @@ CASES = [
     *refused("i_old_interface:Old", "reset() returns", *kinds("kind", "both reset")),
     *refused("i_old_interface:Old", "step() returns", "kind=step"),
     *refused("i_old_interface:Old", "reset() takes seed", "kind=seed"),
-    *fails("j_leaves:Leaves", 1, "ended the process", *kinds("after=40,kind", "exit code hard")),
+    *fails("j_leaves:Leaves", 1, "process", *kinds("after=40,kind", "exit code hard")),
     *whole(
         "k_elsewhere:Elsewhere",
         *kinds("kind", "chdir double nograd seed threads signals warnings"),
