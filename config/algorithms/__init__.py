@@ -63,6 +63,9 @@ def algorithm_path(text: str) -> str | None:
     """The import path of an algorithm that is not the project's own; None if the text names no
     other.
     """
+    if text in ALGORITHMS:
+        # Without a look at every installed package, which takes milliseconds.
+        return None
     return text if is_import_path(text) else _entry_points().get(text)
 
 
