@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput, shown
-from config.own_packages import PACKAGES, refuse_hidden
+from config.own_packages import PACKAGES, refuse_hidden, top_level
 
 MODULE = r"[A-Za-z_][A-Za-z0-9_]{0,63}(?:\.[A-Za-z_][A-Za-z0-9_]{0,63}){0,15}"
 NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
@@ -52,7 +52,7 @@ def lies_in(path: str, folder: Path) -> bool:
     """Whether the module of an import path would be imported from inside a folder. Nothing is
     imported.
     """
-    top = path.partition(":")[0].partition(".")[0]
+    top = top_level(path)
     if top in sys.modules:
         places: list[str | None] = [getattr(sys.modules[top], "__file__", None)]
     else:
@@ -81,7 +81,7 @@ def package_versions(paths: list[str]) -> dict[str, str]:
     imported. Raises `BadInput` for a module that is hidden by one of this project's.
     """
     refuse_hidden(paths)
-    modules = {path.partition(":")[0].partition(".")[0] for path in paths}
+    modules = {top_level(path) for path in paths}
     versions: dict[str, str] = {}
     for module in sorted(modules - set(PACKAGES)):
         for package in _packages().get(module, [module]):

@@ -22,10 +22,15 @@ DISTRIBUTION = "rl-training-dag"
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def top_level(import_path: str) -> str:
+    """`package.module:Name` -> `package`."""
+    return import_path.partition(":")[0].partition(".")[0]
+
+
 def refuse_hidden(import_paths: Iterable[str]) -> None:
     """Raise `BadInput` if an import path of a person means a module of its own that one of ours hides."""
     for path in import_paths:
-        top = path.partition(":")[0].partition(".")[0]
+        top = top_level(path)
         if top not in PACKAGES:
             continue
         for folder in dict.fromkeys(map(Path, ["", *sys.path])):

@@ -67,7 +67,7 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
     remove_temporaries(context.run.videos)
     if context.resolved.descriptor.has_workers:
         return {"videos": [_write(context, film) for film in _of_games(context)]}
-    from agents.evaluation.rendering import NoImages
+    from agents.evaluation.pictures import NoImages
 
     try:
         return {"videos": [_write(context, film) for film in _of_episodes(context)]}
@@ -238,10 +238,8 @@ def _encoding(width: int, height: int) -> list[str]:
     """
     shorter = min(width, height)
     longer = max(width, height)
-    factor: float = -(-SMALLEST_SIDE_PIXELS // shorter)
-    if shorter >= SMALLEST_SIDE_PIXELS:
-        factor = 1
-    factor = min(factor, LARGEST_SIDE_PIXELS // longer) or LARGEST_SIDE_PIXELS / longer
+    enlarged = -(-SMALLEST_SIDE_PIXELS // shorter)
+    factor = min(enlarged, LARGEST_SIDE_PIXELS // longer) or LARGEST_SIDE_PIXELS / longer
     scaled = [max(1, round(side * factor)) for side in (width, height)]
     padded = [max(NARROWEST_PIXELS, side + side % 2) for side in scaled]
     filters = (

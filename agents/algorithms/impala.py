@@ -38,12 +38,7 @@ from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
 from agents.distributed.protocol import Columns, Peers, Receiver
 from agents.distributed.queues import Batch, BatchQueue
-from agents.distributed.unrolls import (
-    as_state,
-    environment_steps,
-    final_rows,
-    unroll_specs,
-)
+from agents.distributed.unrolls import as_state, environment_steps, final_rows, unroll_specs
 from agents.distributed.weights import weights_of
 from agents.experience.returns import vtrace
 from agents.interfaces import Progress, State

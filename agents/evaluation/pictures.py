@@ -12,28 +12,28 @@ import numpy as np
 from PIL import Image, ImageOps
 
 
-class NotAPicture(Exception):
-    """What was rendered cannot be shown. The message completes "render() returned …"."""
+class NoImages(Exception):
+    """The environment gave no picture. The message says what it gave."""
 
 
 def picture(rendered: Any) -> np.ndarray:
     """A picture uint8 [H, W, 3] from grey [H, W] or [H, W, 1], RGB, or RGBA, of any type of number;
     floats of which none exceeds 1 are shares of the brightest. Of a list of pictures the last one.
-    Raises `NotAPicture`.
+    Raises `NoImages`.
     """
     try:
         values = np.asarray(rendered)
     except ValueError:
         values = np.asarray(None)
     if values.dtype.kind not in "buif":
-        raise NotAPicture(f"{type(rendered).__name__}, no array of numbers")
+        raise NoImages(f"render() returned {type(rendered).__name__}, no array of numbers")
     if values.ndim == 4 and len(values):
         values = values[-1]
     if values.ndim == 2:
         values = values[:, :, None]
     if values.ndim != 3 or values.shape[2] not in (1, 3, 4) or values.size == 0:
         shape = np.shape(rendered)
-        raise NotAPicture(f"an array of shape {shape}, not [height, width, 3]")
+        raise NoImages(f"render() returned an array of shape {shape}, not [height, width, 3]")
     in_bytes = _as_bytes(values[:, :, :3])
     return np.repeat(in_bytes, 3, axis=2) if in_bytes.shape[2] == 1 else in_bytes
 

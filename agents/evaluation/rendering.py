@@ -13,7 +13,7 @@ from gymnasium import spaces
 from agents.environments.atari import make_atari
 from agents.environments.games import make_environment
 from agents.environments.vectors import reset
-from agents.evaluation.pictures import NotAPicture, fitted, picture
+from agents.evaluation.pictures import NoImages, fitted, picture
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.games import Game
@@ -55,16 +55,12 @@ def renders(game: Game, settings: EnvironmentSettings) -> str | None:
     return None
 
 
-class NoImages(Exception):
-    """The environment gave no picture. The message says what it gave."""
-
-
 def _rendered(environment: gymnasium.Env[Any, Any]) -> np.ndarray:
     """The environment's picture now, uint8 [H, W, 3]. Raises `NoImages`."""
     try:
         return picture(environment.render())
-    except NotAPicture as error:
-        raise NoImages(f"render() returned {error}") from None
+    except NoImages:
+        raise
     except (Exception, SystemExit) as error:
         raise NoImages(f"render() failed: {reason(error)}") from error
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from agents.arena.opponents import SearchPolicy
     from agents.arena.players import Player
     from agents.games.rules import Game, Integers
+    from agents.interfaces import State
 
     MakePlayer = Callable[[], Player]
 
@@ -64,12 +65,12 @@ def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
     for generation in earlier_generations(run, resolved):
         name = f"{GENERATION}{generation}"
         try:
-            read_generation(run, generation)
+            state = read_generation(run, generation)
         except BadInput as error:
             # The run is not judged by it, and nobody can make it again.
             print(f"warning: {name} does not play: {error}")
             continue
-        made[name] = _generation(name, run, resolved, generation)
+        made[name] = _generation(name, resolved, state)
     for name in opponents_of(resolved):
         # Someone may name a player of the ladder as a further opponent: it plays once.
         if name not in made:
@@ -210,12 +211,12 @@ def agent_directory(opponent: str, game: str = "") -> tuple[RunDirectory, Experi
     return directory.run(index), record
 
 
-def _generation(name: str, run: RunDirectory, resolved: Resolved, generation: int) -> MakePlayer:
+def _generation(name: str, resolved: Resolved, state: State) -> MakePlayer:
     from agents.arena.opponents import trained
     from agents.load import load_policy
 
     def make() -> Player:
-        policy: Any = load_policy(resolved, read_generation(run, generation))
+        policy: Any = load_policy(resolved, state)
         return trained(name, policy)
 
     return make

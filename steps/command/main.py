@@ -24,7 +24,7 @@ from steps.directory import owner, processes
 from steps.directory.experiment import read_experiment
 from steps.directory.files import refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.network_storage import may_be_late, waited_for
+from steps.directory.network_storage import may_be_late, wait_until_seen
 from steps.directory.status import Status, read_status
 
 
@@ -142,7 +142,7 @@ def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepCo
         look()
     else:
         # In a workflow `prepare` has just written what is looked for, perhaps on another node.
-        waited_for(look_on_network, stop.check, "what prepare has written")
+        wait_until_seen(look_on_network, stop.check, "what prepare has written")
     context = StepContext(
         task=task,
         directory=directory,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from config.errors import BadInput, WrongDirectory
 from steps.directory.owner import from_environment
@@ -20,7 +19,6 @@ NETWORK_LAG_S = 75.0
 """NFS's longest caching (acregmax, acdirmax: 60 s), and some more."""
 NETWORK_TYPES = ("nfs", "cifs", "smb", "ceph", "lustre", "gluster", "gpfs", "beegfs", "fuse.")
 MOUNTS = Path("/proc/self/mountinfo")
-Found = TypeVar("Found")
 
 
 def lag_s(path: Path) -> float:
@@ -33,8 +31,10 @@ def longest_wait_s(path: Path, *, is_written: bool) -> float:
     status says that it has succeeded. In a workflow a step is started after those that it needs, so on
     a network file system the status itself may be late.
     """
-    is_in_workflow = from_environment() is not None
-    return lag_s(path) if is_written or (is_in_workflow and may_be_late(path)) else 0.0
+    if is_written:
+        return lag_s(path)
+    is_expected = from_environment() is not None and may_be_late(path)
+    return NETWORK_LAG_S if is_expected else 0.0
 
 
 def may_be_late(path: Path) -> bool:
@@ -42,20 +42,21 @@ def may_be_late(path: Path) -> bool:
     return _type_of(path).startswith(NETWORK_TYPES)
 
 
-def waited_for(look: Callable[[], Found], check_stop: Callable[[], None], said: str) -> Found:
-    """What `look` finds, asked again for NETWORK_LAG_S while it raises `BadInput` or `WrongDirectory`.
-    said: what is waited for.
+def wait_until_seen(look: Callable[[], object], check_stop: Callable[[], None], what: str) -> None:
+    """Call `look` again for NETWORK_LAG_S while it raises `BadInput` or `WrongDirectory`. what: is
+    waited for.
     """
     end = time.monotonic() + NETWORK_LAG_S
     has_said = False
     while True:
         try:
-            return look()
+            look()
+            return
         except (BadInput, WrongDirectory) as error:
             if time.monotonic() >= end:
                 raise
             if not has_said:
-                print(f"waiting up to {NETWORK_LAG_S:g} s for {said}: {error}", flush=True)
+                print(f"waiting up to {NETWORK_LAG_S:g} s for {what}: {error}", flush=True)
                 has_said = True
         check_stop()
         time.sleep(min(1.0, NETWORK_LAG_S / 50))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agents.evaluation.pictures import NotAPicture, fitted, picture
+from agents.evaluation.pictures import NoImages, fitted, picture
 
 GREY = np.array([[0, 100], [200, 255], [7, 8]], np.uint8)
 RGB = np.repeat(GREY[:, :, None], 3, axis=2)
@@ -50,7 +50,7 @@ def test_numbers_beyond_a_byte_are_cut() -> None:
     ],
 )
 def test_what_is_no_picture_is_named(rendered: object, says: str) -> None:
-    with pytest.raises(NotAPicture) as caught:
+    with pytest.raises(NoImages) as caught:
         picture(rendered)
     assert says in str(caught.value)
 
