@@ -162,6 +162,19 @@ def test_rewards_are_clipped_and_observations_normalised_where_that_is_asked_for
         assert np.abs(drawn.observation).max() != pytest.approx(np.abs(stored).max())
 
 
+@pytest.mark.parametrize("overlap", [0, 2])
+def test_statistics_of_observations_learn_each_row_once(overlap: int) -> None:
+    """An unroll begins with the last rows of the one before."""
+    given = {"normalise_observations": True, "learning_starts": 60}
+    trainer = learner(replayed("async-sac", "pendulum", **given))
+    columns, _ = played(trainer.resolved, SquashedActing, None, 40)
+    experience = trainer.experience
+    experience._overlap = overlap
+    experience._add({name: column[:4] for name, column in columns.items()})
+    new = columns["valid"][:4, overlap:-1]
+    assert experience.normaliser.statistics.count == new.sum()
+
+
 def test_values_that_do_not_go_together_are_refused() -> None:
     for given, word in (
         ({"max_ahead": 5}, "'max_ahead' cannot be 5; allowed: at least 11"),

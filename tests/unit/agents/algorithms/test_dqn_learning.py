@@ -146,6 +146,13 @@ def test_epsilon_counts_environment_steps() -> None:
     assert np.allclose(np.array(found, float), [0.6, 0.2, 0.2, 0.2])
 
 
+def test_epsilon_falls_within_an_epoch() -> None:
+    trainer = made(exploration_fraction=0.5, final_epsilon=0.2)
+    trainer.close()
+    trainer.step = 150
+    assert trainer.epoch == 0 and trainer.epsilon == pytest.approx(1 - 0.8 * 150 / 200)
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
 def test_the_share_of_random_actions_is_epsilon(epsilon: float) -> None:
     trainer = made(num_envs=100, learning_starts=0, exploration_fraction=0, final_epsilon=epsilon,

@@ -73,6 +73,15 @@ def test_known_targets(double: bool, expected: float) -> None:
     assert not found.requires_grad
 
 
+def test_double_q_learning_chooses_where_the_step_led() -> None:
+    """Q prefers the first action at o and the second at o', and Q⁻(o') = (5, 3)."""
+    trainer = made(double=True)
+    trainer.close()
+    trainer.network.forward = lambda seen: torch.cat((1 - seen[:, :1], seen[:, :1]), dim=1)  # type: ignore[method-assign]
+    batch = one_row(0.0, 1.0)._replace(next_encoded=torch.ones(1, 3))
+    assert trainer._targets(batch, torch.tensor([[5.0, 3.0]])).tolist() == [3.0]
+
+
 def test_a_terminal_target_is_the_reward_and_a_truncated_one_bootstraps() -> None:
     """On the rows of a real replay: y = r exactly, y = r + γ max Q⁻(final observation)."""
     trainer = collected(made(), 200)
@@ -448,3 +457,32 @@ def test_what_may_not_be_learnt_has_no_weight() -> None:
     trainer.replay._columns["valid"][:] = False
     _, nothing = trainer._sample(1)
     assert before.weights.sum() > 0 and nothing.weights.sum() == 0
+
+
+def test_each_update_of_a_round_learns_rows_of_its_own() -> None:
+    trainer = collected(made(batch_size=16, updates=3))
+    sample, update, sampled, learnt = trainer._sample, trainer._update, [], []
+
+    def noted(count: int) -> Any:
+        transitions, batch = sample(count)
+        sampled.append(batch)
+        return transitions, batch
+
+    def looked(batch: Batch, target_values: Tensor) -> Any:
+        learnt.append(batch)
+        return update(batch, target_values)
+
+    trainer._sample, trainer._update = noted, looked  # type: ignore[method-assign]
+    assert len(list(trainer._learn())) == 3 and len(sampled) == 1
+    assert torch.equal(torch.cat([one.encoded for one in learnt]), sampled[0].encoded)
+    assert torch.equal(torch.cat([one.actions for one in learnt]), sampled[0].actions)
+
+
+def test_acting_goes_on_with_the_weights_after_the_updates() -> None:
+    """A frozen network of images holds copies of them."""
+    trainer = collected(made(batch_size=16))
+    before: Any = trainer.network.weight.detach().clone()
+    trainer.network.frozen = lambda: trainer.network.weight.detach().clone()  # type: ignore[method-assign]
+    list(trainer._learn())
+    acting: Any = trainer.acting
+    assert torch.equal(acting, trainer.network.weight) and not torch.equal(acting, before)

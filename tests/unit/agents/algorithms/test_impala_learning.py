@@ -14,6 +14,7 @@ import torch
 from agents.distributed.local import LocalLink
 from agents.distributed.protocol import Ack, Unrolls
 from agents.distributed.queues import Batch
+from agents.distributed.weights import weights_of
 from agents.evaluation.episodes import evaluate
 from agents.interfaces import Progress
 from agents.load import load_policy
@@ -198,6 +199,40 @@ def test_the_lag_is_the_number_of_updates_since_the_weights_that_acted() -> None
     metrics = trainer._progress().metrics
     assert metrics["policy_lag"] == pytest.approx(3 / 6)
     assert metrics["policy_lag_max"] == 3
+
+
+def test_what_is_published_is_what_was_just_learnt() -> None:
+    trainer = learner(impala("cartpole", **SMALL))
+    batch = batch_of(trainer, played(trainer.resolved))
+    exchange: Any = trainer.receiver(1)
+    published = list[tuple[int, Any]]()
+    exchange.publish = lambda update, arrays: published.append((update, arrays))
+    trainer._learn(batch)
+    ((update, arrays),) = published
+    assert update == trainer.updates == 1
+    newest = weights_of(trainer.network, trainer.observation_normaliser)
+    assert all(np.array_equal(arrays[name], newest[name]) for name in newest)
+
+
+def test_statistics_of_observations_count_each_row_once() -> None:
+    """The last row of an unroll is the first one of the next."""
+    trainer = learner(impala("cartpole", normalise_observations=True, **SMALL))
+    columns = batch_of(trainer, played(trainer.resolved)).columns
+    trainer._rows(columns)
+    normaliser: Any = trainer.observation_normaliser
+    assert columns["valid"][:, -1].any()
+    assert normaliser.statistics.count == columns["valid"][:, :-1].sum()
+
+
+def test_the_entropy_is_that_of_the_allowed_actions() -> None:
+    """Two doors of six are open, and a policy without weights likes them alike."""
+    trainer = learner(impala("tests.lab_environments:Locks", **SMALL))
+    trainer.network.policy_weight.data.zero_()
+    trainer.network.policy_bias.data.zero_()
+    rows = trainer._rows(batch_of(trainer, played(trainer.resolved)).columns)
+    assert rows.masks is not None and set(rows.masks[rows.valid].sum(dim=1).tolist()) == {2}
+    entropy = trainer._loss(*rows)[-1][2]
+    assert entropy.item() == pytest.approx(np.log(2), abs=1e-5)
 
 
 def test_the_learning_rate_falls_to_nothing() -> None:

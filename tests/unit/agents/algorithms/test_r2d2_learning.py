@@ -56,6 +56,17 @@ def test_actions_are_random_as_often_as_epsilon_says_and_else_the_best() -> None
     assert (columns[TAKEN] == columns[BEST])[columns["valid"]].all()
 
 
+def test_each_environment_explores_by_its_own_epsilon_whichever_group_it_is_in() -> None:
+    resolved = replayed("r2d2", "cartpole", envs_per_actor=2)
+    environments = TrainingEnvironments(resolved, 0)
+    acting = RecurrentValueActing(resolved, environments, run=0, number=0)
+    acting.epsilons = np.array([1.0, 0.0])
+    second, begins = slice(1, 2), np.array([True])
+    acted = [acting.act(second, environments.observation[second], begins, None) for _ in range(30)]
+    environments.close()
+    assert all(one.rows[TAKEN] == one.rows[BEST] for one in acted)
+
+
 @pytest.mark.parametrize("game", ["cartpole", "tests.own_games:Chain"])
 def test_the_learner_finds_the_actor_s_values_from_the_stored_state(game: str) -> None:
     """Of every row, also of what an episode was truncated with, and of rows that are sent twice."""
@@ -230,6 +241,25 @@ def test_priorities_and_importance_weights_are_as_asked() -> None:
         trainer._update = lambda *one, update=update: (seen.append(one[2]), update(*one))[1]
         list(in_turn(trainer))
     assert (seen[0] == 1).all() and seen[-1].min() < 0.99 and seen[-1].max() == 1
+
+
+def test_a_sequence_has_the_priority_of_its_own_error() -> None:
+    trainer = learner(replayed("r2d2", "cartpole", epochs=1))
+    list(in_turn(trainer))
+    sequences = np.arange(trainer.experience.replay.unrolls.start, trainer.hyper.batch_size)
+    trainer.priorities.sample = lambda *_: (sequences, np.full(len(sequences), 0.1))
+
+    def update(seen: Any, rows: Any, weights: Any) -> Any:
+        errors = torch.arange(1.0, 1 + len(sequences)).expand(rows.valid.shape)
+        rows.valid[:] = True
+        return torch.zeros(()), errors, errors, 0.0
+
+    written = list[tuple[list[int], list[float]]]()
+    trainer._update = update
+    trainer.priorities.update = lambda *one: written.append((one[0].tolist(), one[1].tolist()))
+    trainer._learn()
+    assert written[0][0] == sequences.tolist()
+    assert written[0][1] == pytest.approx(range(1, 1 + len(sequences)))
 
 
 def test_values_that_do_not_go_together_are_refused() -> None:

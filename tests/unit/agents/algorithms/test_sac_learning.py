@@ -204,6 +204,31 @@ def test_a_torso_learns_from_the_critics_alone_and_its_copy_follows() -> None:
     assert policy.act(np.zeros((1, 1), np.float32), sample=False).shape == (1, 3)
 
 
+def test_targets_see_by_the_slow_torso_and_the_actor_by_the_one_just_learnt() -> None:
+    resolved = own("Wide", network=f"{__name__}:Halves", epochs="1")
+    trainer = SACTrainer(resolved, run=0, device="cpu", precision="fp32")
+    list(trainer.train())
+    trainer.close()
+    network, inputs = trainer.network, trainer._batch()
+    with torch.no_grad():
+        before = network.target_values(inputs.next_encoded, inputs.actions)
+        for parameter in network.torso.parameters():
+            parameter.add_(1.0)
+        after = network.target_values(inputs.next_encoded, inputs.actions)
+    assert torch.equal(before, after)
+    descend, seen = trainer._descend, list[tuple[Tensor, Tensor]]()
+
+    def looked(name: str, *given: Tensor) -> Any:
+        if name == "actor":
+            seen.append((given[0], network.features(inputs.encoded).detach()))
+        return descend(name, *given)
+
+    trainer._batch, trainer._descend = lambda: inputs, looked  # type: ignore[method-assign]
+    trainer._update()
+    ((given, newest),) = seen
+    assert torch.equal(given, newest)
+
+
 @pytest.mark.parametrize(("side", "torso"), [("40", "NatureCNN"), ("10", "SmallCNN")])
 def test_images_are_learnt(side: str, torso: str) -> None:
     resolved = own(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import steps.evaluate
+from agents.environments.training import episode_seed
 from agents.evaluation import episodes as evaluation
 from agents.evaluation.episodes import Episode, evaluate
 from agents.evaluation.rendering import Replay
@@ -78,6 +79,14 @@ def test_an_episode_does_not_know_who_plays_beside_it(
     together = list(evaluate(policy, resolved, 0, 12, True))
     monkeypatch.setattr(evaluation, "LARGEST_GROUP", 5)
     assert same(list(evaluate(policy, resolved, 0, 12, True)), together)
+
+
+def test_each_run_is_evaluated_on_episodes_of_its_own() -> None:
+    resolved = small("pendulum")
+    policy = beginner("pendulum")
+    seeds = [[one.seed for one in evaluate(policy, resolved, run, 2, False)] for run in (0, 1)]
+    assert seeds == [[episode_seed(resolved, run, number) for number in (0, 1)] for run in (0, 1)]
+    assert len({*seeds[0], *seeds[1]}) == 4
 
 
 def test_a_run_without_its_last_checkpoint_is_bad_input(tmp_path: Path) -> None:

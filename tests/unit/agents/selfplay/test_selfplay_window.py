@@ -58,6 +58,13 @@ def test_the_window_holds_the_last_rows_and_no_others() -> None:
         assert drawn == set(expected)
 
 
+def test_all_positions_of_the_window_are_drawn_alike_also_by_few_draws() -> None:
+    window, generator = Window(GAME), np.random.default_rng(0)
+    window.add(rows(100), 100)
+    drawn = [window.sample(5, generator)["generation"] for _ in range(100)]
+    assert np.mean(drawn) == pytest.approx(49.5, abs=6)
+
+
 def test_what_has_grown_is_told_once_and_brings_the_window_back() -> None:
     window = Window(GAME)
     told = list[dict[str, np.ndarray]]()

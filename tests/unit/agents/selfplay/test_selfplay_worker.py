@@ -111,6 +111,20 @@ def test_the_rows_of_a_game_are_its_positions_and_its_end(name: str) -> None:
             assert 50 * (1 + (value if mover == 0 else -value)) == one.score
 
 
+def test_a_row_is_its_mover_s_where_a_player_moves_twice() -> None:
+    """Who closes a box moves again; by plies, later rows would have the other player's sign."""
+    pytest.importorskip("pyspiel")
+    name = "openspiel:dots_and_boxes(num_rows=1,num_cols=2)"
+    game, twice, decided = load_game(name), 0, 0
+    for one in games(4, resolved(name)):
+        movers = game.mover(unpacked_states(game, one.rows["state"]))
+        twice += int((movers[1:] == movers[:-1]).sum())
+        of_first = np.where(movers == 0, one.rows["value"], -one.rows["value"])
+        assert (50 * (1 + of_first) == one.score).all()
+        decided += one.score != 50
+    assert twice > 0 and decided > 0
+
+
 @pytest.mark.slow
 def test_only_full_searches_have_a_policy_and_they_are_as_many_as_asked_for() -> None:
     rows = [one.rows for one in games(150, resolved(full_search_share="0.3"))]
