@@ -54,8 +54,8 @@ test-long: $(WITH_TESTS) ## the long tests, in WORKERS processes: kills, learnin
 test-machines: $(WITH_TESTS) ## the pipeline, and the quick tests that a machine can break, as on machines unlike this one (VARIANTS: only these words, also one condition alone; OVERCOMMIT=2, FULL=1)
 	@OVERCOMMIT="$(OVERCOMMIT)" FULL="$(FULL)" $(BIN)/python -m tests.machines $(VARIANTS)
 
-mutants: $(WITH_TESTS) ## small mistakes in losses, targets and statistics, which the quick tests must notice: 20 minutes (COUNT of them, drawn with SEED)
-	$(BIN)/python -m tests.mutants --count $(or $(COUNT),300) --seed $(or $(SEED),0)
+mutants: $(WITH_TESTS) ## small mistakes in losses, targets and statistics, which the quick tests must notice: 20 minutes (COUNT of them, drawn with SEED; MEANING=1: those of meaning.toml)
+	$(BIN)/python -m tests.mutants --count $(or $(COUNT),300) --seed $(or $(SEED),0) $(if $(MEANING),--meaning)
 
 lint: $(WITH_TESTS) ## ruff and mypy
 	$(BIN)/ruff check .

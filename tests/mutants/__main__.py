@@ -6,6 +6,10 @@ assertion, or changes nothing that matters; then `explained.txt` says why, a lin
 
     module function: before => after # why
 
+With `--meaning` the mutants are those of `meaning.toml`, all of them: text replacements that change
+what is computed (which value bootstraps, which network, which rows), where the operators only change
+signs, bounds and arguments. Their function is what they mean.
+
 Exit code 1: something survived unexplained, or an explanation fits no mutant any more. 2: the
 tests fail without any mutant.
 """
@@ -31,7 +35,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.operators import Mutant, mutants_of
+from tests.mutants.operators import Mutant, mutant_by_replacing, mutants_of
 from tests.mutants.server import HUNG
 
 FOLDER = Path("tests/mutants")
@@ -145,6 +149,29 @@ def all_mutants(root: Path, paths: Sequence[str]) -> list[Mutant]:
     ]
 
 
+def mutants_of_meaning(root: Path) -> list[Mutant]:
+    """Those of `meaning.toml`. Raises `ValueError` for one whose text its file has not exactly once."""
+    listed = tomllib.loads((root / FOLDER / "meaning.toml").read_text("utf-8"))["mutant"]
+    return [
+        mutant_by_replacing(
+            one["file"],
+            (root / one["file"]).read_text("utf-8"),
+            one["before"],
+            one["after"],
+            one["meaning"],
+        )
+        for one in listed
+    ]
+
+
+def quick_tests_of(targets: dict[str, Any]) -> dict[str, list[str]]:
+    """The arguments of pytest for each file that `meaning.toml` changes."""
+    tests = {path: ["-m", "not slow", *named] for path, named in targets["tests"].items()}
+    for path, named in targets["meaning"].items():
+        tests[path] = [*tests.get(path, ["-m", "not slow"]), *named]
+    return tests
+
+
 def sampled(mutants: Sequence[Mutant], seed: int, count: int) -> list[Mutant]:
     """As good as random, but a change of one module leaves the sample of the others as it is."""
     drawn = sorted(mutants, key=lambda mutant: sha256(f"{seed} {mutant.change}".encode()).digest())
@@ -169,14 +196,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the sample (default: 0)")
     parser.add_argument("--count", type=int, default=300, help="mutants (default: 300)")
     parser.add_argument("--processes", type=int, default=2, help="at once (default: 2)")
+    parser.add_argument(
+        "--meaning", action="store_true", help="all mutants of meaning.toml instead"
+    )
     parser.add_argument("--only", default="", help="mutants whose line holds this text")
     given = parser.parse_args(arguments)
     targets = tomllib.loads((given.root / FOLDER / "targets.toml").read_text("utf-8"))
     explained = read_explained(given.root / FOLDER / "explained.txt")
-    everything = all_mutants(given.root, list(targets["tests"]))
-    stale = explained.keys() - {mutant.change for mutant in everything}
+    small = all_mutants(given.root, list(targets["tests"]))
+    of_meaning = mutants_of_meaning(given.root)
+    stale = explained.keys() - {mutant.change for mutant in [*small, *of_meaning]}
+    everything = of_meaning if given.meaning else small
     drawn = [mutant for mutant in everything if given.only in mutant.change]
-    sample = sampled(drawn, given.seed, given.count)
+    sample = drawn if given.meaning else sampled(drawn, given.seed, given.count)
+    if given.meaning:
+        targets["tests"] = quick_tests_of(targets)
     verdicts = dict.fromkeys(sample, EXPLAINED)  # which need not run
     started = time.monotonic()
     try:

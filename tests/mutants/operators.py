@@ -30,7 +30,9 @@ LONG, AROUND = 90, 25  # characters of a change that is shown
 
 @dataclass(frozen=True)
 class Mutant:
-    """before and after: the changed expression or statement with what stands around it."""
+    """function: where it is, or what a mutant of `meaning.toml` means. before and after: the changed
+    expression or statement with what stands around it.
+    """
 
     path: str
     function: str
@@ -62,6 +64,20 @@ class Place:
             setattr(self.parent, self.field, node)
         else:
             getattr(self.parent, self.field)[self.index] = node
+
+
+def mutant_by_replacing(path: str, source: str, before: str, after: str, meaning: str) -> Mutant:
+    """The module with `after` in the place of `before`, named by what that means. Raises `ValueError`
+    unless `before` occurs exactly once.
+    """
+    count = source.count(before)
+    if count != 1:
+        raise ValueError(
+            f"{path}: the text of the mutant {meaning!r} occurs {count} times, not once"
+        )
+    lines = (" ".join(text.split()) for text in (before, after))
+    change = _without_what_is_equal(*lines)
+    return Mutant(path, meaning, *change, source.replace(before, after))
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:

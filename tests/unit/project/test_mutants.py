@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import FOLDER, ROOT, read_explained, sampled
-from tests.mutants.operators import mutants_of
+from tests.mutants.__main__ import (
+    FOLDER,
+    ROOT,
+    mutants_of_meaning,
+    quick_tests_of,
+    read_explained,
+    sampled,
+)
+from tests.mutants.operators import mutant_by_replacing, mutants_of
 
 MODULE = '''
 def sum_to(count: int) -> int:
@@ -33,6 +40,14 @@ TARGETS = """
 preload = ["pytest"]
 [tests]
 "sums.py" = ["test_sums.py"]
+[meaning]
+"""
+OF_MEANING = """
+[[mutant]]
+meaning = "zeros are summed"
+file = "sums.py"
+before = "total += number"
+after = "total += 0"
 """
 STEP = "sums.py sum_to: number += 1 => number += 2"
 
@@ -46,12 +61,14 @@ def project(tmp_path: Path) -> Path:
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / FOLDER / "targets.toml").write_text(TARGETS)
     (folder / FOLDER / "explained.txt").write_text("# change # why\n")
+    (folder / FOLDER / "meaning.toml").write_text(OF_MEANING)
     return folder
 
 
-def tool(project: Path, only: str) -> tuple[int, str]:
+def tool(project: Path, only: str, *options: str) -> tuple[int, str]:
     """Exit code and what was printed about the mutants whose change holds this text."""
-    command = [sys.executable, "-m", "tests.mutants", "--root", str(project), "--only", only]
+    root = ["--root", str(project)]
+    command = [sys.executable, "-m", "tests.mutants", *root, "--only", only, *options]
     ended = subprocess.run(
         [*command, "--processes", "1"], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
@@ -77,6 +94,13 @@ def test_a_survivor_fails_until_it_is_explained_or_an_assertion_kills_it(project
     code, printed = tool(project, STEP)
     assert (code, "| sums.py | 1 | 1 | 0 | 0 | 0 |" in printed) == (1, True), printed
     assert "explained, but no mutant: sums.py sum_to: a => b\n" in printed
+
+
+@pytest.mark.slow
+def test_a_mutant_of_meaning_is_killed_by_its_file_s_tests(project: Path) -> None:
+    code, printed = tool(project, "", "--meaning")
+    assert (code, "| sums.py | 1 | 1 | 0 | 0 | 0 |" in printed) == (0, True), printed
+    assert "killed: sums.py zeros are summed: total += number => total += 0\n" in printed
 
 
 @pytest.mark.slow
@@ -138,7 +162,26 @@ def test_a_sample_is_drawn_with_its_seed_and_keeps_to_itself() -> None:
 
 
 def test_every_target_and_test_is_there() -> None:
-    targets = tomllib.loads((ROOT / FOLDER / "targets.toml").read_text("utf-8"))["tests"]
-    named = [*targets, *(test for tests in targets.values() for test in tests)]
+    targets = tomllib.loads((ROOT / FOLDER / "targets.toml").read_text("utf-8"))
+    tables = [targets["tests"], targets["meaning"]]
+    named = [path for table in tables for path in table]
+    named += [test for table in tables for tests in table.values() for test in tests]
     assert [path for path in named if not (ROOT / path.partition("::")[0]).is_file()] == []
     assert all(why for why in read_explained(ROOT / FOLDER / "explained.txt").values())
+
+
+def test_every_mutant_of_meaning_fits_its_file_once_and_has_tests() -> None:
+    """Otherwise the table rots: a text that is gone is a mistake that no test is asked about."""
+    mutants = mutants_of_meaning(ROOT)
+    assert len({mutant.change for mutant in mutants}) == len(mutants) >= 30
+    targets = tomllib.loads((ROOT / FOLDER / "targets.toml").read_text("utf-8"))
+    assert {mutant.path for mutant in mutants} <= quick_tests_of(targets).keys()
+    for mutant in mutants:
+        assert mutant.source != (ROOT / mutant.path).read_text("utf-8"), mutant.change
+        compile(mutant.source, mutant.path, "exec")
+
+
+@pytest.mark.parametrize(("before", "count"), [("gone", 0), ("y", 2)])
+def test_a_text_that_is_not_there_once_is_refused(before: str, count: int) -> None:
+    with pytest.raises(ValueError, match=f"'all are one' occurs {count} times, not once"):
+        mutant_by_replacing("m.py", "y = x\ny = 2\n", before, "z", "all are one")
