@@ -7,13 +7,14 @@ without a usable run nothing is drawn, and the status says so.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from config.errors import WrongDirectory
+from steps.average import bootstrap_seed
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.files import read_bytes
@@ -26,6 +27,7 @@ from steps.directory.usable import (
     training_columns,
     usability,
 )
+from steps.page.summary import parsed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,9 +126,10 @@ def _arena(context: StepContext) -> dict[str, Figure | None]:
         return {}
     from steps.arena.plots import average_figures
 
-    summary = json.loads(read_bytes(context.directory.average / "summary.json"))
     heading = _heading(context, "", len(complete))
-    return average_figures(context.resolved, complete, heading, seed=summary["bootstrap"]["seed"])
+    return average_figures(
+        context.resolved, complete, heading, seed=bootstrap_seed(context.resolved)
+    )
 
 
 def _training(
@@ -171,6 +174,16 @@ def _aggregate(count: int, columns: Numbers) -> Aggregate:
     )
 
 
+def _summary(context: StepContext) -> Mapping[str, Any]:
+    """average/summary.json. Raises `WrongDirectory` if it is damaged."""
+    path = context.directory.average / "summary.json"
+    try:
+        return parsed(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        remedy = "delete it, and average makes it again"
+        raise WrongDirectory(f"{path} is damaged ({error}); {remedy}") from None
+
+
 def _evaluation(context: StepContext) -> Figure | None:
     """The evaluation. Its interval comes from average/summary.json; the episodes come from the
     runs' own files.
@@ -179,14 +192,14 @@ def _evaluation(context: StepContext) -> Figure | None:
 
     from steps.figures.averaged_runs import evaluation
 
-    scores = json.loads(read_bytes(context.directory.average / "summary.json"))["evaluation"]
+    scores = _summary(context)["evaluation"]
     if scores["n"] == 0:
         return None
-    low, high = scores["t_interval"] or (None, None)
-    iqm_low, iqm_high = scores["iqm_interval"] or (None, None)
+    low, high = scores.get("t_interval") or (None, None)
+    iqm_low, iqm_high = scores.get("iqm_interval") or (None, None)
     values = {**scores, "low": low, "high": high, "iqm_low": iqm_low, "iqm_high": iqm_high}
     numbers = {
-        name: np.array([values[name]], np.float64)
+        name: np.array([values.get(name)], np.float64)
         for name in ("mean", "min", "max", "sd", "low", "high", "iqm", "iqm_low", "iqm_high")
     }
     states = {run.index: usability(run, context.resolved).state for run in _runs(context)}

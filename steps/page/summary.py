@@ -28,6 +28,9 @@ def parsed(content: bytes) -> Mapping[str, Any]:
         raise ValueError(f"evaluation.n cannot be {shown(count)}")
     needed = {
         "mean": count >= 1,
+        "min": False,
+        "max": False,
+        "sd": False,
         "t_interval": count >= 2,
         "iqm": False,
         "iqm_interval": scores.get("iqm") is not None,

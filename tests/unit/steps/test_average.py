@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from config.errors import WrongDirectory
 from config.measures import RETURN
 from steps import average, plot_average
 from steps.directory.files import write_atomically
@@ -230,3 +231,23 @@ def test_unfinished_runs_are_cut_at_their_checkpoint(tmp_path):
         file.write("197,99999998," + "," * 7 + "\n")
     assert training_columns(run, finished=False)["step"].max() <= newest
     assert training_columns(run, finished=True)["step"].max() > newest
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"used": [0], "evaluation": []}', "{", "[" * 5000]
+)
+def test_a_damaged_summary_is_named_and_made_again(content, tmp_path, capsys):
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    run_average(directory)
+    summary = directory.average / "summary.json"
+    whole = summary.read_bytes()
+    write_atomically(summary, content)
+    capsys.readouterr()
+    assert plot_average.main([f"--outdir={directory.root}"]) == WrongDirectory.exit_code
+    printed = capsys.readouterr().err
+    assert f"{summary} is damaged" in printed
+    assert "delete it, and average makes it again" in printed
+    assert "Traceback" not in printed
+    summary.unlink()
+    run_average(directory)
+    assert summary.read_bytes() == whole
