@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,18 @@ RECORD_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "wall_s": (int, float),
 }
 """The types of what a step has saved beside a trainer's state, where it is there."""
+
+RECORDER_KINDS: Mapping[str, type] = {"offset": int, "recent": list, "interval": dict}
+INTERVAL_KINDS: Mapping[str, type] = {
+    "epochs": int,
+    "returns": list,
+    "lengths": list,
+    "sums": dict,
+    "absent": dict,
+}
+"""The types inside of `record.recorder`, which `steps/training/recorder.py` saves, and inside of its
+interval. Lists and mappings hold numbers.
+"""
 
 State = dict[str, Any]
 
@@ -337,6 +349,7 @@ def _check_kinds(document: Mapping[str, Any]) -> None:
             kinds.append((f"record.files.{file}", kept, dict))
             if isinstance(kept, dict):
                 kinds.append((f"record.files.{file}.bytes", kept.get("bytes"), int))
+        kinds += _recorder_kinds(record.get("recorder"))
     for name, value, kind in kinds:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise DamagedError(f"{name} in {STATE} is a {type(value).__name__}")
@@ -348,6 +361,35 @@ def _check_kinds(document: Mapping[str, Any]) -> None:
     taken = record.get("taken", {})
     if not all(isinstance(count, int) and count >= 0 for count in taken.values()):
         raise DamagedError(f"record.taken in {STATE} holds what is no count")
+
+
+def _recorder_kinds(recorder: object) -> list[tuple[str, object, type | tuple[type, ...]]]:
+    """What is inside of `record.recorder`: each value with its name and the type it must have.
+    Raises `DamagedError` for an interval with fields that none has.
+    """
+    if not isinstance(recorder, dict):
+        return []
+    within = "record.recorder"
+    kinds: list[tuple[str, object, type | tuple[type, ...]]] = [
+        (f"{within}.{name}", recorder.get(name), kind) for name, kind in RECORDER_KINDS.items()
+    ]
+    interval = recorder.get("interval")
+    if isinstance(interval, dict):
+        unknown = sorted(interval.keys() - INTERVAL_KINDS)
+        if unknown:
+            raise DamagedError(f"{within}.interval in {STATE} has {unknown[0]!r}")
+        kinds += [
+            (f"{within}.interval.{name}", value, INTERVAL_KINDS[name])
+            for name, value in interval.items()
+        ]
+    for name, value, _ in list(kinds):
+        members = value.values() if isinstance(value, dict) else value
+        if name == f"{within}.interval" or not isinstance(members, Iterable):
+            continue
+        for member in members:
+            if isinstance(member, bool) or not isinstance(member, int | float):
+                raise DamagedError(f"{name} in {STATE} holds a {type(member).__name__}")
+    return kinds
 
 
 def verify(path: Path) -> dict[str, bytes]:

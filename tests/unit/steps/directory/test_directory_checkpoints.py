@@ -330,6 +330,25 @@ def test_a_hostile_state_is_an_error(run: RunDirectory, content: bytes) -> None:
         {"record": {"epoch": 2, "files": {"x\0": {"bytes": 7}}}},
         {"record": {"epoch": True}},
         {"record": {"epoch": -1}},
+        {"record": {"epoch": 2, "recorder": {}}},
+        {"record": {"epoch": 2, "recorder": {"offset": "0", "recent": [], "interval": {}}}},
+        {"record": {"epoch": 2, "recorder": {"offset": -1, "recent": [], "interval": {}}}},
+        {"record": {"epoch": 2, "recorder": {"offset": 0, "recent": {}, "interval": {}}}},
+        {"record": {"epoch": 2, "recorder": {"offset": 0, "recent": ["7"], "interval": {}}}},
+        {"record": {"epoch": 2, "recorder": {"offset": 0, "recent": [], "interval": []}}},
+        {"record": {"epoch": 2, "recorder": {"offset": 0, "recent": [], "interval": {"x": 1}}}},
+        {
+            "record": {
+                "epoch": 2,
+                "recorder": {"offset": 0, "recent": [], "interval": {"sums": [1]}},
+            }
+        },
+        {
+            "record": {
+                "epoch": 2,
+                "recorder": {"offset": 0, "recent": [], "interval": {"lengths": [None]}},
+            }
+        },
         {"record": {}},
     ],
     ids=str,
