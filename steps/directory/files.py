@@ -135,7 +135,7 @@ def full_disk_explained(path: Path, needed_bytes: int) -> Iterator[None]:
             raise
         raise ExperimentError(
             f"no space for {path}: {needed_bytes} bytes needed, {free_bytes(path.parent)} bytes free ({os.strerror(error.errno)})"
-        ) from error
+        ) from None
 
 
 def unwritable(path: Path, error: OSError) -> BadInput | None:

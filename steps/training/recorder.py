@@ -8,6 +8,7 @@ that killed attempts wrote from that step on.
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import socket
@@ -15,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from agents.interfaces import Progress
 from config.measures import Measure
 from config.resolve import Resolved
+from steps.directory.files import full_disk_explained
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
 
@@ -158,8 +161,9 @@ def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:
 
 
 class EventFile:
-    """The event file of one attempt, to which several threads may write. purge_step: the first step
-    whose events by earlier attempts no longer count.
+    """The event file of one attempt, to which several threads may write. Its methods raise
+    `ExperimentError` if the disk is full. purge_step: the first step whose events by earlier
+    attempts no longer count.
     """
 
     def __init__(self, directory: Path, *, purge_step: int) -> None:
@@ -167,9 +171,8 @@ class EventFile:
         first = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
         # Pods often have equal host names and process ids, and two may start in one second.
         numbered = (directory / f"{first}.{number}" for number in itertools.count())
-        path = next(path for path in numbered if not path.exists())
-        self._file = path.open("xb")
-        self._records = RecordWriter(self._file)
+        self._path = next(path for path in numbered if not path.exists())
+        self._records = RecordWriter(self._path.open("xb"))
         self._lock = threading.Lock()
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=purge_step, session_log=SessionLog(status=SessionLog.START)))
@@ -188,14 +191,18 @@ class EventFile:
 
     def flush(self) -> None:
         """Write added events to the file, so that TensorBoard sees them."""
-        with self._lock:
+        with self._lock, self._full_disk_explained():
             self._records.flush()
 
     def close(self) -> None:
         """Flush and close."""
-        self._records.close()
+        with self._full_disk_explained():
+            self._records.close()
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
-        with self._lock:
+        with self._lock, self._full_disk_explained():
             self._records.write(event.SerializeToString())
+
+    def _full_disk_explained(self) -> AbstractContextManager[None]:
+        return full_disk_explained(self._path, io.DEFAULT_BUFFER_SIZE)

@@ -301,6 +301,7 @@ def test_full_disk_on_train_csv(
     assert step.end() == 1, step.text
     assert "no space for" in step.text
     assert "bytes needed, 0 bytes free" in step.text
+    assert "Traceback" not in step.text
     ballast.unlink()
     again = start(*train(small_disk / "x"))
     assert again.end() == 0, again.text
