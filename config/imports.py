@@ -54,7 +54,9 @@ def lies_in(path: str, folder: Path) -> bool:
     """
     top = top_level(path)
     if top in sys.modules:
-        places: list[str | None] = [getattr(sys.modules[top], "__file__", None)]
+        module = sys.modules[top]
+        # A namespace package has no file of its own.
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     else:
         try:
             spec = importlib.util.find_spec(top)

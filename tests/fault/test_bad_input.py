@@ -124,6 +124,18 @@ def test_outdir_stays_below_the_storage(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["link", "storage"]
 
 
+def test_an_algorithm_that_would_lie_among_its_results(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened the results later would be refused."""
+    own = tmp_path / "own_algorithm_within.py"
+    own.write_text("from config.algorithms.ppo import ALGORITHM\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    argv = [*assignments(outdir=tmp_path), "--algorithm=own_algorithm_within:ALGORITHM"]
+    refused(capsys, 4, "among the results", "own_algorithm_within:ALGORITHM", argv=argv)
+    assert {one.name for one in tmp_path.iterdir()} <= {own.name, "__pycache__"}
+
+
 def test_other_parameters_in_the_same_directory(
     start: Start, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -18,6 +18,7 @@ from steps.directory.experiment import (
     continued,
     difference,
     read_experiment,
+    refuse_code_inside,
     write_experiment,
 )
 from steps.directory.layout import ExperimentDirectory
@@ -226,3 +227,17 @@ def test_reading_runs_no_code_that_lies_among_the_results(
     sys.modules.pop("evil", None)
     assert ("among the results" in str(caught.value)) == (where != "elsewhere")
     assert Path("ran").exists() == (where == "elsewhere")
+
+
+def test_code_among_the_results_is_refused_also_in_a_package_without_a_file(
+    directory: ExperimentDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A namespace package that something else has imported already."""
+    folder = directory.root / "space_within"
+    folder.mkdir(parents=True)
+    (folder / "evil.py").touch()
+    monkeypatch.setattr(sys, "path", [str(directory.root), *sys.path])
+    importlib.invalidate_caches()
+    monkeypatch.setitem(sys.modules, "space_within", importlib.import_module("space_within"))
+    with pytest.raises(WrongDirectory, match="among the results"):
+        refuse_code_inside("space_within.evil:ALGORITHM", directory)

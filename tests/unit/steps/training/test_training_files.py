@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from agents.interfaces import Progress
 from config.errors import ExperimentError
@@ -23,7 +24,7 @@ from steps.directory.tables import read_rows
 from steps.training import self_play_trainer
 from steps.training.recorder import EventFile, Interval, Recorder
 from steps.training.resources import ResourceSampler
-from steps.training.training_files import Saver
+from steps.training.training_files import Saver, TrainingFiles
 
 
 @pytest.fixture
@@ -264,6 +265,42 @@ def test_a_full_disk_ends_a_self_play_within_its_generation() -> None:
     files: Any = SimpleNamespace(check=no_space)
     with pytest.raises(OSError, match="No space left"):
         self_play_trainer._train(attempt, trainer, inbox, files)
+
+
+@pytest.mark.parametrize(
+    ("part", "call"),
+    [
+        ("write", lambda events: events.add(1, {"return_mean": 7.0})),
+        ("flush", EventFile.flush),
+        ("close", EventFile.close),
+    ],
+)
+def test_a_full_disk_under_the_event_file_is_explained(
+    run: RunDirectory, part: str, call: Callable[[EventFile], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is buffered, so that it may be the first to meet the full disk, or the last to say so."""
+
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    events = EventFile(run.tensorboard, purge_step=0)
+    monkeypatch.setattr(RecordWriter, part, full)
+    with pytest.raises(ExperimentError, match=r"no space for .*tfevents.*bytes needed") as caught:
+        call(events)
+    assert caught.value.__cause__ is None, "its traceback would be printed"
+    monkeypatch.undo()
+    events.close()
+
+
+def test_what_stops_the_sampling_stops_a_learner_inside_an_epoch() -> None:
+    class Sampler:
+        def check(self) -> None:
+            raise ExperimentError("no space")
+
+    files: Any = TrainingFiles.__new__(TrainingFiles)
+    files._sampler = Sampler()
+    with pytest.raises(ExperimentError, match="no space"):
+        files.check_stop(None)
 
 
 def test_the_saver_works_beside_the_training_and_does_not_swallow_errors() -> None:

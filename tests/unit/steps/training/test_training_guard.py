@@ -10,15 +10,22 @@ from typing import Any
 
 import pytest
 
-from config.errors import BadInput, Diverged, ExperimentError, NoProgress
+from config.errors import BadInput, Diverged, ExperimentError, NoProgress, NoUsableState
 from config.resolve import resolve
 from steps.command.context import StepContext
 from steps.command.stop import StopRequest
 from steps.directory import checkpoints
+from steps.directory.checkpoints import Checkpoint
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import Status
 from steps.train import train
-from steps.training.training_attempt import KILLS, Guard, guard_after, guard_after_failure
+from steps.training.training_attempt import (
+    KILLS,
+    Guard,
+    TrainingAttempt,
+    guard_after,
+    guard_after_failure,
+)
 
 
 def left(guard: Guard, state: Any = "running", exit_code: int | None = None) -> Status:
@@ -139,3 +146,32 @@ def test_a_status_without_a_guard(details: dict[str, Any]) -> None:
     assert begin(Status(task="train", state="running", started="", details=details)) == Guard(
         checkpoint=0, owner="uid"
     )
+
+
+@pytest.mark.parametrize(
+    "error", [AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError]
+)
+def test_a_state_that_the_trainer_cannot_load_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Its checksums are right, so nothing but the trainer can find out."""
+    monkeypatch.setattr(StepContext, "resolved", resolve("ppo", {"outdir": "/x"}))
+    context = StepContext(
+        task="train", directory=ExperimentDirectory(tmp_path), run_index=0, owner_uid="uid",
+        arguments=argparse.Namespace(), stop=StopRequest(), previous=None,
+    )  # fmt: skip
+    path = tmp_path / "checkpoints/000000000064"
+    checkpoint = Checkpoint(path=path, step=64, state={}, record={"epoch": 1})
+    attempt = TrainingAttempt(context, checkpoint)
+    attempt.machine = {"threads": 1}
+
+    class Trainer:
+        def load_state_dict(self, state: object, between: object) -> None:
+            raise error("weights")
+
+    trainer: Any = Trainer()
+    compute: Any = "cpu"
+    with pytest.raises(NoUsableState) as caught:
+        attempt.restore(trainer, compute)
+    assert str(caught.value).startswith(f"{path} does not hold what this trainer saves")
+    assert "delete it to continue from the one before" in str(caught.value)
