@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from agents.arena.opponents import SearchPolicy
     from agents.arena.players import Player
     from agents.games.rules import Game, Integers
-    from agents.interfaces import State
 
     MakePlayer = Callable[[], Player]
 
@@ -65,12 +64,10 @@ def entrants(run: RunDirectory, resolved: Resolved) -> dict[str, MakePlayer]:
     for generation in earlier_generations(run, resolved):
         name = f"{GENERATION}{generation}"
         try:
-            state = read_generation(run, generation)
-        except BadInput as error:
+            made[name] = _generation(name, run, resolved, generation)
+        except (BadInput, WrongDirectory) as error:
             # The run is not judged by it, and nobody can make it again.
             print(f"warning: {name} does not play: {error}")
-            continue
-        made[name] = _generation(name, resolved, state)
     for name in opponents_of(resolved):
         # Someone may name a player of the ladder as a further opponent: it plays once.
         if name not in made:
@@ -211,15 +208,14 @@ def agent_directory(opponent: str, game: str = "") -> tuple[RunDirectory, Experi
     return directory.run(index), record
 
 
-def _generation(name: str, resolved: Resolved, state: State) -> MakePlayer:
+def _generation(name: str, run: RunDirectory, resolved: Resolved, generation: int) -> MakePlayer:
     from agents.arena.opponents import trained
     from agents.load import load_policy
 
-    def make() -> Player:
+    state = read_generation(run, generation)
+    with checkpoints.fitting(run.network(generation), "it cannot be made again"):
         policy: Any = load_policy(resolved, state)
-        return trained(name, policy)
-
-    return make
+    return lambda: trained(name, policy)
 
 
 def _opponent(name: str, resolved: Resolved, game: Game) -> MakePlayer:

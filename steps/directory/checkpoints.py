@@ -16,12 +16,13 @@ steps can list and verify checkpoints without them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -390,6 +391,20 @@ def _recorder_kinds(recorder: object) -> list[tuple[str, object, type | tuple[ty
             if isinstance(member, bool) or not isinstance(member, int | float):
                 raise DamagedError(f"{name} in {STATE} holds a {type(member).__name__}")
     return kinds
+
+
+@contextlib.contextmanager
+def fitting(path: Path, remedy: str) -> Iterator[None]:
+    """While a program takes over a verified state: raise `NoUsableState`, which names the checkpoint
+    and what to do, for what an unfit state makes it raise. Checksums say nothing of what a state is.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise NoUsableState(
+            f"{path} does not hold what this training saves "
+            f"({type(error).__name__}: {' '.join(str(error).split())}); {remedy}"
+        ) from error
 
 
 def verify(path: Path) -> dict[str, bytes]:

@@ -24,12 +24,14 @@ def final_policy(context: StepContext) -> tuple[AnyPolicy, int]:
 
 def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[AnyPolicy, int]:
     """The policy at the end of a training, on the CPU, and its environment step. Raises `BadInput`
-    before the training has ended.
+    before the training has ended, and `NoUsableState` for a checkpoint of something else.
     """
     checkpoint = checkpoints.load_final(run, resolved)
     from agents.load import load_policy
 
-    return load_policy(resolved, checkpoint.state), checkpoint.step
+    with checkpoints.fitting(checkpoint.path, "delete it, and train repeats its end"):
+        policy = load_policy(resolved, checkpoint.state)
+    return policy, checkpoint.step
 
 
 def final_policy_inputs(context: StepContext) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from config.errors import BadInput, ExperimentError, NoProgress, NoUsableState
+from config.errors import BadInput, ExperimentError, NoProgress
 from config.memory import limit_bytes
 from steps.command.context import StepContext
 from steps.directory import checkpoints, segments
@@ -162,13 +162,8 @@ class TrainingAttempt:
         print(f"training {epochs} epochs from {start}: {compute}, {threads} threads")
 
     def _load(self, trainer: Resumable, checkpoint: Checkpoint) -> None:
-        try:
+        with checkpoints.fitting(checkpoint.path, "delete it to continue from the one before"):
             trainer.load_state_dict(checkpoint.state, between=self.context.check_stop)
-        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise NoUsableState(
-                f"{checkpoint.path} does not hold what this trainer saves "
-                f"({type(error).__name__}: {error}); delete it to continue from the one before"
-            ) from error
         self._restore_streams(trainer, checkpoint)
 
     def _restore_streams(self, trainer: Resumable, checkpoint: Checkpoint) -> None:

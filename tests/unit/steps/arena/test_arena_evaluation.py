@@ -34,6 +34,7 @@ from steps.arena.entrants import (
 )
 from steps.arena.games import Played, read_all, read_games, write_arena
 from steps.arena.standing import rating_of, tournament, won_against
+from steps.directory import checkpoints
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.self_play import write_generation
 from steps.directory.status import read_status
@@ -332,6 +333,38 @@ def test_a_damaged_network_of_an_earlier_generation_is_named_and_left_out(
     said = capsys.readouterr().out
     begins = f"warning: generation {damaged} does not play: {path.parent} cannot be read"
     assert said.startswith(begins) and said.count("\n") == 1
+
+
+def test_an_unfit_network_of_an_earlier_generation_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its checksums are right: another program wrote it."""
+    directory = arena_runs.experiment(tmp_path, epochs=40)
+    run, resolved = directory.run(0), synthetic.resolved_of(directory)
+    whole = set(entrants(run, resolved))
+    unfit = earlier_generations(run, resolved)[0]
+    state = arena_runs.state(resolved, 0)
+    weights = dict(state["average"])
+    weights.pop(next(iter(weights)))
+    for wrong in ({}, {**state, "average": weights}, {**state, "average": [1]}):
+        capsys.readouterr()
+        write_generation(run, unfit, wrong, resolved.identity())
+        assert set(entrants(run, resolved)) == whole - {f"generation {unfit}"}
+        said = capsys.readouterr().out
+        begins = f"warning: generation {unfit} does not play: {run.network(unfit)} does not hold"
+        assert said.startswith(begins) and said.count("\n") == 1
+
+
+def test_an_unfit_final_checkpoint_is_one_line_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = arena_runs.experiment(tmp_path)
+    run, resolved = directory.run(0), synthetic.resolved_of(directory)
+    final = checkpoints.load_final(run, resolved)
+    record = {name: value for name, value in final.record.items() if name != "identity"}
+    checkpoints.save(run, step=final.step, state={}, identity=resolved.identity(), record=record)
+    assert evaluate.main([f"--outdir={tmp_path}", "--run=0"]) == 4
+    assert f"{final.path} does not hold what this training saves" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

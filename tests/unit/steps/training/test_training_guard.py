@@ -173,5 +173,5 @@ def test_a_state_that_the_trainer_cannot_load_is_named(
     compute: Any = "cpu"
     with pytest.raises(NoUsableState) as caught:
         attempt.restore(trainer, compute)
-    assert str(caught.value).startswith(f"{path} does not hold what this trainer saves")
+    assert str(caught.value).startswith(f"{path} does not hold what this training saves")
     assert "delete it to continue from the one before" in str(caught.value)
