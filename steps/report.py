@@ -142,24 +142,54 @@ def _inside(folder: Path) -> list[Path]:
 
 def wait_for_running(context: StepContext, wait_s: float = WAIT_S) -> None:
     """Wait until no step is running. For a step on this machine it is known whether its process
-    lives.
+    lives. One on another machine was killed if it gives no sign of life.
 
     If a workflow ended by itself, no pod is left: a step that is still marked as running was killed
     on another machine.
     """
     end = time.monotonic() + (0 if context.arguments.workflow_status == "Succeeded" else wait_s)
+    signs = _SignsOfLife(owner.killed_after_s(context.directory.owner_json))
     said = ""
     while (running := _running(context)) and time.monotonic() < end:
         context.check_stop()
-        line = f"waiting for {', '.join(running)}"
+        names = [name for name, status in running if not signs.are_over(status)]
+        if not names:
+            line = ", ".join(name for name, _ in running)
+            print(f"no sign of life for {signs.killed_after_s:g} s: {line}")
+            return
+        line = f"waiting for {', '.join(names)}"
         if line != said:
             print(said := line, flush=True)
         time.sleep(POLL_S)
     if running:
-        print(f"gave up after {wait_s:g} s: {', '.join(running)}")
+        print(f"gave up after {wait_s:g} s: {', '.join(name for name, _ in running)}")
 
 
-def _running(context: StepContext) -> list[str]:
+class _SignsOfLife:
+    """Watches the signs that running steps give. Clocks of two machines are never compared: what
+    counts is how long this process has seen no change.
+    """
+
+    def __init__(self, killed_after_s: float) -> None:
+        self.killed_after_s = killed_after_s
+        self._last: dict[Path, tuple[object, float]] = {}
+
+    def are_over(self, status: Path) -> bool:
+        """Whether the step with this status has been silent for too long."""
+        now = time.monotonic()
+        try:
+            sign = owner.sign_of_life(owner.fence_path(status))
+        except OSError:
+            sign = None
+        before, since = self._last.get(status, (None, now))
+        if sign is None or sign != before:
+            since = now
+        self._last[status] = (sign, since)
+        return now - since >= self.killed_after_s
+
+
+def _running(context: StepContext) -> list[tuple[str, Path]]:
+    """The steps that are marked as running and may live: each with its status file."""
     directory = context.directory
     runs = range(context.resolved.experiment.runs)
     places = [(name, directory.status / f"{name}.json") for name in pipeline.names("experiment")]
@@ -169,10 +199,10 @@ def _running(context: StepContext) -> list[str]:
         for name in pipeline.names("run")
     ]
     places += _members(context)
-    found = ((name, read_status(path)) for name, path in places)
+    found = ((name, path, read_status(path)) for name, path in places)
     return [
-        name
-        for name, one in found
+        (name, path)
+        for name, path, one in found
         if one is not None and one.state == "running" and _may_live(one.process)
     ]
 

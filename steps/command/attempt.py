@@ -117,8 +117,9 @@ class Attempt:
             raise unwritable(self._context.log_path, error) or error from error
         try:
             self._context.fence.claim()
-            for name in (self._context.name, f".{self._context.name}.attempt"):
-                remove_temporaries(self._context.status_path.parent, of=f"{name}.")
+            status = self._context.status_path
+            for name in (self._context.name, owner.fence_path(status).name):
+                remove_temporaries(status.parent, of=f"{name}.")
             self.note()
         except (OSError, ExperimentError) as error:
             displaced = self._displaced() if isinstance(error, FileNotFoundError) else None
@@ -230,14 +231,15 @@ class Attempt:
             time.sleep(POLL_S)
 
     def _beat(self) -> float:
-        """Renew the lease, and request a stop if another attempt owns the directory. Returns the
-        seconds until the next beat.
+        """Give a sign of life, renew the lease, and request a stop if another attempt owns the
+        directory. Returns the seconds until the next beat.
         """
         uid = self._context.owner_uid
         path = self._context.directory.owner_json
         lease_s = owner.LEASE_S
         try:
             self._context.fence.check()
+            self._context.fence.beat()
             if uid is not None:
                 owner.touch(path, uid)
                 present = owner.read_owner(path)

@@ -18,7 +18,7 @@ from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.files import open_regular
 from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
 from steps.directory.network_storage import longest_wait_s
-from steps.directory.owner import Fence
+from steps.directory.owner import Fence, fence_path
 from steps.directory.status import Status, read_status
 
 
@@ -88,7 +88,7 @@ class StepContext:
     @cached_property
     def fence(self) -> Fence:
         """The attempt's right to write, claimed when it starts."""
-        return Fence(self._own.status / f".{self.name}.attempt")
+        return Fence(fence_path(self.status_path))
 
     def require_ours(self) -> None:
         """Raise `WrongDirectory` if another workflow, or a later attempt of this step, writes here

@@ -38,6 +38,8 @@ from steps.directory.files import create_once, open_regular, read_bytes, write_a
 LEASE_S = 60.0
 LONGEST_LEASE_S = 3600.0
 HEARTBEATS_PER_LEASE = 6
+MISSED_HEARTBEATS = 4
+"""After so many, a step that gives no sign of life has been killed."""
 OWNER_LIMIT_BYTES = 65536
 ATTEMPT = re.compile(r"\([0-9]+\)")
 """The number of an attempt in a node's name: `wf.first(1).prepare`."""
@@ -259,19 +261,19 @@ def _lease_moves(path: Path, owner: Owner, on_wait: Callable[[], None]) -> bool:
         f"{path.parent} belongs to {owner}; watching its lease for {owner.lease_s:g} s", flush=True
     )
     # The time of modification is compared with itself only: clocks of two machines may differ.
-    first = _lease(path)
+    first = sign_of_life(path)
     end = time.monotonic() + owner.lease_s
     while time.monotonic() < end:
         on_wait()
         time.sleep(min(1.0, owner.lease_s / 20))
-        if _lease(path) != first:
+        if sign_of_life(path) != first:
             return True
     return False
 
 
-def _lease(path: Path) -> tuple[int, bytes] | None:
-    """The file's modification time. The file is opened, because NFS then asks the server instead of
-    its cache.
+def sign_of_life(path: Path) -> tuple[int, bytes] | None:
+    """A file's modification time and content, which change while its writer lives; None without the
+    file. It is opened, because NFS then asks the server instead of its cache.
     """
     try:
         with open_regular(path) as file:
@@ -288,6 +290,23 @@ _NAMES = [item.name for item in dataclasses.fields(Owner)]
 
 
 NAME_LIMIT_BYTES = 256
+
+
+def fence_path(status: Path) -> Path:
+    """The file with the name of a step's newest attempt, beside the step's status."""
+    return status.with_name(f".{status.stem}.attempt")
+
+
+def killed_after_s(path: Path) -> float:
+    """After how many seconds without a sign of life a step has been killed, by the lease of the
+    directory's owner.
+    """
+    try:
+        present = read_owner(path)
+    except (OSError, WrongDirectory):
+        present = None
+    lease_s = present.lease_s if present else LEASE_S
+    return MISSED_HEARTBEATS * lease_s / HEARTBEATS_PER_LEASE
 
 
 class Fence:
@@ -307,6 +326,10 @@ class Fence:
             write_atomically(self._path, self._name)
         except FileNotFoundError:
             write_atomically(self._path, self._name)
+
+    def beat(self) -> None:
+        """Give the file the present time, as a sign of life. Raises the usual `OSError`s."""
+        os.utime(self._path)
 
     def check(self) -> None:
         """Raise `WrongDirectory` if a newer attempt has started, and the usual `OSError`s."""

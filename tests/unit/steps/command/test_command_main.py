@@ -240,7 +240,13 @@ def test_a1_a_step_that_only_waits_notices_the_next_attempt(tmp_path: Path) -> N
     (tmp_path / "owner.json").write_text(json.dumps({"uid": "uid", "lease_s": 1.2}))
     process = begin(tmp_path, "sleep", EXPERIMENT_OWNER="uid")
     wait_for_log(tmp_path, "doing sleep")
-    (tmp_path / "status" / ".average.attempt").write_text("the next one")
+    attempt = tmp_path / "status" / ".average.attempt"
+    first = attempt.stat().st_mtime_ns
+    end = time.monotonic() + 10
+    while attempt.stat().st_mtime_ns == first and time.monotonic() < end:
+        time.sleep(0.05)
+    assert attempt.stat().st_mtime_ns > first, "no sign of life"
+    attempt.write_text("the next one")
     _, err = process.communicate(timeout=8)
     assert process.returncode == 4
     assert "another attempt of this step has started since" in err

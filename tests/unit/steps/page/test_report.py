@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -379,6 +380,33 @@ def test_waiting_is_bounded(tmp_path, monkeypatch):
     )
     assert run_report(directory, "Failed")[0] == 5
     assert "was running, or was killed" in directory.report_html.read_text()
+
+
+def test_a_step_of_another_machine_is_waited_for_while_it_gives_signs_of_life(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(owner, "killed_after_s", lambda path: 1.0)
+    directory = synthetic.experiment(tmp_path, ("unfinished",))
+    status = directory.run(0).status / "train.json"
+    synthetic.status(status, state="running", process="another-host:1:1")
+    fence = owner.Fence(owner.fence_path(status))
+    fence.claim()
+    dies = time.monotonic() + 3
+
+    def beat_until_it_dies():
+        while time.monotonic() < dies:
+            fence.beat()
+            time.sleep(0.1)
+
+    living = threading.Thread(target=beat_until_it_dies)
+    living.start()
+    begun = time.monotonic()
+    assert run_report(directory, "Failed")[0] == 5
+    took = time.monotonic() - begun
+    living.join()
+    assert begun + took > dies, "it was not waited for while it lived"
+    assert took < report.WAIT_S / 2, "it was waited for when it was dead"
+    assert "no sign of life for 1 s: train of run 0" in capsys.readouterr().out
 
 
 def test_plots_beyond_the_budget_are_linked(complete):
