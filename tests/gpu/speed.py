@@ -195,7 +195,7 @@ def watched(device: str) -> Iterator[Callable[[], str]]:
         busy = [percent for percent, _ in found if percent is not None]
         memory = torch.cuda.max_memory_allocated() / 2**20
         told = f"{statistics.fmean(busy):.0f} %" if busy else "unknown (no nvidia-smi)"
-        return f"GPU busy {told} over both sides, {memory:.0f} MiB of it at most"
+        return f"GPU busy {told} (both programs together), {memory:.0f} MiB of its memory at most"
 
     try:
         yield words
