@@ -75,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """Everything that decides which runs are used, and their numbers."""
+    context.wait_for_runs()
     runs = [context.directory.run(index) for index in range(context.resolved.experiment.runs)]
     evaluation = context.resolved.measure.table
     tables = [path for run in runs for path in (run.train_csv, run.root / evaluation)]

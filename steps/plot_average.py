@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """What the plots depend on: the averages, and the runs below them."""
+    context.wait_for_runs()
     averages = [
         context.directory.average / name for name in ("train.csv", "evaluation.csv", "summary.json")
     ]

@@ -71,6 +71,8 @@ def _release(path: Path, uid: str) -> None:
 def report(context: StepContext) -> dict[str, Any]:
     """Write report.html about whatever the experiment has left. Returns whether it is complete."""
     wait_for_running(context)
+    if context.arguments.workflow_status == "Succeeded":
+        context.wait_for_runs()
     # Again, because the steps that were waited for have written since `run_step` asked.
     context.inputs = json.loads(json.dumps(page_inputs(context)))
     from steps.page.facts import read_facts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import BadInput
+from config.pipeline import EVALUATE, TRAIN
 from config.resolve import Resolved
 from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.files import open_regular
 from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
-from steps.directory.network_storage import longest_wait_s
+from steps.directory.network_storage import longest_wait_s, wait_until_seen
 from steps.directory.owner import Fence, fence_path
 from steps.directory.status import Status, read_status
+from steps.directory.usable import usability
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,27 @@ class StepContext:
                     raise BadInput(f"no file {path}: {made_by} makes it") from None
                 self.check_stop()
                 time.sleep(longest_s / 50)
+
+    def wait_for_runs(self) -> None:
+        """Wait until every run is usable or has failed. In a workflow they have ended before, but on
+        a network file system this machine may see for a limited time what was there earlier.
+        """
+        if longest_wait_s(self.directory.root, is_written=False):
+            with contextlib.suppress(BadInput):
+                wait_until_seen(self._require_ended, self.check_stop, "how the runs have ended")
+
+    def _require_ended(self) -> None:
+        resolved = self.resolved
+        runs = [self.directory.run(index) for index in range(resolved.experiment.runs)]
+        unended = [
+            run.index for run in runs if not usability(run, resolved) and not self._has_failed(run)
+        ]
+        if unended:
+            raise BadInput(f"runs {', '.join(map(str, unended))} are not finished")
+
+    def _has_failed(self, run: RunDirectory) -> bool:
+        statuses = (read_status(run.status / f"{task}.json") for task in (TRAIN, EVALUATE))
+        return any(one is not None and one.state in {"failed", "preempted"} for one in statuses)
 
     @property
     def _own(self) -> ExperimentDirectory | RunDirectory:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from steps import plot_training, prepare, report
+from steps import average, plot_average, plot_training, prepare, report
+from steps.command.context import StepContext
 from steps.directory import network_storage
 from steps.directory.network_storage import lag_s
+from tests import synthetic
 
 LINE = "36 35 0:50 / {place} rw,relatime shared:1 - {kind} server:/x rw\n"
 
@@ -62,6 +66,7 @@ def test_what_prepare_wrote_may_be_late_in_a_workflow(
     mount(mounted, "nfs4")
     monkeypatch.setenv("EXPERIMENT_OWNER", "uid-1")
     outdir = mounted / "experiment"
+    monkeypatch.setattr(StepContext, "wait_for_runs", lambda self: None)
     prepared(outdir)
     hidden = outdir if late == "experiment" else outdir / late
     elsewhere = mounted.parent / "hidden"
@@ -89,6 +94,42 @@ def test_a_file_of_an_earlier_step_is_waited_for_where_its_status_may_be_late(
         assert longest(mounted / "a", is_written=False) == expected
     mount(mounted, "ext4")
     assert longest(mounted / "a", is_written=True) == network_storage.LAG_S
+
+
+@pytest.mark.parametrize(
+    ("step", "late"),
+    [
+        (average, "status/train.json"),
+        (plot_average, "status/evaluate.json"),
+        (report, "evaluation.csv"),
+    ],
+)
+def test_how_the_runs_have_ended_may_be_late_in_a_workflow(
+    mounted: Path,
+    step: ModuleType,
+    late: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    mount(mounted, "nfs4")
+    directory = synthetic.experiment(mounted / "experiment", ("complete", "failed"), min_runs="1")
+    synthetic.finish(directory, draw=False)
+    directory.owner_json.write_text('{"uid": "uid-1"}')
+    hidden = directory.run(0).root / late
+    whole = hidden.read_bytes()
+    earlier = '{"task": "train", "state": "running", "started": ""}' if "status" in late else ""
+    hidden.write_text(earlier)
+    monkeypatch.setenv("EXPERIMENT_OWNER", "uid-1")
+    appears = threading.Timer(0.5, hidden.write_bytes, [whole])
+    appears.start()
+    given = ["--workflow-status=Succeeded"] if step is report else []
+    code = step.main([f"--outdir={directory.root}", *given])
+    appears.join()
+    said = capfd.readouterr()
+    assert "waiting up to 20 s for how the runs have ended: runs 0 are not" in said.out
+    assert "runs 1" not in said.out, "it has failed, and that is seen"
+    assert code == 0, said.err
+    assert json.loads((directory.average / "summary.json").read_text())["used"] == [0]
 
 
 def test_a_missing_directory_is_refused_at_once_by_hand_and_on_a_local_disk(
