@@ -52,7 +52,7 @@ def run_step(
     stop.install()
     parsed = _parser(pipeline.find(task), step, arguments).parse_args(argv)
     return guarded(
-        task, lambda: _run(_context(task, parsed, stop), step, inputs, complete, outputs)
+        task, lambda: _run(begin_context(task, parsed, stop), step, inputs, complete, outputs)
     )
 
 
@@ -119,7 +119,7 @@ def command_parser(
     return parser
 
 
-def _context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepContext:
+def begin_context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepContext:
     """Check the arguments and return the step's context. Raises `BadInput` or `WrongDirectory`
     before anything is written.
     """

@@ -30,6 +30,8 @@ GPUS_OF_HELPERS = {
 }
 LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
+TOLERATED = {"failed": True, "error": True}
+WAIT = "wait-for-training"
 NEEDED_MOUNTS = {"/storage", "/outputs", "/tmp"}  # noqa: S108
 KNOWN_MOUNTS = NEEDED_MOUNTS | {"/dev/shm"}  # noqa: S108
 
@@ -238,8 +240,22 @@ def dependencies_name_a_result(manifest: Manifest) -> Iterator[str]:
             yield from (
                 f"{dag['name']}.{task['name']}: bare {word}" for word in words if "." not in word
             )
-            if "dependencies" in task:
+            # Where every end is tolerated, nothing depends on how a task ended.
+            if "dependencies" in task and task.get("continueOn") != TOLERATED:
                 yield f"{dag['name']}.{task['name']}: dependencies also accept what was skipped"
+
+
+def helpers_wait_for_their_training(manifest: Manifest) -> Iterator[str]:
+    """Actors and workers hold no processors while their learner or trainer waits for some."""
+    for dag in dags(manifest):
+        tasks = {task["name"]: task for task in dag["dag"]["tasks"]}
+        for name in tasks.keys() & {"actor", "worker"}:
+            if tasks[name].get("dependencies") != [WAIT] or WAIT not in tasks:
+                yield f"{dag['name']}.{name}: does not wait for its training"
+    for leaf in leaves(manifest):
+        asks = leaf["container"]["resources"]
+        if leaf["name"] == WAIT and asks["requests"] != {"cpu": "10m", "memory": "128Mi"}:
+            yield f"{WAIT} asks for {asks['requests']}"
 
 
 def only_leaves_are_retried(manifest: Manifest) -> Iterator[str]:
@@ -268,7 +284,8 @@ def actors_hold_nothing_back(manifest: Manifest) -> Iterator[str]:
         tasks = dag["dag"]["tasks"]
         members = [task for task in tasks if "withSequence" in task]
         for task in members:
-            if task.get("continueOn") != {"failed": True, "error": True} or len(tasks) > 1:
+            alone = len(members) == len(tasks) and "depends" not in task
+            if task.get("continueOn") != TOLERATED or not alone:
                 yield f"{dag['name']}.{task['name']}: its end is not tolerated"
             for other in dags(manifest):
                 names = [
@@ -452,7 +469,7 @@ def every_value_is_text(manifest: Manifest) -> Iterator[str]:
 RULES: tuple[Rule, ...] = (
     runs_a_step_without_a_shell, every_tag_resolves, every_task_and_argument_exists, entry_and_exit_have_their_inputs, reads_only_ancestors,
     conditions_read_outputs_with_a_default, actors_hold_nothing_back,
-    never_reads_a_tolerated_producer, dependencies_name_a_result, only_leaves_are_retried,
+    never_reads_a_tolerated_producer, dependencies_name_a_result, helpers_wait_for_their_training, only_leaves_are_retried,
     pods_are_restricted, pods_have_an_account_of_their_own, pods_say_what_they_need, only_training_asks_for_gpus,
     a_training_gets_the_memory_of_its_parameter,
     images_are_parameters_with_a_version, mounts_are_known_and_declared, cleans_up_after_itself, ends_with_a_report, names_fit,

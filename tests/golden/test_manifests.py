@@ -263,6 +263,7 @@ GPUS_ONLY = (
     '{"containers":[{"name":"main","resources":{"limits":{"nvidia.com/gpu":"1","memory":"4Gi"}}}]}'
 )
 OF_ACTORS = "actors_hold_nothing_back"
+OF_HELPERS = "helpers_wait_for_their_training"
 DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
     "runs_a_step_without_a_shell": [
         set_in_leaf("train", "container", "command", value=["sh", "-c", "python -m steps.train {{workflow.parameters.game}}"]),
@@ -304,6 +305,10 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
     "dependencies_name_a_result": [
         set_in_task("plot-evaluation", depends="evaluate"), set_in_task("plot-evaluation", depends="evaluate && train.Succeeded"),
         set_in_task("plot-evaluation", dependencies=["evaluate"]),
+    ],
+    OF_HELPERS: [
+        set_in_task("actor", dependencies=[]),
+        set_in_leaf("wait-for-training", "container", "resources", "requests", "cpu", value="1"),
     ],
     "only_leaves_are_retried": [
         lambda manifest: leaf(manifest, "evaluate").pop("retryStrategy"),
@@ -375,7 +380,7 @@ EACH_DAMAGE = [
 def test_each_rule_can_fail(
     rule: Rule, damage: Callable[[Manifest], Any], manifest: Manifest, with_actors: Manifest
 ) -> None:
-    damaged = with_actors if rule.__name__ == OF_ACTORS else manifest
+    damaged = with_actors if rule.__name__ in (OF_ACTORS, OF_HELPERS) else manifest
     damage(damaged)
     assert list(rule(damaged))
 

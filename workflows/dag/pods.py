@@ -1,4 +1,4 @@
-"""`gpu()`, `cpu()`, `actor()` and `worker()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
+"""`gpu()`, `cpu()`, `actor()`, `worker()` and `waiting()`: the pod of one step, or of one member. The only place that knows Kubernetes details.
 
 Every pod runs `python -m <module>`, whatever its template is called, and never a shell, under the
 *restricted* pod security standard: non-root, no privilege escalation, no capabilities, a read-only
@@ -32,7 +32,7 @@ from hera.workflows import models as m
 
 from config import pipeline
 from config.actors import COMMAND_VARIABLE
-from config.cluster import PODS_PER_GPU, Cluster, Pool
+from config.cluster import PODS_PER_GPU, Cluster, Limits, Pool, Requests
 from config.errors import NEVER_RETRIED
 from config.pipeline import Step
 
@@ -72,6 +72,9 @@ RETRY_UNLESS_FINAL = (
     f"lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in {list(NEVER_RETRIED)})"
 )
 
+WAITING = Requests(cpu="10m", memory="128Mi")
+"""What a pod asks for that only looks at a file twice a second."""
+
 HARDENED = m.SecurityContext(
     allow_privilege_escalation=False,
     read_only_root_filesystem=True,
@@ -101,10 +104,9 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     limits = {cluster.gpu_resource: gpus, **memory}
     resources = {"requests": memory, "limits": limits}
     return _pod(
-        cluster,
         name,
         module,
-        pool="gpu",
+        pool=cluster.gpu,
         image=IMAGES["gpu"],
         environment={},
         shared_memory=True,
@@ -117,10 +119,9 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
 def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     """A pod that evaluates, films, plots or reports; it never has a GPU."""
     return _pod(
-        cluster,
         name,
         module,
-        pool="cpu",
+        pool=cluster.cpu,
         image=IMAGES["cpu"],
         environment=NO_GPU,
         shared_memory=False,
@@ -141,10 +142,9 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
     retries.
     """
     return _pod(
-        cluster,
         name,
         module,
-        pool="actor",
+        pool=cluster.actor,
         image=IMAGES["actor"],
         environment={COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
         shared_memory=True,
@@ -159,15 +159,31 @@ def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Containe
     for the same reasons. With a GPU it uses the image of trainings.
     """
     return _pod(
-        cluster,
         name,
         module,
-        pool="actor",
+        pool=cluster.actor,
         image=IMAGES["worker"],
         environment={},
         shared_memory=False,
         retries=HELPER_RETRIES,
         **_one_gpu_if_any(cluster, "worker"),
+        **options,
+    )
+
+
+def waiting(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
+    """A pod that only waits, on the nodes of `cpu()`. It asks for next to nothing, so that it holds
+    nothing that others need.
+    """
+    cpu_pool = cluster.cpu
+    return _pod(
+        name,
+        module,
+        pool=dataclasses.replace(cpu_pool, requests=WAITING, limits=Limits(memory=WAITING.memory)),
+        image=IMAGES["cpu"],
+        environment=NO_GPU,
+        shared_memory=False,
+        retries=HELPER_RETRIES,
         **options,
     )
 
@@ -238,11 +254,10 @@ def _patched(resources: Mapping[str, Any]) -> str:
 
 
 def _pod(
-    cluster: Cluster,
     name: str,
     module: str,
     *,
-    pool: str,
+    pool: Pool,
     image: str,
     environment: Mapping[str, str],
     shared_memory: bool,
@@ -252,9 +267,8 @@ def _pod(
     mounts = {"storage": STORAGE, "outputs": OUTPUTS, "scratch": SCRATCH} | (
         {"shared-memory": SHARED_MEMORY} if shared_memory else {}
     )
-    settings: Pool = getattr(cluster, pool)
-    requests = settings.requests
-    limits = settings.limits
+    requests = pool.requests
+    limits = pool.limits
     return Container(
         name=name,
         image=image,
@@ -282,9 +296,9 @@ def _pod(
             m.VolumeMount(name=volume, mount_path=path) for volume, path in mounts.items()
         ],
         security_context=HARDENED,
-        node_selector=settings.node_selector or None,
+        node_selector=pool.node_selector or None,
         tolerations=[
-            m.Toleration(**dataclasses.asdict(toleration)) for toleration in settings.tolerations
+            m.Toleration(**dataclasses.asdict(toleration)) for toleration in pool.tolerations
         ]
         or None,
         retry_strategy=retries,

@@ -4,14 +4,17 @@ outputs behind, and everything after `train` stays as it is.
     single           train                    one GPU pod
     actor-learner    train                    the learner, the same pod with a role
                      train-learners: learner  beside it, one less than the learners that learn as one
-                     train-actors: actor × N  beside it
+                     train-actors: actor × N  beside it, as soon as the learner runs
     self-play        train                    the trainer, the same pod with a role
-                     train-workers: worker × K  beside it
+                     train-workers: worker × K  beside it, as soon as the trainer runs
 
 In each run's DAG the pod that answers for the training is the task `train`, and nothing needs its
 members but the end of the run: an actor that cannot be scheduled holds neither evaluation nor plots
 of its run back. How a member ends is nobody's failure; Argo tolerates that (`continueOn`) only in a
 DAG without `depends`, so the actors are one of their own, and so are the further learners, and the workers.
+
+Actors and workers start behind a pod that waits for the training and asks for next to nothing: what
+they ask for themselves may be what the learner waits for.
 """
 
 from __future__ import annotations
@@ -37,10 +40,12 @@ from workflows.dag.pods import (
     gpu,
     inputs,
     outputs,
+    waiting,
     worker,
 )
 
 LEARNERS = "train-learners"
+WAIT = "wait-for-training"
 FURTHER = f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.learners) - 1}}}}"
 """Number of learners besides the first, none for a training that is complete. A loop over 0 items
 creates no pod.
@@ -73,7 +78,10 @@ def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
     one = pod(cluster, f"train-{role}", **_member(role))
     needed = f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.{role}s)}}}}"
     count = m.IntOrString(root=needed)
-    helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count))
+    gate = waiting(
+        cluster, WAIT, f"steps.{WAIT.replace('-', '_')}", inputs=inputs(*OF_RUN), args=[OUTDIR, RUN]
+    )
+    helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count), behind=gate)
     if not algorithm.several_learners:
         return [helpers]
     one = gpu(cluster, "train-learner", **_member("learner"))
@@ -95,15 +103,31 @@ def _member(role: str) -> dict[str, Any]:
     }
 
 
-def _loop(name: str, one: Container, task: str, members: m.Sequence) -> DAG:
-    """A loop over all members of one role."""
+def _loop(
+    name: str, one: Container, task: str, members: m.Sequence, *, behind: Container | None = None
+) -> DAG:
+    """A loop over all members of one role. behind: what must have ended before they start, however
+    it ended.
+    """
     with DAG(name=name, inputs=inputs(*OF_RUN)) as loop:
         handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in OF_RUN}
+        tolerated = m.ContinueOn(failed=True, error=True)
+        dependencies = None
+        if behind is not None:
+            once = m.IntOrString(root=f"{{{{={IS_TRAINED} ? 0 : 1}}}}")
+            behind(
+                name=behind.name,
+                arguments=handed_on,
+                with_sequence=m.Sequence(count=once),
+                continue_on=tolerated,
+            )
+            dependencies = [behind.name]
         one(
             name=task,
             arguments={**handed_on, "member": "{{item}}"},
             with_sequence=members,
-            continue_on=m.ContinueOn(failed=True, error=True),
+            continue_on=tolerated,
+            dependencies=dependencies,
         )
     return loop
 
@@ -121,9 +145,9 @@ def read_by_argo(algorithm: Algorithm) -> Sequence[str]:
 def active_runs(algorithm: Algorithm, cluster: Cluster) -> int:
     """How many runs of an experiment are active at once.
 
-    All actors or workers of an active run start at once, also while its learner waits for a GPU.
-    They may then hold processors that a preempted learner needs. Each gives up after
-    `reconnect_timeout`; fewer active runs make this rarer.
+    Actors and workers that have started stay when their learner is preempted. They may then hold
+    processors that it needs. Each gives up after `reconnect_timeout`; fewer active runs make this
+    rarer.
     """
     if algorithm.topology in MEMBERS:
         return cluster.parallelism_with_actors

@@ -1,0 +1,63 @@
+"""Waits until this workflow trains a run: `python -m steps.wait_for_training --outdir … --run 0`.
+
+Actors and workers start behind it. They ask for far more than this process, and what they hold while
+the learner or the trainer waits for room may be what it waits for.
+
+It ends with 0 when the training runs or needs no helpers any more, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+from config.pipeline import TRAIN
+from steps.command.context import StepContext
+from steps.command.main import begin_context, command_parser, guarded
+from steps.command.stop import StopRequest
+from steps.directory import owner
+from steps.directory.status import read_status
+from steps.train import identity_inputs
+
+NAME = "wait-for-training"
+POLL_S = 0.5
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Wait and return the exit code."""
+    stop = StopRequest()
+    stop.install()
+    parsed = command_parser("steps.wait_for_training", wait_for_training, True).parse_args(argv)
+    return guarded(NAME, lambda: wait_for_training(begin_context(NAME, parsed, stop)))
+
+
+def wait_for_training(context: StepContext) -> int:
+    """Wait until the training runs or has ended. Raises `Preempted` after a SIGTERM, and
+    `WrongDirectory` if another workflow has taken the directory.
+    """
+    from steps.training.meeting import Ended, Ending
+
+    context.inputs = dict(identity_inputs(context.record))
+    ending = Ending(context)
+    try:
+        while not _runs(context):
+            if context.owner_uid is not None:
+                owner.check(context.directory.owner_json, context.owner_uid)
+            ending.check()
+            time.sleep(POLL_S)
+    except Ended as ended:
+        print(f"{NAME}: {ended}")
+    return 0
+
+
+def _runs(context: StepContext) -> bool:
+    """Whether the training of this workflow runs. Without a workflow any running one counts."""
+    status = read_status(context.run.status / f"{TRAIN}.json")
+    if status is None or status.state != "running":
+        return False
+    return context.owner_uid is None or status.details.get("workflow") == context.owner_uid
+
+
+if __name__ == "__main__":
+    sys.exit(main())
