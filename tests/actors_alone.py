@@ -1,4 +1,5 @@
-"""The actors of a manifest alone, by the local engine as it is started: their learner is left out."""
+"""The actors of a manifest alone, by the local engine as it is started: their learner, and the pod that
+waits for it, are left out."""
 
 from __future__ import annotations
 
@@ -24,6 +25,10 @@ def manifest_of_actors() -> dict[str, Any]:
     of_run = {"run": "0", "trained": ","}
     spec["arguments"]["parameters"] += [{"name": n, "value": v} for n, v in of_run.items()]
     spec["templates"] = [one for one in spec["templates"] if one["name"].startswith("train-actor")]
+    (loop,) = (one for one in spec["templates"] if one["name"] == "train-actors")
+    (task,) = (one for one in loop["dag"]["tasks"] if one["name"] == "actor")
+    del task["dependencies"]
+    loop["dag"]["tasks"] = [task]
     (actor,) = (one for one in spec["templates"] if one["name"] == "train-actor")
     del actor["retryStrategy"]
     actor["container"]["resources"]["requests"] = RESOURCES

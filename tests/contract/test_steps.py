@@ -22,7 +22,12 @@ from steps.directory.usable import usability
 from steps.training.meeting import is_trained
 
 FOLDER = sorted(path.stem for path in Path(steps.__path__[0]).glob("*.py"))
-COMMANDS = {"steps.export": True, "steps.check": False, "steps.versus": False}
+COMMANDS = {
+    "steps.export": True,
+    "steps.check": False,
+    "steps.versus": False,
+    "steps.wait_for_training": True,
+}
 """Modules of `steps` that are no step of the pipeline: whether they take `--run`."""
 IN_RUN = {step.module: step.in_run for step in pipeline.STEPS} | COMMANDS
 AFTER_PREPARE = [step for step in pipeline.STEPS if step.name != pipeline.PREPARE]

@@ -193,8 +193,11 @@ class Table:
         """` (● learner, ● actors 7 of 8)` for a stage. For a loop of pods, how many run or failed."""
         if task.shape != "line" or not task.inside:
             return ""
-        if task.group == "dag" and [part.group for part in task.inside] == ["loop"]:
-            return self._members(task.inside[0])
+        if task.group == "dag" and all(part.group == "loop" for part in task.inside):
+            # A loop that others waited for says nothing any more when it has succeeded.
+            unfinished = [part for part in task.inside if part.state != "succeeded"]
+            if len(unfinished) == 1:
+                return self._members(unfinished[0])
         if task.group == "loop":
             state = "failed" if task.state == "failed" else "running"
             count = sum(item.state == state for item in task.inside)

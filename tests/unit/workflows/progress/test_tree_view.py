@@ -259,7 +259,7 @@ def test_actors_stand_beside_the_training_that_they_help(
     directory.run(0).train_csv.write_text("epoch,step,return_mean\n98,25088,123.4\n")
     manifest = render.build_manifest(f"{__name__}:WITH_ACTORS", load_cluster())
     layout = Layout.of(render.with_values(manifest, {}, name="wf"))
-    assert "2 x (train, train-actors (actor), evaluate," in layout.listed(2)
+    assert "2 x (train, train-actors (wait-for-training, actor), evaluate," in layout.listed(2)
     stage = "runs(0:0).train-actors"
     why = "Unschedulable: 0/1 nodes are available"
     before = [
@@ -268,10 +268,16 @@ def test_actors_stand_beside_the_training_that_they_help(
         node("runs(0:0)"),
         node("runs(0:0).train"),
     ]
-    before += [node(stage, type="DAG"), node(f"{stage}.actor", type="TaskGroup")]
+    before += [node(stage, type="DAG")]
+    gate = f"{stage}.wait-for-training"
+    files = {"resolved": synthetic.resolved_of(directory), "directory": directory.root}
+    seen = status(*before, node(gate, type="TaskGroup"), node(f"{gate}(0:0)"))
+    (row,) = (line for line in shown(Terminal(), layout, seen, **files) if "run 0" in line)
+    assert row.endswith("● train-actors (● wait-for-training 1 of 1, ○ actor)")
+    before += [node(f"{stage}.actor", type="TaskGroup")]
+    before += [node(gate, "Succeeded", type="TaskGroup"), node(f"{gate}(0:0)", "Succeeded")]
     actors = [node(f"{stage}.actor({number}:{number})") for number in range(3)]
     waits = [node(f"{stage}.actor(2:2)(0)", "Pending", type="Pod", message=why)]
-    files = {"resolved": synthetic.resolved_of(directory), "directory": directory.root}
     seen = status(*before, *actors, *waits)
     (row,) = (line for line in shown(Terminal(), layout, seen, **files) if "run 0" in line)
     bar = "━━━━━━━━━━━━━━  50 %  return 123.4"
