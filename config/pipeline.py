@@ -62,7 +62,8 @@ class Step:
     leaves: the files, and folders with a trailing "/", that it writes, relative to the run's
     directory or, for a step outside of the runs, to the experiment's. required: whether the
     experiment is incomplete without it; a run below `evaluate_above` may lack the steps that need
-    an evaluation (see `may_be_left_out`). module: by default `steps.` and the name.
+    an evaluation (see `may_be_left_out`). module: by default `steps.` and the name. deadline_s: for a
+    step whose work is short, how long its pod may be on a node, also while its image cannot be pulled.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Step:
     outputs: tuple[Output, ...] = ()
     required: bool = True
     module: str = ""
+    deadline_s: int | None = None
 
     def __post_init__(self) -> None:
         """Derive the module's name from the step's."""
@@ -91,6 +93,8 @@ STEPS: tuple[Step, ...] = (
         scope="experiment",
         leaves=("experiment.yaml",),
         outputs=(Output(name=RUNS), Output(name=TRAINED)),
+        # The longest `trial_timeout`, and half an hour for all else.
+        deadline_s=3600 + 1800,
         # Without `prepare` there is no directory, and so no report that could call it missing.
         required=False,
     ),
@@ -142,6 +146,7 @@ STEPS: tuple[Step, ...] = (
         name="report",
         scope="exit",
         leaves=("report.html",),
+        deadline_s=1800,
         # The report is what says that something is missing, so it cannot miss itself.
         required=False,
     ),

@@ -30,6 +30,12 @@ its progress every 10 s.
 """
 
 
+PULL_TIMEOUT_S = 600.0
+"""How long a pod may wait for an image that cannot be pulled, before its workflow is stopped."""
+PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+"""The kubelet's reasons, with which Argo's messages begin."""
+
+
 def submit(address: Address, submission: Submission, storage: Path | None, *, detach: bool) -> int:
     """Submit, and follow to the end unless detached. Returns the exit code."""
     argo = ArgoServer(address)
@@ -100,6 +106,7 @@ def _follow(
     storage: Path | None,
 ) -> int:
     printed = _PrintedProgress(argo, name)
+    pulls = _FailedPulls()
     layout = Layout.of(manifest)
     directory = _seen_here(outdir, storage)
     view = ProgressView(
@@ -121,6 +128,12 @@ def _follow(
                 view.update(status)
                 if status.get("phase") in FINAL_PHASES:
                     break
+                if why := pulls.hopeless(view.tasks):
+                    view.say(f"stopping the workflow: {why}")
+                    try:
+                        argo.stop(name, why)
+                    except ExperimentError as error:
+                        view.say(f"the workflow is not stopped: {on_one_line(error)}")
                 time.sleep(POLL_S)
     except KeyboardInterrupt:
         print()
@@ -134,6 +147,32 @@ def _follow(
         lambda other: found if _is_there(found := view.find(other)) else None,
         outdir,
     )
+
+
+class _FailedPulls:
+    """Notices a pod whose image cannot be pulled. Without that it would wait for ever."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}
+        self._told = False
+
+    def hopeless(self, tasks: Tasks) -> str:
+        """Why the workflow can only wait, if a pull has failed for `PULL_TIMEOUT_S`; said once."""
+        now = time.monotonic()
+        waiting = {
+            task.path: task
+            for task in tasks.pods()
+            if task.state == "pending" and task.message.startswith(PULL_FAILURES)
+        }
+        self._since_s = {path: self._since_s.get(path, now) for path in waiting}
+        for path, since_s in self._since_s.items():
+            if now - since_s >= PULL_TIMEOUT_S and not self._told:
+                self._told = True
+                minutes = PULL_TIMEOUT_S / 60
+                return (
+                    f"{path} has waited {minutes:g} minutes for its image: {waiting[path].message}"
+                )
+        return ""
 
 
 class _PrintedProgress:

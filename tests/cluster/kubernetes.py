@@ -152,6 +152,12 @@ def phases(status: Mapping[str, Any], display_name: str) -> list[str]:
     return [n["phase"] for n in nodes if n["displayName"] == display_name]
 
 
+def pods(status: Mapping[str, Any], template: str) -> list[str]:
+    """The phases of all pods of a template, in the order of their nodes' names."""
+    nodes = sorted(status.get("nodes", {}).values(), key=lambda n: n["name"])
+    return [n["phase"] for n in nodes if n["type"] == "Pod" and n.get("templateName") == template]
+
+
 @dataclass
 class PodTimes:
     """When the main container of each pod of a workflow ran, in seconds of the epoch, and what it

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster import kubernetes as k
 from tests.cluster.conftest import Images, submit
@@ -197,3 +198,22 @@ def test_bad_parameters_end_in_prepare(
     assert words in logs
     assert not outdir.exists()
     assert time.monotonic() - started_s < 240
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_workflow_and_its_stop(
+    images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
+) -> None:
+    """Nothing of it is repeated: neither the first pod, nor the exit handler's."""
+    document = yaml.safe_load(manifest.read_text())
+    for template in document["spec"]["templates"]:
+        if "activeDeadlineSeconds" in template:
+            template["activeDeadlineSeconds"] = 10
+    short = tmp_path / "short.yaml"
+    short.write_text(json.dumps(document))
+    k.delete("t-no-image")
+    nobodys = f"{images.cpu}-that-nobody-pushed"
+    words = ["-p", f"cpu_image={nobodys}", "-p", f"gpu_image={images.gpu}"]
+    k.argo_without_server("submit", str(short), "--name", "t-no-image", *words)
+    status = k.ended("t-no-image", timeout_s=120)
+    assert status["phase"] == "Failed"
+    assert k.pods(status, "prepare") == k.pods(status, "report") == ["Failed"]

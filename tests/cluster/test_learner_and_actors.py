@@ -76,6 +76,33 @@ def test_a_deleted_actor_and_a_deleted_learner(
     assert left is not None and left.attempt > 1, "the learner was not started again"
 
 
+def test_actors_hold_nothing_while_their_learner_waits(
+    images: Images, restricted: str, outdir: Path, tmp_path: Path
+) -> None:
+    name, label = "t-waiting-learner", "rl-training-dag/test"
+    document = yaml.safe_load(small_manifest("impala", tmp_path).read_text())
+    (learner,) = (one for one in document["spec"]["templates"] if one["name"] == "train")
+    learner["nodeSelector"] = {label: "yes"}
+    elsewhere = tmp_path / "elsewhere.yaml"
+    elsewhere.write_text(json.dumps(document))
+    submit(elsewhere, name, outdir, images, runs="1", epochs="20", **GIVEN)
+    try:
+        k.wait_for(
+            "the pod that waits",
+            lambda: k.pods(k.status(name), "wait-for-training") == ["Running"],
+            timeout_s=120,
+        )
+        time.sleep(15)
+        assert k.pods(k.status(name), "train") == ["Pending"]
+        assert k.pods(k.status(name), "train-actor") == []
+        k.kubectl("label", "nodes", "--all", f"{label}=yes")
+        status = k.ended(name, timeout_s=600)
+    finally:
+        k.kubectl("label", "nodes", "--all", f"{label}-")
+    assert k.pods(status, "train-actor") == ["Succeeded"] * ACTORS
+    assert status["phase"] == "Succeeded", status.get("message")
+
+
 def test_two_learners_of_which_one_is_deleted(
     images: Images, restricted: str, outdir: Path, tmp_path: Path
 ) -> None:

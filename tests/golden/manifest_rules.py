@@ -13,6 +13,10 @@ Rule = Callable[[Manifest], Iterator[str]]
 
 SHELLS = {"sh", "bash", "ash", "dash", "zsh", "env", "eval"}
 RETRY_UNLESS_FINAL = "lastRetry.status == 'Error' || !(asInt(lastRetry.exitCode) in [2, 3, 4, 5])"
+RETRY_UNLESS_LATE = (
+    f"({RETRY_UNLESS_FINAL}) && "
+    "!(lastRetry.message contains 'Pod was active on the node longer than the specified deadline')"
+)
 TAG = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 NAMED = re.compile(r"[a-z]+(?:\.[A-Za-z0-9_-]+)+")
 GPU_IMAGE = "{{workflow.parameters.gpu_image}}"
@@ -266,15 +270,21 @@ def only_leaves_are_retried(manifest: Manifest) -> Iterator[str]:
             yield f"{dag['name']}: a DAG is retried"
     for leaf in leaves(manifest):
         strategy = leaf.get("retryStrategy", {})
-        if (
-            strategy.get("expression") != RETRY_UNLESS_FINAL
-            or strategy.get("retryPolicy") != "Always"
-        ):
+        expected = RETRY_UNLESS_LATE if "activeDeadlineSeconds" in leaf else RETRY_UNLESS_FINAL
+        if strategy.get("expression") != expected or strategy.get("retryPolicy") != "Always":
             yield f"{leaf['name']}: {strategy}"
         if int(strategy.get("limit", 0)) < 5 or not {"duration", "factor", "cap"} <= set(
             strategy.get("backoff", {})
         ):
             yield f"{leaf['name']}: no generous limit with backoff"
+
+
+def an_image_that_cannot_be_pulled_ends(manifest: Manifest) -> Iterator[str]:
+    """The first pod and the last one have a deadline, which counts from when they are on a node. The
+    others need what these have found, or may have to wait for as long as they like."""
+    for leaf in leaves(manifest):
+        if ("activeDeadlineSeconds" in leaf) != (leaf["name"] in ("prepare", "report")):
+            yield f"{leaf['name']}: deadline {leaf.get('activeDeadlineSeconds')}"
 
 
 def actors_hold_nothing_back(manifest: Manifest) -> Iterator[str]:
@@ -470,6 +480,7 @@ RULES: tuple[Rule, ...] = (
     runs_a_step_without_a_shell, every_tag_resolves, every_task_and_argument_exists, entry_and_exit_have_their_inputs, reads_only_ancestors,
     conditions_read_outputs_with_a_default, actors_hold_nothing_back,
     never_reads_a_tolerated_producer, dependencies_name_a_result, helpers_wait_for_their_training, only_leaves_are_retried,
+    an_image_that_cannot_be_pulled_ends,
     pods_are_restricted, pods_have_an_account_of_their_own, pods_say_what_they_need, only_training_asks_for_gpus,
     a_training_gets_the_memory_of_its_parameter,
     images_are_parameters_with_a_version, mounts_are_known_and_declared, cleans_up_after_itself, ends_with_a_report, names_fit,

@@ -310,6 +310,10 @@ DAMAGES: dict[str, list[Callable[[Manifest], Any]]] = {
         set_in_task("actor", dependencies=[]),
         set_in_leaf("wait-for-training", "container", "resources", "requests", "cpu", value="1"),
     ],
+    "an_image_that_cannot_be_pulled_ends": [
+        lambda manifest: leaf(manifest, "prepare").pop("activeDeadlineSeconds"),
+        lambda manifest: leaf(manifest, "train").update(activeDeadlineSeconds=1800),
+    ],
     "only_leaves_are_retried": [
         lambda manifest: leaf(manifest, "evaluate").pop("retryStrategy"),
         lambda manifest: dags(manifest)[0].update(retryStrategy={"limit": "3"}),
@@ -649,7 +653,7 @@ def plain_scalars(text: str) -> Iterator[tuple[str, str]]:
 
 NUMBERS_AND_BOOLEANS = {
     "parallelism", "fsGroup", "runAsGroup", "runAsUser", "secondsAfterCompletion", "runAsNonRoot", "allowPrivilegeEscalation",
-    "readOnlyRootFilesystem", "error", "failed",
+    "readOnlyRootFilesystem", "error", "failed", "activeDeadlineSeconds",
 }  # fmt: skip
 
 

@@ -177,6 +177,15 @@ class ArgoServer:
         status: dict[str, Any] = self._get(name, fields=STATUS_FIELDS).get("status") or {}
         return status
 
+    def stop(self, name: str, why: str) -> None:
+        """Stop a workflow: nothing more of it starts, and its exit handler runs. why: Argo writes it
+        to every node that it ends so.
+        """
+        from hera.workflows import models as m
+
+        request = m.WorkflowStopRequest(message=why)
+        self._patiently(lambda: self._service.stop_workflow(name, request), self._patience_s)
+
     def last_lines(self, name: str, pod: str, count: int) -> list[str]:
         """Return the last lines that the main container of a pod printed, or nothing if the server
         cannot tell. Asked once, without patience.

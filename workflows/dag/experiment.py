@@ -27,6 +27,7 @@ still there after a stop.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -113,7 +114,10 @@ def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
         more = ["run"]
     else:
         more = []
-    pod = gpu if step.pool == "gpu" else cpu
+    if step.pool == "gpu":
+        pod = gpu
+    else:
+        pod = functools.partial(cpu, deadline_s=step.deadline_s)
     return pod(
         cluster,
         step.name,

@@ -75,6 +75,11 @@ RETRY_UNLESS_FINAL = (
 WAITING = Requests(cpu="10m", memory="128Mi")
 """What a pod asks for that only looks at a file twice a second."""
 
+PAST_DEADLINE = "Pod was active on the node longer than the specified deadline"
+"""What the kubelet says of a pod that it ended at the deadline of its template."""
+RETRY_UNLESS_LATE = f"({RETRY_UNLESS_FINAL}) && !(lastRetry.message contains '{PAST_DEADLINE}')"
+"""For a pod with a deadline: an image that could not be pulled until then will not be pulled later."""
+
 HARDENED = m.SecurityContext(
     allow_privilege_escalation=False,
     read_only_root_filesystem=True,
@@ -116,8 +121,16 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
     )
 
 
-def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that evaluates, films, plots or reports; it never has a GPU."""
+def cpu(
+    cluster: Cluster, name: str, module: str, *, deadline_s: int | None = None, **options: Any
+) -> Container:
+    """A pod that evaluates, films, plots or reports; it never has a GPU. deadline_s: how long it may
+    be on a node; without one there is no limit.
+    """
+    retries = _retries(limit=6, first_wait="2s", longest_wait="5m")
+    if deadline_s is not None:
+        retries.expression = RETRY_UNLESS_LATE
+        options["active_deadline_seconds"] = deadline_s
     return _pod(
         name,
         module,
@@ -125,7 +138,7 @@ def cpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
         image=IMAGES["cpu"],
         environment=NO_GPU,
         shared_memory=False,
-        retries=_retries(limit=6, first_wait="2s", longest_wait="5m"),
+        retries=retries,
         **options,
     )
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 NAMESPACE, TOKEN = "learning", "Bearer of-the-person"
-NOT_FOUND, EXISTS, UNAUTHENTICATED = (404, 5), (409, 6), (401, 16)
+NOT_FOUND, EXISTS, UNAUTHENTICATED, FORBIDDEN = (404, 5), (409, 6), (401, 16), (403, 7)
 
 
 class LoopbackArgo:
@@ -30,6 +30,8 @@ class LoopbackArgo:
         self.lost_answers = 0
         self.requests: list[tuple[str, str, dict[str, list[str]]]] = []
         self.bodies: list[Any] = []
+        self.stopped: dict[str, str] = {}
+        self.after_a_stop: list[dict[str, Any]] = []
         self.allowed = TOKEN
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.port = self._server.server_address[1]
@@ -67,6 +69,9 @@ class LoopbackArgo:
 
             def do_POST(self) -> None:
                 self.answer("POST")
+
+            def do_PUT(self) -> None:
+                self.answer("PUT")
 
             def answer(self, method: str) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -137,6 +142,12 @@ class LoopbackArgo:
             return 200, [
                 {"result": ({"content": line} if line else {}) | {"podName": pod}} for line in lines
             ]
+        if method == "PUT" and parts[5:] == ["stop"]:
+            if not self.after_a_stop:
+                return _error(FORBIDDEN, "workflows.argoproj.io is forbidden")
+            self.stopped[name] = json.loads(body)["message"]
+            self.statuses = self.after_a_stop
+            return 200, workflow
         if "fields" in query:
             status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
             spec = {"entrypoint": workflow["spec"]["entrypoint"]}

@@ -127,6 +127,47 @@ def test_images_that_nobody_has_pushed_are_warned_of(
     assert (f"warning: gpu_image={image} and cpu_image={image} name no registry" in said) == warns
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+def test_a_pull_that_cannot_succeed_ends_the_workflow(
+    argo: LoopbackArgo,
+    reason: str,
+    allowed: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(on_cluster, "PULL_TIMEOUT_S", 0.3)
+    waits = status("Running", prepare="Succeeded", train_0="Pending")
+    waits["nodes"]["train_0"] |= {"type": "Pod", "message": f"{reason}: no such image"}
+    scheduling = status("Running", prepare="Succeeded", train_0="Pending")
+    stopped = status("Failed", "Stopped with strategy 'Stop'", train_0="Failed")
+    stopped["nodes"]["train_0"]["message"] = "workflow shutdown with strategy:  Stop"
+    over = [*[waits] * 40, stopped]
+    argo.statuses = [*[scheduling] * 3, *over]
+    argo.after_a_stop = [stopped] if allowed else []
+    assert submit.main(SHORT) == 1
+    out = capsys.readouterr().out
+    assert out.count("stopping the workflow: ") == 1
+    why = "runs(0:0).train has waited 0.005 minutes for its image: "
+    assert f"stopping the workflow: {why}{reason}: no such image" in out
+    assert argo.stopped == ({"ppo-1": f"{why}{reason}: no such image"} if allowed else {})
+    assert ("the workflow is not stopped: http" in out) != allowed
+
+
+def test_a_pull_that_succeeds_late_ends_nothing(
+    argo: LoopbackArgo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A registry that was away for a moment, and then a long wait for a GPU."""
+    monkeypatch.setattr(on_cluster, "PULL_TIMEOUT_S", 0.3)
+    waits, unschedulable = (status("Running", train_0="Pending") for _ in range(2))
+    waits["nodes"]["train_0"] |= {"type": "Pod", "message": "ErrImagePull: no route to host"}
+    unschedulable["nodes"]["train_0"] |= {"type": "Pod", "message": "Unschedulable: no GPU"}
+    argo.statuses = [waits, waits, *[unschedulable] * 30, waits, status("Succeeded")]
+    argo.after_a_stop = [status("Failed")]
+    assert submit.main(SHORT) == 0
+    assert argo.stopped == {}
+
+
 def test_follow_again(argo: LoopbackArgo, capsys: pytest.CaptureFixture[str]) -> None:
     submit.main([*SHORT, "--detach"])
     argo.statuses = [status("Running", train_1="Running"), status("Error", "it went wrong")]
