@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +22,11 @@ def write(run: RunDirectory, generation: int, weight: float) -> None:
     self_play.write_generation(run, generation, state, {"algorithm": "alphazero"})
 
 
-def newest(run: RunDirectory, **more: Any) -> NewestNetwork:
+def newest(
+    run: RunDirectory, load: Callable[[Any], object] = lambda state: None, **more: Any
+) -> NewestNetwork:
     context: Any = SimpleNamespace(run=run, check_stop=lambda: None, owner_uid=None, **more)
-    return NewestNetwork(context)
+    return NewestNetwork(context, load)
 
 
 def weight(found: Any) -> float | None:
@@ -73,9 +76,34 @@ def test_a_damaged_one_is_not_played_by_and_the_next_one_is(tmp_path: Path) -> N
     assert weight(look()) == 3.0
 
 
+def test_one_that_fits_nothing_is_named_and_the_next_one_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its sums are right, but it is not what the training saves."""
+
+    def load(state: Any) -> float:
+        return float(state["average"]["weight"].sum())
+
+    run = RunDirectory(tmp_path, 0)
+    strange = {"average": {"bias": np.zeros(3)}}
+    self_play.write_generation(run, 0, strange, {"algorithm": "alphazero"})
+    look = newest(run, load)
+    with pytest.raises(Preempted, match="there is none to play by"):
+        look.wait(0.1)
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert f"{run.network(0)} does not hold what this training saves (KeyError: 'weight')" in said
+    write(run, 1, 2.0)
+    look.wait(0.1)
+    assert weight(look()) == 2.0
+    assert look() is None
+
+
 def test_without_any_it_waits_for_a_time_or_until_the_training_has_ended(tmp_path: Path) -> None:
     run = RunDirectory(tmp_path, 0)
-    with pytest.raises(Preempted, match=r"no network for 0\.1 s: there is none in .*networks"):
+    with pytest.raises(
+        Preempted, match=r"no network for 0\.1 s: there is none to play by in .*networks"
+    ):
         newest(run).wait(0.1)
     write(run, 0, 1.0)
     look = newest(run)
