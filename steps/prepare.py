@@ -208,8 +208,9 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     """The record of an experiment that starts now. Checks that the game can be played and filmed.
     Raises `BadInput`.
     """
+    from agents.checks.elsewhere import tried_elsewhere
     from agents.checks.playable import check_playable
-    from agents.checks.trial import needs_a_trial, tried_elsewhere
+    from agents.checks.trial import needs_a_trial
     from agents.evaluation.rendering import renders
 
     if needs_a_trial(resolved):

@@ -5,7 +5,6 @@ anything is started or written.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from agents.checks.elsewhere import made_elsewhere
 from config.errors import BadInput, WrongDirectory, shown
 from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
@@ -31,17 +31,6 @@ find out whether it needs the package.
 SMALLEST_FREE_BYTES = 64 * 1024**2
 PROBE_TIMEOUT_S = 120.0
 CUDA_PROBE = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 1)"
-GAME_PROBE = """
-import json, sys
-import workflows  # which puts our own packages before those of the working directory
-from agents.checks.playable import check_playable
-from config.errors import BadInput
-from config.resolve import Resolved
-try:
-    check_playable(Resolved.from_dict(json.loads(sys.argv[1])))
-except BadInput as error:
-    sys.exit(f"refused: {error}")
-"""
 
 
 @dataclass(frozen=True)
@@ -105,7 +94,8 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
     _check_not_taken(ExperimentDirectory(where.directory), resolved)
     known = resolved.family and not resolved.packages and not resolved.environment.options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
-        _check_game(resolved)
+        # The game is only made here: `prepare` tries it as training will.
+        made_elsewhere(resolved, PROBE_TIMEOUT_S)
     if resolved.experiment.device == "cuda" and not _has_cuda():
         raise BadInput(
             "parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu"
@@ -159,30 +149,6 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
         raise BadInput(
             f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir"
         )
-
-
-def _check_game(resolved: Resolved) -> None:
-    """Check that the game can be made here and played by the algorithm and its network. This runs
-    in a process of its own, because a user's code may do anything; `prepare` checks again.
-    """
-    command = [sys.executable, "-c", GAME_PROBE, json.dumps(resolved.as_dict())]
-    cannot = f"game {resolved.game.name!r} cannot be made: "
-    try:
-        ended = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PROBE_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise BadInput(f"{cannot}it was not there after {PROBE_TIMEOUT_S:g} s") from None
-    said = ended.stderr.strip().rpartition("\n")[2]
-    if said.startswith("refused: "):
-        raise BadInput(said.removeprefix("refused: "))
-    if ended.returncode:
-        raise BadInput(f"{cannot}its process ended with {ended.returncode}: {shown(said, 300)}")
 
 
 def _has_cuda() -> bool:

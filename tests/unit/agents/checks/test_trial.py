@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,7 +16,8 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from agents.checks.trial import needs_a_trial, tried_elsewhere, try_environment
+from agents.checks.elsewhere import made_elsewhere, tried_elsewhere
+from agents.checks.trial import needs_a_trial, try_environment
 from agents.environments.checked import EnvironmentFailed
 from agents.evaluation.episodes import evaluate
 from agents.load import load_policy, make_trainer
@@ -186,6 +188,15 @@ def test_it_is_tried_in_a_process_of_its_own(kind: str, line: str) -> None:
 
 def test_what_an_environment_leaves_behind_holds_nothing_up() -> None:
     tried_elsewhere(game("", "Lasting"), 60)
+
+
+def test_a_module_of_the_working_directory_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("agents", "config", "steps", "workflows"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')\n")
+    monkeypatch.chdir(tmp_path)
+    made_elsewhere(resolve("ppo", {"game": "cartpole"}), 60)
 
 
 def test_our_own_games_need_no_trial() -> None:
