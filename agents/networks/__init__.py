@@ -12,7 +12,14 @@ from agents.networks.images import NatureCNN, SmallCNN
 from agents.networks.own import OwnTorso
 from agents.networks.recurrent import LSTMTorso
 from agents.networks.soft_actor_critic import Flat, SoftActorCritic
-from agents.networks.torsos import FeedForward, Layers, Torso
+from agents.networks.torsos import (
+    FeedForward,
+    FirstWeights,
+    Layers,
+    Torso,
+    orthogonal_layer,
+    uniform_layer,
+)
 from agents.networks.towers import Towers
 from agents.spaces import Interface
 
@@ -29,7 +36,8 @@ def make_actor_critic(
     """The network for these spaces, on the CPU, its weights drawn from `generator` alone; torso:
     import path of a person's own, see `agents.networks.own`.
     """
-    chosen = _torso(spaces, precision, generator, torso) or Towers(spaces, hidden_sizes, generator)
+    eyes = _torso(spaces, precision, generator, torso, orthogonal_layer)
+    chosen = eyes or Towers(spaces, hidden_sizes, generator)
     return ActorCritic(spaces, chosen, log_std_init, generator)
 
 
@@ -48,7 +56,7 @@ def make_recurrent_actor_critic(
     if torso is not None:
         chosen = OwnTorso(spaces, torso, generator, may_remember=True)
     else:
-        eyes = _torso(spaces, precision, generator, None)
+        eyes = _torso(spaces, precision, generator, None, orthogonal_layer)
         layers = hidden_sizes if eyes is None else ()
         chosen = LSTMTorso(spaces, eyes, lstm_size, layers, generator)
     return RecurrentActorCritic(spaces, chosen, log_std_init, generator)
@@ -69,7 +77,7 @@ def make_action_values(
     one for the actions, as in Wang et al. 2016; a person's own torso serves both.
     """
     streams = 2 if dueling and torso is None else 1
-    chosen = _torso(spaces, precision, generator, torso, streams)
+    chosen = _torso(spaces, precision, generator, torso, uniform_layer, streams)
     if chosen is None:
         sizes = (*hidden_sizes[:-1], streams * hidden_sizes[-1])
         chosen = Layers(spaces, sizes, generator)
@@ -99,7 +107,8 @@ def make_recurrent_action_values(
         chosen = OwnTorso(spaces, torso, generator, may_remember=True)
     else:
         streams = 2 if dueling else 1
-        eyes = _torso(spaces, precision, generator, None) or Layers(spaces, hidden_sizes, generator)
+        eyes = _torso(spaces, precision, generator, None, uniform_layer)
+        eyes = eyes or Layers(spaces, hidden_sizes, generator)
         after = (streams * lstm_size,) if dueling else ()
         chosen = LSTMTorso(spaces, eyes, lstm_size, after, generator)
     return RecurrentActionValues(
@@ -116,7 +125,7 @@ def make_soft_actor_critic(
     torso: str | None = None,
 ) -> SoftActorCritic:
     """SAC's networks for these spaces, as `make_actor_critic` makes PPO's."""
-    chosen = _torso(spaces, precision, generator, torso) or Flat(spaces)
+    chosen = _torso(spaces, precision, generator, torso, uniform_layer) or Flat(spaces)
     return SoftActorCritic(spaces, chosen, hidden_sizes, generator)
 
 
@@ -125,6 +134,7 @@ def _torso(
     precision: str,
     generator: torch.Generator,
     path: str | None,
+    first_weights: FirstWeights,
     streams: int = 1,
 ) -> FeedForward | None:
     """A person's own, or one for images; None for vectors. streams: how many times an image's last
@@ -133,7 +143,7 @@ def _torso(
     if path is not None:
         return OwnTorso(spaces, path, generator, may_remember=False)
     if spaces.image:
-        return NatureCNN(spaces, precision, generator, streams * 512)
+        return NatureCNN(spaces, precision, generator, streams * 512, first_weights)
     if spaces.grid:
-        return SmallCNN(spaces, generator, streams * 256)
+        return SmallCNN(spaces, generator, streams * 256, first_weights)
     return None

@@ -1,6 +1,7 @@
 """The torsos for images: the Nature CNN, and a smaller one for small images.
 
-Their initial weights are orthogonal, scaled by √2.
+first_weights, of both: how their layers begin. Those of PPO are orthogonal, those of the algorithms
+that learn action values uniform, each as its sources have them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.torsos import FeaturesOf, FeedForward, orthogonal, planes
+from agents.networks.torsos import (
+    FeaturesOf,
+    FeedForward,
+    FirstWeights,
+    orthogonal_layer,
+    planes,
+)
 from agents.spaces import Interface
 
 BLOCK = 2
@@ -34,23 +41,24 @@ class NatureCNN(FeedForward):
     """
 
     def __init__(
-        self, spaces: Interface, precision: str, generator: torch.Generator, features: int = 512
+        self,
+        spaces: Interface,
+        precision: str,
+        generator: torch.Generator,
+        features: int = 512,
+        first_weights: FirstWeights = orthogonal_layer,
     ) -> None:
         super().__init__(spaces)
         self.precision = precision
         self.features = features
         channels, height, width = spaces.observation_shape
         first = (32, BLOCK * BLOCK * channels, 8 // BLOCK, 8 // BLOCK)
-        self.weight1 = _convolution(first, generator)
-        self.bias1 = nn.Parameter(torch.zeros(32))
-        self.weight2 = _convolution((64, 32, 4, 4), generator)
-        self.bias2 = nn.Parameter(torch.zeros(64))
-        self.weight3 = _convolution((64, 64, 3, 3), generator)
-        self.bias3 = nn.Parameter(torch.zeros(64))
+        self.weight1, self.bias1 = _convolution(first, generator, first_weights)
+        self.weight2, self.bias2 = _convolution((64, 32, 4, 4), generator, first_weights)
+        self.weight3, self.bias3 = _convolution((64, 64, 3, 3), generator, first_weights)
         # What three convolutions without padding leave of each side: 8/4, 4/2 and 3/1.
         units = 64 * math.prod((((size - 8) // 4 + 1 - 4) // 2 + 1) - 2 for size in (height, width))
-        self.weight4 = nn.Parameter(orthogonal((features, units), math.sqrt(2), generator))
-        self.bias4 = nn.Parameter(torch.zeros(features))
+        self.weight4, self.bias4 = map(nn.Parameter, first_weights((features, units), generator))
 
     def encode(self, observations: Tensor) -> Tensor:
         """uint8 [N, C, H, W], or [N, H, W, C] as the environment gives it -> uint8 [N, H//2, W//2,
@@ -104,18 +112,21 @@ class SmallCNN(FeedForward):
     grid holds is more often a kind of thing than a brightness.
     """
 
-    def __init__(self, spaces: Interface, generator: torch.Generator, features: int = 256) -> None:
+    def __init__(
+        self,
+        spaces: Interface,
+        generator: torch.Generator,
+        features: int = 256,
+        first_weights: FirstWeights = orthogonal_layer,
+    ) -> None:
         super().__init__(spaces)
         self.features = features
         channels, height, width = spaces.observation_shape
         # The second convolution has stride 2 and padding: half of each side, rounded up.
         units = 32 * -(-height // 2) * -(-width // 2)
-        self.weight1 = nn.Parameter(orthogonal((16, channels, 3, 3), math.sqrt(2), generator))
-        self.bias1 = nn.Parameter(torch.zeros(16))
-        self.weight2 = nn.Parameter(orthogonal((32, 16, 3, 3), math.sqrt(2), generator))
-        self.bias2 = nn.Parameter(torch.zeros(32))
-        self.weight3 = nn.Parameter(orthogonal((features, units), math.sqrt(2), generator))
-        self.bias3 = nn.Parameter(torch.zeros(features))
+        shapes = (16, channels, 3, 3), (32, 16, 3, 3), (features, units)
+        layers = [map(nn.Parameter, first_weights(shape, generator)) for shape in shapes]
+        (self.weight1, self.bias1), (self.weight2, self.bias2), (self.weight3, self.bias3) = layers
 
     def encode(self, observations: Tensor) -> Tensor:
         """[N, C, H, W], or [N, H, W, C] as the environment gives it -> [N, C, H, W], float32."""
@@ -147,7 +158,8 @@ def space_to_depth(images: Tensor) -> Tensor:
     return torch.from_numpy(blocks.view(np.uint8).reshape(count, rows, columns, -1))
 
 
-def _convolution(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
-    return nn.Parameter(
-        orthogonal(shape, math.sqrt(2), generator).to(memory_format=torch.channels_last)
-    )
+def _convolution(
+    shape: tuple[int, ...], generator: torch.Generator, first_weights: FirstWeights
+) -> tuple[nn.Parameter, nn.Parameter]:
+    weight, bias = first_weights(shape, generator)
+    return nn.Parameter(weight.to(memory_format=torch.channels_last)), nn.Parameter(bias)

@@ -123,6 +123,24 @@ def orthogonal(shape: tuple[int, ...], gain: float, generator: torch.Generator) 
     return nn.init.orthogonal_(torch.empty(shape), gain, generator=generator)
 
 
+FirstWeights = Callable[[tuple[int, ...], torch.Generator], tuple[Tensor, Tensor]]
+"""Draws the first weights [out, in, ...] of a layer, and its biases [out]."""
+
+
+def orthogonal_layer(shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Orthogonal weights, scaled by √2, and biases of 0, as the sources of PPO have them."""
+    return orthogonal(shape, math.sqrt(2), generator), torch.zeros(shape[0])
+
+
+def uniform_layer(shape: tuple[int, ...], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Weights and biases uniform in ±1/√inputs, as `torch.nn.Linear` and `torch.nn.Conv2d` draw them,
+    and with them the sources of DQN and SAC.
+    """
+    bound = 1 / math.sqrt(math.prod(shape[1:]))
+    weight = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+    return weight, torch.empty(shape[0]).uniform_(-bound, bound, generator=generator)
+
+
 def planes(observations: Tensor, spaces: Interface) -> Tensor:
     """Images [N, C, H, W], wherever the environment puts the channels."""
     return observations.permute(0, 3, 1, 2) if spaces.channels_last else observations
@@ -176,8 +194,6 @@ class Layers(FeedForward):
 def linear(
     inputs: int, outputs: int, generator: torch.Generator
 ) -> tuple[nn.Parameter, nn.Parameter]:
-    """Weight [out, in] and bias [out], uniform in ±1/√in as `torch.nn.Linear` draws them."""
-    bound = 1 / math.sqrt(inputs)
-    weight = torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
-    bias = torch.empty(outputs).uniform_(-bound, bound, generator=generator)
+    """Weight [out, in] and bias [out] of a `uniform_layer`."""
+    weight, bias = uniform_layer((outputs, inputs), generator)
     return nn.Parameter(weight), nn.Parameter(bias)

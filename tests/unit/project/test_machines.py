@@ -64,7 +64,11 @@ def test_what_outlives_its_command_is_seen_and_killed(
     (tmp_path / "tmp").mkdir()
     with pytest.raises(trial.Broken, match="left running"):
         trial.run(
-            setup, "command", "/bin/sh", "-c", f"sh -c 'while sleep 1; do :; done' {setup.clone}/ & exit 0"
+            setup,
+            "command",
+            "/bin/sh",
+            "-c",
+            f"sh -c 'while sleep 1; do :; done' {setup.clone}/ & exit 0",
         )
     assert list(trial.processes_of(setup)) == []
 
