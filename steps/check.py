@@ -142,10 +142,10 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
 
 
 def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
-    from agents.checks.elsewhere import tried_elsewhere
     from agents.checks.environment_checks import EnvironmentChecks
     from agents.checks.promises import Finding, tried
     from agents.checks.trial import needs_a_trial
+    from steps.directory.elsewhere import tried_elsewhere
 
     resolved = resolve(algorithm, given)
     if needs_a_trial(resolved):

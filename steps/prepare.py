@@ -208,10 +208,10 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     """The record of an experiment that starts now. Checks that the game can be played and filmed.
     Raises `BadInput`.
     """
-    from agents.checks.elsewhere import tried_elsewhere
     from agents.checks.playable import check_playable
     from agents.checks.trial import needs_a_trial
     from agents.evaluation.rendering import renders
+    from steps.directory.elsewhere import tried_elsewhere
 
     if needs_a_trial(resolved):
         tried_elsewhere(resolved, resolved.experiment.trial_timeout)

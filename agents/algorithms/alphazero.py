@@ -8,9 +8,9 @@
              θ̄ ← d θ̄ + (1 − d) θ, and after every generation θ̄ plays
 
 Other than there: a window that grows with the positions, and searches of two sizes, both KataGo's (Wu
-2019, arXiv:1902.10565): where a search was cheap the policy is not learnt; the average of the weights
-plays (KataGo, appendix C), and there is no gate. Each position is shown in one of its symmetries, drawn
-anew every time.
+2019, arXiv:1902.10565). Where a search was cheap the policy is not learnt; KataGo learns no value from
+it either, we do (docs/algorithms.md has a measurement). The average of the weights plays (KataGo,
+appendix C), and there is no gate. Each position is shown in one of its symmetries, drawn anew every time.
 
 What others got wrong and this does not: value, planes and outcome are the mover's, whoever moves next;
 log p is over legal actions alone; a symmetry turns π with the board; draws are 0; the optimiser is the

@@ -1,6 +1,6 @@
 """Tries an environment as training will use it: whatever is wrong with it must not cost a GPU pod.
 
-`agents.checks.elsewhere` does so in a process of its own.
+`steps.directory.elsewhere` does so in a process of its own.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class SearchSettings:
     c_init, c_base: of PUCT's factor c = log((1 + Σ N + c_base) / c_base) + c_init. noise_fraction,
     dirichlet_alpha: of the noise at the root, about 10 / average number of legal actions. gumbel: the
     root by sequential halving over `considered` actions; c_visit, c_scale: of its σ(q), for values
-    between -1 and 1.
+    between -1 and 1, which are not scaled (docs/algorithms.md has a measurement).
     """
 
     c_init: float = 1.25

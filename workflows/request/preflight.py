@@ -12,12 +12,12 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from agents.checks.elsewhere import made_elsewhere
 from config.errors import BadInput, WrongDirectory, shown
 from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
 from config.resolve import Resolved
 from steps.directory import processes
+from steps.directory.elsewhere import made_elsewhere
 from steps.directory.experiment import difference, read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.owner import read_owner

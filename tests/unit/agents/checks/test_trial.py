@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from agents.checks.elsewhere import made_elsewhere, tried_elsewhere
 from agents.checks.trial import needs_a_trial, try_environment
 from agents.environments.checked import EnvironmentFailed
 from agents.evaluation.episodes import evaluate
 from agents.load import load_policy, make_trainer
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
+from steps.directory.elsewhere import made_elsewhere, tried_elsewhere
 
 SHORT = {"num_envs": "3", "rollout_length": "16", "minibatches": "1", "epochs": "2"}
 

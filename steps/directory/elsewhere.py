@@ -11,17 +11,13 @@ import signal
 import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Sequence
 from typing import IO
 
-from config.errors import BadInput, ExperimentError, on_one_line, shown
-from config.imports import reason
+from agents.checks.trial_process import MADE, REFUSED, STEPPED
+from config.errors import BadInput, shown
 from config.own_packages import ROOT
 from config.resolve import Resolved
 
-MADE, STEPPED = "made", "stepped"
-REFUSED = "refused: "
 SAID_BYTES = 65536
 """Of what the game prints, so many bytes are kept, the last ones."""
 # Our own packages come before those of the working directory, which is looked into, too: a person's
@@ -29,7 +25,7 @@ SAID_BYTES = 65536
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv.pop(1))
-from agents.checks.elsewhere import main
+from agents.checks.trial_process import main
 main(sys.argv[1:])
 """
 
@@ -114,37 +110,3 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def main(argv: Sequence[str]) -> None:
-    """The process itself: the last line that it prints is what was wanted, or what is wrong."""
-    wanted, text = argv
-    resolved = Resolved.from_dict(json.loads(text))
-    try:
-        _try(resolved, wanted)
-    except ExperimentError as error:
-        _say(f"{REFUSED}{on_one_line(error)}")
-    except Exception as error:
-        traceback.print_exception(error)
-        _say(f"{REFUSED}game {resolved.game.name!r} cannot be tried: {reason(error)}")
-    else:
-        _say(wanted)
-    # Threads and processes that the game has left do not keep this process alive.
-    os._exit(0)
-
-
-def _try(resolved: Resolved, wanted: str) -> None:
-    from agents.checks.playable import check_playable
-
-    check_playable(resolved)
-    if wanted == STEPPED:
-        from agents.checks.trial import needs_a_trial, try_environment
-
-        if needs_a_trial(resolved):
-            try_environment(resolved)
-
-
-def _say(line: str) -> None:
-    sys.stderr.flush()
-    sys.stdout.write(f"\n{line}\n")
-    sys.stdout.flush()
