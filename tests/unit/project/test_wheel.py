@@ -53,7 +53,9 @@ def test_an_installed_wheel_works_anywhere_and_leaves_no_trace(tmp_path: Path) -
 
     venv.create(environment, with_pip=False, symlinks=True)
     python = environment / "bin/python"
-    packages = Path(ran(away, python, "-c", "import site; print(*site.getsitepackages())").strip())
+    packages = Path(
+        ran(away, python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    )
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     before = files(environment)
     into = (*pip, "--python", python)
