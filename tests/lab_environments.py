@@ -211,6 +211,22 @@ class Anything(Corridor):
         super().__init__(**options)
 
 
+class Words(gymnasium.Space[str]):
+    """As MiniGrid's space of missions: of gymnasium's own it is none."""
+
+    def sample(self, mask: Any = None, probability: Any = None) -> str:
+        return "go"
+
+
+class Spoken(gymnasium.Env[Any, Any]):
+    """As MiniGrid's environments: an image, and what is to be done in words."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"image": gymnasium.spaces.Box(0, 9, (7, 7, 3), np.uint8), "mission": Words()}
+    )
+    action_space = gymnasium.spaces.Discrete(3)
+
+
 class Doubled(gymnasium.RewardWrapper[Any, Any]):
     """Twice the reward, whatever is below."""
 
@@ -243,7 +259,8 @@ gymnasium.register("LabCorridor-v0", entry_point="tests.lab_environments:Corrido
 
 
 def register_envs() -> None:
-    """Makes no environment."""
+    """As MinAtar's: its ids are known only after this call."""
+    gymnasium.register("LabLate-v0", entry_point="tests.lab_environments:Corridor")
 
 
 def make_gymnasium() -> gymnasium.vector.VectorEnv[Any, Any, Any]:

@@ -39,7 +39,7 @@ def _made(
     if is_import_path(game.id):
         environment = make_or_refuse(game, lambda: _own(game.id)(**options))
     else:
-        environment = make_or_refuse(game, lambda: gymnasium.make(game.id, **options))
+        environment = make_or_refuse(game, lambda: _registered(game, options))
     if not isinstance(environment, gymnasium.Env):
         raise BadInput(
             f"game {game.name!r} {_what_it_is(environment)}; allowed: a class derived from gymnasium.Env, or a "
@@ -52,9 +52,53 @@ def _made(
     if is_in_observation(environment.observation_space):
         environment = MaskFromObservation(environment)
     if not isinstance(environment.observation_space, spaces.Box):
-        environment = FlattenObservation(environment)
+        environment = _flattened(game, environment)
     made: gymnasium.Env[Any, Any] = environment
     return made
+
+
+def _registered(game: Game, options: dict[str, Any]) -> Any:
+    """Make an environment by its id, after its module was imported, if the id names one."""
+    _import_registering(game.id)
+    return gymnasium.make(game.id, **options)
+
+
+def _import_registering(id_: str) -> None:
+    """Import the module of `package.module:Id-v0`, which registers the id; raises `BadInput` if it does
+    not. Some, as MinAtar's, do so only when their function `register_envs` is called.
+    """
+    module_name, _, name = id_.rpartition(":")
+    if not module_name:
+        return
+    module = importlib.import_module(module_name)
+    register = getattr(module, "register_envs", None)
+    if name not in gymnasium.registry and callable(register):
+        register()
+    if name not in gymnasium.registry:
+        raise BadInput(
+            f"game {id_!r} cannot be made: {module_name!r} registers no {name!r}; allowed: the module that "
+            "registers it, or package.module:Name of a function of yours that returns the environment"
+        )
+
+
+def _flattened(game: Game, environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
+    """Observations as one vector; raises `BadInput` that names the parts which are no numbers."""
+    space = environment.observation_space
+    try:
+        return FlattenObservation(environment)
+    except (NotImplementedError, TypeError) as error:
+        kinds = f"a {type(space).__name__}"
+        if isinstance(space, spaces.Dict):
+            strange = {
+                name: type(part).__name__
+                for name, part in space.spaces.items()
+                if not type(part).__module__.startswith("gymnasium.")
+            }
+            kinds = ", ".join(f"{name!r} is a {kind}" for name, kind in strange.items()) or kinds
+        raise BadInput(
+            f"game {game.name!r} has observations that cannot be made numbers: {kinds}; allowed: a wrapper "
+            "that leaves such parts out, -p wrappers=package.module:Name"
+        ) from error
 
 
 def _what_it_is(made: object) -> str:
@@ -105,10 +149,8 @@ def _taken(game: Game) -> list[str] | None:
         creator = _own(game.id)
         names = list[str]()
     else:
-        module, _, name = game.id.rpartition(":")
-        if module:
-            importlib.import_module(module)
-        entry: Any = gymnasium.spec(name).entry_point
+        _import_registering(game.id)
+        entry: Any = gymnasium.spec(game.id.rpartition(":")[2]).entry_point
         creator = _own(entry) if isinstance(entry, str) else entry
         names = ["max_episode_steps"]
     try:

@@ -242,3 +242,26 @@ def test_a_factory_of_something_else_says_what_to_give_instead(factory: str, say
     refused = refusal_of(f"{LAB}:{factory}")
     assert says in refused
     assert refused.endswith("or a function that returns one environment")
+
+
+def test_a_module_that_registers_only_when_it_is_asked_is_asked() -> None:
+    """MinAtar's `minatar.gym:MinAtar/Breakout-v1`, with and without options."""
+    gymnasium.registry.pop("LabLate-v0", None)
+    assert check_game(resolved_for(f"{LAB}:LabLate-v0")).actions == 2
+    gymnasium.registry.pop("LabLate-v0")
+    assert check_game(resolved_for(f"{LAB}:LabLate-v0", env_options="length=7")).actions == 2
+
+
+def test_an_id_that_its_module_does_not_register() -> None:
+    gymnasium.registry.pop("LabLate-v0", None)
+    refused = refusal_of(f"{LAB}:LabNever-v0")
+    assert f"'{LAB}' registers no 'LabNever-v0'; allowed: the module that registers it" in refused
+
+
+def test_observations_that_are_no_numbers_are_named() -> None:
+    """MiniGrid's missions."""
+    refused = refusal_of(f"{LAB}:Spoken")
+    assert (
+        "observations that cannot be made numbers: 'mission' is a Words; allowed: a wrapper"
+        in refused
+    )
