@@ -24,7 +24,7 @@ from tests.outside import ROOT, outside
 
 STRANGER = ROOT / "tests" / "stranger"
 GIVEN = {
-    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "900", "rollout_length": "32",
+    "game": "cartpole", "runs": "1", "actors": "2", "epochs": "2400", "rollout_length": "32",
     "evaluation_episodes": "3", "envs_per_actor": "4",
 }  # fmt: skip
 CENTRAL = {
@@ -104,7 +104,7 @@ def test_a_killed_actor_and_a_killed_learner_are_replaced(
     log = (run.logs / "train.log").read_text()
     assert "learner 1 waits for 2 actors" in log and "learner 2 waits for 2 actors" in log
     steps = [int(row["step"]) for row in read_rows(run.train_csv)]
-    assert len(steps) == 900
+    assert len(steps) == 2400
     assert_counted(steps, 128)
     assert len(read_rows(run.root / "evaluation.csv")) == 3
     assert not run.learner_json.exists()
