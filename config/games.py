@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,9 +24,11 @@ from config.errors import BadInput, shown
 from config.experiment import Experiment
 from config.imports import IMPORT_PATH, MODULE, is_import_path
 from config.strict_yaml import load_mapping
+from config.suites import ATARI, SUITES, Suite, suite_of
 
 FOLDER = Path(__file__).parent / "games"
-SHARED = ("atari", "fallback")
+FALLBACK = "fallback"
+SHARED = (*(suite.name for suite in SUITES), FALLBACK)
 """Presets of many games; no game has these names."""
 LARGEST_RETURN = 1e100
 """What goes beyond is a fault of the game: its square, of which standard deviations are made, would
@@ -41,13 +42,10 @@ GYMNASIUM_ID = re.compile(
 )
 """With a module before it, gymnasium imports that first, which registers the id. Atari's ids are
 those that we know."""
-ATARI_ID = re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5")
 OPENSPIEL_ID = re.compile(r"openspiel:[a-z0-9_]{1,64}(?:\([A-Za-z0-9_=,.-]{1,128}\))?")
 BOARD_ID = re.compile(r"[a-z0-9-]{1,64}")
 """Of our own board games."""
 OLD_ATARI_ID = re.compile(r"([A-Za-z0-9]+?)(?:-ram)?(?:NoFrameskip|Deterministic)?-v[04]")
-BOX2D_ID = re.compile(r"(?:LunarLander|BipedalWalker|CarRacing)[A-Za-z]*-v[0-9]+")
-"""gymnasium's games with physics by Box2D, a package that has no wheel for Python 3.14."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +122,6 @@ def playable(families: Iterable[str], names: Iterable[str]) -> list[str]:
     return [name for name in names if games()[name].family in families]
 
 
-def check_installed(game: Game) -> None:
-    """Raise `BadInput` if a package that only this game needs is missing. Imports nothing."""
-    if BOX2D_ID.fullmatch(game.id) and importlib.util.find_spec("Box2D") is None:
-        raise BadInput(
-            f"game {game.name!r} cannot be made: it needs the package Box2D, which is not installed and has no wheel for Python 3.14; "
-            "allowed: any other game, or this one with Python 3.11 to 3.13"
-        )
-
-
 def is_well_formed(game: Game) -> bool:
     """Whether every field has a type and a form that this module produces. For games that were read
     back from a file.
@@ -154,38 +143,45 @@ def _forms(kind: str) -> tuple[re.Pattern[str], ...]:
     """The forms that ids of this kind of game may have."""
     if kind == BOARD:
         return BOARD_ID, OPENSPIEL_ID, IMPORT_PATH
-    return GYMNASIUM_ID, IMPORT_PATH, ATARI_ID
+    return GYMNASIUM_ID, IMPORT_PATH, ATARI.ids
 
 
 def preset(game: Game) -> Mapping[str, Any]:
     """The sections of the game's preset, one for each algorithm that has one: the game's own, else
-    Atari's, else the fallback.
+    its suite's, else the fallback's.
     """
-    if game.is_atari:
-        return {**_file("atari"), **_own_sections(game.name)}
-    return _file(game.name) if game.name in games() else _file("fallback")
+    suite = suite_of(game.id)
+    of_suite = _file(suite.name) if suite else {}
+    own = _file(game.name) if game.name in own_presets() else {}
+    return {**_file(FALLBACK), **of_suite, **own}
 
 
 @functools.cache
 def games() -> Mapping[str, Game]:
-    """Every game with a short name: first those with a preset of their own, then the other Atari
-    games.
+    """Every game with a short name: first those with a preset of their own, then those of the
+    suites.
     """
-    named = {name: _read(name) for name in own_presets()}
-    for name in _file("atari")["games"]:
-        named.setdefault(name, _atari(name))
-    return named
+    of_suites = {name: game for suite in SUITES for name, game in games_of(suite).items()}
+    named = {}
+    for name in own_presets():
+        described = _file(name).get("game")
+        named[name] = Game(name=name, **described) if described else of_suites[name]
+    return named | {name: game for name, game in of_suites.items() if name not in named}
+
+
+@functools.cache
+def games_of(suite: Suite) -> Mapping[str, Game]:
+    """The games of a suite that have short names."""
+    listed = _file(suite.name)["games"]
+    if suite is ATARI:
+        return {name: _atari(name) for name in listed}
+    return {name: Game(name=name, **described) for name, described in listed.items()}
 
 
 @functools.cache
 def own_presets() -> tuple[str, ...]:
     """The names of the games that have a preset file of their own."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem not in SHARED))
-
-
-def _read(name: str) -> Game:
-    described = _file(name).get("game")
-    return Game(name=name, **described) if described else _atari(name)
 
 
 def _atari(name: str) -> Game:
@@ -203,10 +199,6 @@ def _atari_name(camel: str) -> str:
     return next(game.name for game in games().values() if game.id == f"ALE/{camel}-v5")
 
 
-def _own_sections(name: str) -> Mapping[str, Any]:
-    return _file(name) if name in own_presets() else {}
-
-
 @functools.cache
 def _file(name: str) -> Mapping[str, Any]:
     return load_mapping(FOLDER / f"{name}.yaml")
@@ -220,5 +212,6 @@ def _unknown(text: str, hint: str = "", families: Iterable[str] = ()) -> BadInpu
     if boards:
         known = f"known: {', '.join(known_names)}, openspiel:NAME, package.module:Name of your own"
         return BadInput(f"unknown game {shown(text)}; {question}{known}")
-    known = f"known: {', '.join(known_names)}, every Atari game of ale-py (--list), any gymnasium id, [package.]module:Name or :Id-v0"
+    suites = ", ".join(suite.title for suite in SUITES)
+    known = f"known: {', '.join(known_names)}, those of {suites} (--list), any gymnasium id, module:Name"
     return BadInput(f"unknown game {shown(text)}; {hint or question}{known}")

@@ -15,6 +15,7 @@ from config.errors import BadInput, unknown
 from config.games import Game
 from config.parameters import Parameter, declared
 from config.strict_yaml import load_mapping
+from config.suites import suite_of
 
 LONGEST_TRAINING = 10**11
 """In environment steps. The name of a checkpoint has room for twelve digits."""
@@ -27,8 +28,8 @@ def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
     """The preset values of hyperparameters and environment settings by name, and `steps`, the
     length of a training.
 
-    A later section overrides an earlier one: the algorithm's for any game, then Atari's, then the
-    game's own. Raises `BadInput`.
+    A later section overrides an earlier one: the algorithm's for any game, then that for its suite
+    (Atari, MuJoCo, …), then the game's own. Raises `BadInput`.
     """
     descriptor = find_algorithm(algorithm)
     known = preset_parameters(descriptor)
@@ -88,7 +89,8 @@ def _sections(algorithm: str, descriptor: Algorithm, game: Game) -> Iterator[Map
         yield _file(algorithm)
         yield games.preset(game).get(algorithm, {})
         return
-    for name in ("any", "atari" if game.is_atari else "", game.name):
+    suite = suite_of(game.id)
+    for name in ("any", suite.name if suite else "", game.name):
         yield descriptor.presets.get(name, {})
 
 

@@ -5,6 +5,7 @@ reference.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from config.algorithms import find_algorithm
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
@@ -15,16 +16,16 @@ from config.described import (
     own_parameters,
     shared_parameters,
 )
-from config.games import Game, find_game, own_presets, playable
+from config.games import Game, find_game, games_of, own_presets, playable
 from config.parameters import to_text
 from config.presets import preset_parameters, preset_values
+from config.suites import SUITES, Suite
 
 WHICH = {
     SINGLE: "Without actors",
     ACTOR_LEARNER: "With actors",
     SELF_PLAY: "With workers of self-play",
 }
-OF_ATARI = Game(name="Atari", id="ALE/Pong-v5", kind="atari", family="discrete")
 OF_NO_PRESET = Game(name="other", id="Other-v0")
 
 
@@ -62,13 +63,13 @@ def parameter_table(infos: Iterable[ParameterInfo]) -> str:
 
 
 def preset_table(algorithm: str) -> str:
-    """One row for each hyperparameter that presets set, one column for each game that the algorithm
-    plays. Ends with a newline.
+    """One row for each hyperparameter that presets set, one column for each game and each suite that
+    the algorithm plays. Ends with a newline.
     """
     families = find_algorithm(algorithm).families
     games = [find_game(name) for name in playable(families, own_presets())]
     shown = [game for game in games if not game.is_atari]
-    shown += [OF_ATARI] if OF_ATARI.family in families else []
+    shown += [one for suite in SUITES if (one := _like_most(suite)).family in families]
     shown += [OF_NO_PRESET]
     presets = [preset_values(algorithm, game) for game in shown]
     known = preset_parameters(find_algorithm(algorithm))
@@ -80,6 +81,13 @@ def preset_table(algorithm: str) -> str:
         for name in names
     ]
     return _markdown(("", *(game.name for game in shown)), rows)
+
+
+def _like_most(suite: Suite) -> Game:
+    """A game with the settings that the suite's games share, under the suite's name."""
+    games = games_of(suite).values()
+    one = next(game for game in games if game.name not in own_presets())
+    return replace(one, name=suite.title)
 
 
 def _default(info: ParameterInfo) -> str:

@@ -23,6 +23,7 @@ from config.errors import BadInput, ExperimentError
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.arrays import read_actions
+from steps.directory.elsewhere import Drawing, drawn_elsewhere
 from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
 from steps.directory.usable import Episode, evaluation_episodes, fingerprint
 
@@ -47,22 +48,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """What the films depend on: the episodes that were played, and whether they can be filmed."""
+    """What the films depend on: the episodes that were played, and how many are filmed."""
     table = context.run.evaluated(context.resolved.measure)
     evaluated = [table, context.run.evaluation_actions]
     return {
         "identity": context.record.identity_hash,
         "files": fingerprint(context.directory.root, evaluated),
-        "renders": context.record.renders,
+        "episodes": context.resolved.experiment.video_episodes,
     }
 
 
 def play(context: StepContext) -> dict[str, Any] | Skipped:
     """Film the first episodes of the evaluation of one run."""
-    if context.resolved.experiment.video_episodes == 0:
-        return Skipped("video_episodes is 0")
-    if context.record.renders is not None:
-        return Skipped(context.record.renders)
+    drawing = _drawing(context)
+    if drawing.refused is not None:
+        return Skipped(drawing.refused)
+    os.environ.update(drawing.variables)
     _check_codec()
     remove_temporaries(context.run.videos)
     if context.resolved.descriptor.has_workers:
@@ -73,6 +74,13 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
         return {"videos": [_write(context, film) for film in _of_episodes(context)]}
     except NoImages as error:
         return Skipped(f"{context.resolved.game.name!r} gives no images: {error}")
+
+
+def _drawing(context: StepContext) -> Drawing:
+    """How the pictures are drawn on this machine, or why there is no film."""
+    if context.resolved.experiment.video_episodes == 0:
+        return Drawing({}, "video_episodes is 0")
+    return drawn_elsewhere(context.resolved)
 
 
 class Film(NamedTuple):
@@ -89,15 +97,17 @@ class Film(NamedTuple):
 
 
 def _of_episodes(context: StepContext) -> list[Film]:
-    from agents.evaluation.rendering import Replay, frames_per_second
+    from agents.evaluation.rendering import Replay, film_rate
 
-    rate = frames_per_second(context.resolved.game, context.resolved.environment)
+    rate = film_rate(context.resolved.game, context.resolved.environment)
     films = []
     for row, actions in evaluated_episodes(context):
-        replay = Replay(context.resolved, row.seed, actions)
+        replay = Replay(context.resolved, row.seed, actions, rate.steps)
         difference = functools.partial(replay.difference, row.value, row.length)
         irregular = functools.partial(getattr, replay, "irregular")
-        films.append(Film(row.episode, replay.frames(), rate, difference, irregular))
+        films.append(
+            Film(row.episode, replay.frames(), rate.frames_per_second, difference, irregular)
+        )
     return films
 
 
@@ -138,7 +148,8 @@ def video_path(context: StepContext, episode: int) -> Path:
 
 def _are_written(context: StepContext) -> bool:
     if context.previous is not None and context.previous.state == "skipped":
-        return True
+        # What cannot be drawn here may be drawn on another machine, or once a library is installed.
+        return _drawing(context).refused is not None
     return all(
         video_path(context, episode).is_file()
         for episode in range(context.resolved.experiment.video_episodes)

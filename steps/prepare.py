@@ -205,12 +205,11 @@ def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> E
 
 
 def describe(resolved: Resolved) -> ExperimentRecord:
-    """The record of an experiment that starts now. Checks that the game can be played and filmed.
-    Raises `BadInput`.
+    """The record of an experiment that starts now. Checks that the game can be played. Raises
+    `BadInput`.
     """
     from agents.checks.playable import check_playable
     from agents.checks.trial import needs_a_trial
-    from agents.evaluation.rendering import renders
     from steps.directory.elsewhere import tried_elsewhere
 
     if needs_a_trial(resolved):
@@ -221,7 +220,6 @@ def describe(resolved: Resolved) -> ExperimentRecord:
         from steps.arena.entrants import check_arena
 
         check_arena(resolved)
-    board = resolved.game.is_board  # whose positions are drawn
     return ExperimentRecord(
         resolved=resolved,
         identity=resolved.identity(),
@@ -231,7 +229,6 @@ def describe(resolved: Resolved) -> ExperimentRecord:
         image=os.environ.get("EXPERIMENT_IMAGE") or None,
         started=now(),
         workflow=os.environ.get("EXPERIMENT_WORKFLOW") or None,
-        renders=None if board else renders(resolved.game, resolved.environment),
     )
 
 
@@ -313,13 +310,24 @@ def _record(context: StepContext, record: ExperimentRecord) -> dict[str, Any]:
             )
     if resolved.experiment.start_from is not None:
         print(f"begins with the weights of {resolved.experiment.start_from}")
-    if record.renders:
-        print(f"episodes will not be filmed: {record.renders}")
+    _say_what_is_not_filmed(resolved)
     return {
         "runs": resolved.experiment.runs,
         "epochs": resolved.epochs,
         "steps": resolved.total_steps,
     }
+
+
+def _say_what_is_not_filmed(resolved: Resolved) -> None:
+    """Print whether films can be made on this machine. It is recorded nowhere: `play` finds it out
+    again where it runs.
+    """
+    from steps.directory.elsewhere import drawn_elsewhere
+
+    if resolved.experiment.video_episodes:
+        refused = drawn_elsewhere(resolved).refused
+        if refused is not None:
+            print(f"warning: episodes cannot be filmed here: {refused}")
 
 
 def _parser() -> argparse.ArgumentParser:

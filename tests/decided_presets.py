@@ -26,5 +26,6 @@ def comment_of(algorithm: str, name: str) -> str:
     """What stands above the algorithm's section in a game's file, on one line."""
     page = (FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     lines = page.partition(f"\n{algorithm}:")[0].splitlines()
-    first = max(place for place, line in enumerate(lines) if not line.startswith("#"))
+    others = (place for place, line in enumerate(lines) if not line.startswith("#"))
+    first = max(others, default=-1)
     return " ".join(line.removeprefix("# ") for line in lines[first + 1 :])

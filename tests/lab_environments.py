@@ -227,6 +227,12 @@ class Spoken(gymnasium.Env[Any, Any]):
     action_space = gymnasium.spaces.Discrete(3)
 
 
+class OnlySpoken(Spoken):
+    """Says everything in words."""
+
+    observation_space = gymnasium.spaces.Dict({"mission": Words()})
+
+
 class Doubled(gymnasium.RewardWrapper[Any, Any]):
     """Twice the reward, whatever is below."""
 

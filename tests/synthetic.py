@@ -27,7 +27,6 @@ def experiment(
     root: Path,
     states: Sequence[str] = ("complete",) * 3,
     *,
-    renders: str | None = None,
     prepared: str = "succeeded",
     **given: Any,
 ) -> ExperimentDirectory:
@@ -51,7 +50,6 @@ def experiment(
         image=None,
         started="2026-11-21T12:00:00+00:00",
         workflow="ppo-cartpole-7x2kq",
-        renders=renders,
     )
     write_experiment(directory, record)
     status(directory.status / "prepare.json", state=prepared, duration_s=1.2)

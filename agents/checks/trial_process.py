@@ -12,7 +12,7 @@ from config.errors import ExperimentError, on_one_line
 from config.imports import reason
 from config.resolve import Resolved
 
-MADE, STEPPED = "made", "stepped"
+MADE, STEPPED, DRAWN = "made", "stepped", "drawn"
 """What may be wanted, and the last line that says that it went well."""
 REFUSED = "refused: "
 
@@ -37,6 +37,11 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _try(resolved: Resolved, wanted: str) -> None:
+    if wanted == DRAWN:
+        from agents.evaluation.rendering import draw_once
+
+        draw_once(resolved.game, resolved.environment)
+        return
     from agents.checks.playable import check_playable
 
     check_playable(resolved)

@@ -23,8 +23,8 @@ import numpy as np
 from agents.environments.vectors import make_environments
 from agents.spaces import Interface, interface
 from config.algorithms import ALGORITHMS
-from config.games import check_installed
 from config.resolve import check_family
+from config.suites import check_installed
 
 BESIDES_BYTES = 2**29
 """Memory of a training without its replay: torch, a small network, classic control (0.4 to 0.7 GiB
@@ -80,7 +80,7 @@ def check_game(resolved: Resolved, memory_bytes: int | None = None) -> Interface
     """Make the game once and look at its spaces; raises `BadInput` naming what is not supported, what
     the algorithm cannot play, or what it cannot remember: see `check_memory` for memory_bytes.
     """
-    check_installed(resolved.game)
+    check_installed(resolved.game.name, resolved.game.id)
     environments = make_environments(resolved, 1)
     try:
         spaces = interface(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import warnings
@@ -10,15 +11,17 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
-from gymnasium.wrappers import FlattenObservation
+from gymnasium.wrappers import FilterObservation, FlattenObservation
 
 from agents.environments.checked import CheckedEnvironment, is_strange
 from agents.environments.global_state import settings_kept
 from agents.environments.masks import MaskFromObservation, is_in_observation
+from agents.environments.mujoco_warnings import print_warnings
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
 from config.games import Game
 from config.imports import imported, is_import_path, reason
+from config.suites import suite_of
 
 
 def make_environment(
@@ -60,14 +63,21 @@ def _made(
 def _registered(game: Game, options: dict[str, Any]) -> Any:
     """Make an environment by its id, after its module was imported, if the id names one."""
     _import_registering(game.id)
+    entry: Any = gymnasium.spec(game.id.rpartition(":")[2]).entry_point
+    if isinstance(entry, str):
+        _own(entry)
     return gymnasium.make(game.id, **options)
 
 
 def _import_registering(id_: str) -> None:
-    """Import the module of `package.module:Id-v0`, which registers the id; raises `BadInput` if it does
-    not. Some, as MinAtar's, do so only when their function `register_envs` is called.
+    """Import the module that registers an id: that of `package.module:Id-v0`, or its suite's. Raises
+    `BadInput` if it does not. Some, as MinAtar's, do so only when their function `register_envs` is
+    called.
     """
     module_name, _, name = id_.rpartition(":")
+    if not module_name:
+        suite = suite_of(id_)
+        module_name = suite.registered_by if suite else ""
     if not module_name:
         return
     module = importlib.import_module(module_name)
@@ -82,23 +92,49 @@ def _import_registering(id_: str) -> None:
 
 
 def _flattened(game: Game, environment: gymnasium.Env[Any, Any]) -> gymnasium.Env[Any, Any]:
-    """Observations as one vector; raises `BadInput` that names the parts which are no numbers."""
-    space = environment.observation_space
+    """Observations as one vector, of a `Dict` without the parts that are texts. Raises `BadInput` if
+    they cannot be made numbers.
+    """
+    texts = texts_in(environment.observation_space)
+    if texts:
+        space: Any = environment.observation_space
+        seen = [name for name in space.spaces if name not in texts]
+        _say_what_is_seen(game.name, tuple(seen), tuple(texts))
+        environment = FilterObservation(environment, seen)
     try:
         return FlattenObservation(environment)
     except (NotImplementedError, TypeError) as error:
-        kinds = f"a {type(space).__name__}"
-        if isinstance(space, spaces.Dict):
-            strange = {
-                name: type(part).__name__
-                for name, part in space.spaces.items()
-                if not type(part).__module__.startswith("gymnasium.")
-            }
-            kinds = ", ".join(f"{name!r} is a {kind}" for name, kind in strange.items()) or kinds
+        space = environment.observation_space
         raise BadInput(
-            f"game {game.name!r} has observations that cannot be made numbers: {kinds}; allowed: a wrapper "
-            "that leaves such parts out, -p wrappers=package.module:Name"
+            f"game {game.name!r} has observations that cannot be made numbers: a {type(space).__name__}; "
+            "allowed: a wrapper that makes them numbers, -p wrappers=package.module:Name"
         ) from error
+
+
+@functools.cache
+def _say_what_is_seen(name: str, seen: tuple[str, ...], texts: tuple[str, ...]) -> None:
+    """Print once in a process what of an observation is left out."""
+    print(f"observations of {name}: {', '.join(seen)}; left out, being text: {', '.join(texts)}")
+
+
+def texts_in(space: spaces.Space[Any]) -> list[str]:
+    """The parts of a `Dict` of observations that are texts, such as MiniGrid's mission: its space is a
+    `Text`, or one that gymnasium does not know how to make numbers of. Empty if nothing else is there.
+    """
+    if not isinstance(space, spaces.Dict):
+        return []
+    texts = [name for name, part in space.spaces.items() if _is_text(part)]
+    return texts if len(texts) < len(space.spaces) else []
+
+
+def _is_text(space: spaces.Space[Any]) -> bool:
+    if isinstance(space, spaces.Text):
+        return True
+    try:
+        spaces.flatten_space(space)
+    except (NotImplementedError, TypeError):
+        return True
+    return False
 
 
 def _what_it_is(made: object) -> str:
@@ -179,5 +215,8 @@ def make_or_refuse(game: Game, make: Any) -> Any:
 
 
 def _own(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    """What makes an environment, by its import path."""
+    module_name, _, attribute = name.partition(":")
+    module = importlib.import_module(module_name)
+    print_warnings()
+    return getattr(module, attribute)

@@ -1,5 +1,5 @@
 """Tries a game in a process of its own with a time limit, because a person's code may print for ever,
-start processes, end its own, or never return.
+start processes, end its own, or never return, and a graphics driver may crash.
 """
 
 from __future__ import annotations
@@ -11,13 +11,21 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import IO
+from collections.abc import Mapping
+from typing import IO, NamedTuple
 
-from agents.checks.trial_process import MADE, REFUSED, STEPPED
+from agents.checks.trial_process import DRAWN, MADE, REFUSED, STEPPED
 from config.errors import BadInput, shown
 from config.own_packages import ROOT
 from config.resolve import Resolved
+from config.suites import suite_of
 
+GRAPHICS = ("egl", "osmesa")
+"""Ways in which OpenGL draws without a display, as the variable MUJOCO_GL names them: by a driver's EGL or
+Mesa's, else by Mesa's library OSMesa."""
+BY_OPENGL = ("mujoco", "dm_control")
+"""The suites whose pictures are drawn by OpenGL."""
+TO_INSTALL = "apt-get install libegl1 libgl1 (or libosmesa6)"
 SAID_BYTES = 65536
 """Of what the game prints, so many bytes are kept, the last ones."""
 # Our own packages come before those of the working directory, which is looked into, too: a person's
@@ -64,9 +72,63 @@ def tried_elsewhere(resolved: Resolved, timeout_s: float) -> None:
         )
 
 
-def _ask(resolved: Resolved, wanted: str, timeout_s: float) -> tuple[int, str]:
+class Drawing(NamedTuple):
+    """Whether a game's pictures can be drawn on this machine. variables: the environment variables with
+    which they can, to be set before the game's packages are imported; refused: why they cannot, in one
+    sentence.
+    """
+
+    variables: Mapping[str, str]
+    refused: str | None = None
+
+
+def drawn_elsewhere(resolved: Resolved) -> Drawing:
+    """Find out how the game's pictures can be drawn without a display, by trying: it depends on the
+    machine. Atari's, board games' and those of gymnasium's own games but MuJoCo's need nothing.
+    """
+    game = resolved.game
+    suite = suite_of(game.id)
+    by_opengl = suite is not None and suite.name in BY_OPENGL
+    if game.is_board or (game.family and not by_opengl):
+        return Drawing({})
+    chosen = os.environ.get("MUJOCO_GL")
+    refused: dict[str, str] = {}
+    for graphics in dict.fromkeys((*([chosen] if chosen else []), *GRAPHICS)):
+        variables = {"MUJOCO_GL": graphics}
+        reason = _not_drawn(resolved, variables)
+        if reason is None:
+            return Drawing(variables)
+        refused[graphics] = reason
+    if len(set(refused.values())) == 1:
+        # It is the game itself that gives no pictures, however it is asked.
+        return Drawing({}, next(iter(refused.values())))
+    cannot = f"game {game.name!r} cannot be made: "
+    tried = "; ".join(f"{name}: {text.removeprefix(cannot)}" for name, text in refused.items())
+    return Drawing(
+        {},
+        f"{game.name!r} cannot be drawn on this machine, which has no OpenGL without a display: "
+        f"{TO_INSTALL}, and run play again ({tried})",
+    )
+
+
+def _not_drawn(resolved: Resolved, variables: Mapping[str, str]) -> str | None:
+    """Why no picture can be drawn with these environment variables; None if one was."""
+    timeout_s = resolved.experiment.trial_timeout
+    try:
+        code, said = _ask(resolved, DRAWN, timeout_s, variables)
+    except BadInput as error:
+        return str(error)
+    except subprocess.TimeoutExpired:
+        return f"nothing was drawn within {timeout_s:g} s"
+    return None if said == DRAWN else f"the process ended with {code}"
+
+
+def _ask(
+    resolved: Resolved, wanted: str, timeout_s: float, variables: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """The exit code and the last line of a process that tries what is wanted: the line is `wanted`
-    where it went well. Raises `BadInput` for what the process refuses, and `TimeoutExpired`.
+    where it went well. variables: of its environment, beside those of this process. Raises `BadInput`
+    for what the process refuses, and `TimeoutExpired`.
     """
     command = [sys.executable, "-c", PROGRAM, str(ROOT), wanted, json.dumps(resolved.as_dict())]
     process = subprocess.Popen(
@@ -74,6 +136,7 @@ def _ask(resolved: Resolved, wanted: str, timeout_s: float) -> tuple[int, str]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        env={**os.environ, **(variables or {})},
         start_new_session=True,
     )
     printed = bytearray()

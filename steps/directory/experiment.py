@@ -40,8 +40,7 @@ class ExperimentRecord:
 
     versions: package -> version. source: commit, and whether the tree had changes. image: that of
     the preparing pod. started: time of the first submission, ISO 8601 in UTC. workflow: its name.
-    renders: why episodes cannot be filmed, None if they can. history: one mapping per submission
-    that changed something, with `time` and `changed` (dotted name -> [before, after]); if older
+    history: one mapping per submission that changed something, with `time` and `changed` (dotted name -> [before, after]); if older
     ones had to make room, the first says how many, `left_out`.
     """
 
@@ -53,7 +52,6 @@ class ExperimentRecord:
     image: str | None
     started: str
     workflow: str | None
-    renders: str | None
     history: tuple[dict[str, Any], ...] = ()
 
 
@@ -156,7 +154,6 @@ def _changeable(record: ExperimentRecord) -> dict[str, Any]:
         "versions": record.versions,
         "source": record.source,
         "image": record.image,
-        "renders": record.renders,
     }
 
 
@@ -172,7 +169,6 @@ def as_document(record: ExperimentRecord) -> dict[str, Any]:
         "image": record.image,
         "source": record.source,
         "versions": record.versions,
-        "renders": record.renders,
         "history": list(record.history),
     }
 
@@ -233,7 +229,6 @@ _FIELDS = (
     "image",
     "started",
     "workflow",
-    "renders",
     "history",
 )
 

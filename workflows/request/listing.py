@@ -19,9 +19,10 @@ from config.described import (
     shared_parameters,
 )
 from config.errors import shown
-from config.games import games, own_presets, playable
+from config.games import games_of, own_presets, playable
 from config.parameters import to_text
 from config.resolve import Resolved
+from config.suites import SUITES
 from workflows.dag.layout import Layout
 
 WIDTH = 120
@@ -43,12 +44,15 @@ def everything(algorithms: Iterable[str]) -> str:
 def _games(algorithms: Iterable[str]) -> Iterator[str]:
     """The games that each algorithm plays."""
     families = {algorithm: find_algorithm(algorithm).families for algorithm in algorithms}
-    others = [name for name in games() if name not in own_presets()]
     for algorithm, played in families.items():
         yield from _wrapped(f"games for {algorithm}", ", ".join(playable(played, own_presets())))
-    players = [algorithm for algorithm, played in families.items() if playable(played, others)]
-    if players:
-        yield from _wrapped(f"further Atari games for {', '.join(players)}", ", ".join(others))
+    for suite in SUITES:
+        others = [name for name in games_of(suite) if name not in own_presets()]
+        players = [algorithm for algorithm, played in families.items() if playable(played, others)]
+        if players:
+            needed = f" (needs {suite.package})" if suite.missing() else ""
+            title = f"{suite.title} games{needed} for {', '.join(players)}"
+            yield from _wrapped(title, ", ".join(others))
     yield from _wrapped(
         "any other",
         "a gymnasium id such as Blackjack-v1, package.module:Name of your own environment, or package.module:Id-v0 that it registers",

@@ -254,19 +254,24 @@ def test_tables_and_lists_show_the_games_that_an_algorithm_plays(
     shown = preset_table(OWN).splitlines()[0]
     assert (
         shown
-        == "|  | acrobot | cartpole | cartpole-no-velocity | lunarlander | mountaincar | Atari | other |"
+        == "|  | acrobot | cartpole | cartpole-no-velocity | frozenlake | lunarlander | mountaincar "
+        "| Atari | MinAtar | MiniGrid | other |"
     )
     assert "pendulum" not in everything([OWN]) and "tetris" in everything([OWN])
     monkeypatch.setattr(sys.modules[__name__], "GREEDY", CONTINUOUS)
     find_algorithm.cache_clear()
     shown = preset_table(OWN).splitlines()[0]
-    assert shown == "|  | lunarlander_continuous | pendulum | pendulum-no-velocity | other |"
+    assert shown == (
+        "|  | bipedalwalker | carracing | humanoid | lunarlander_continuous | pendulum "
+        "| pendulum-no-velocity | swimmer | MuJoCo | dm_control | other |"
+    )
     listed = everything([OWN])
     assert (
-        f"games for {OWN}\n  lunarlander_continuous, pendulum, pendulum-no-velocity\n\nany other"
-        in listed
+        f"games for {OWN}\n  bipedalwalker, carracing, humanoid, lunarlander_continuous," in listed
     )
-    assert "further Atari games for ppo\n" in everything(["ppo", OWN])
+    assert f"\nMuJoCo games for {OWN}\n  ant, halfcheetah, hopper, " in listed
+    assert "Atari games" not in listed
+    assert "\nAtari games for ppo\n" in everything(["ppo", OWN])
     find_algorithm.cache_clear()
 
 

@@ -7,9 +7,12 @@ import pytest
 
 from config.algorithms import ALGORITHMS, FOLDER
 from config.described import parameters
-from config.games import find_game, games, own_presets, playable, preset
+from config.games import FOLDER as GAMES
+from config.games import SHARED, find_game, games, games_of, own_presets, playable, preset
 from config.presets import preset_values
 from config.resolve import Resolved, resolve
+from config.strict_yaml import load_mapping
+from config.suites import SUITES, Suite, suite_of
 from config.tables import parameter_table, preset_table
 
 PAIRS = [
@@ -17,7 +20,7 @@ PAIRS = [
     for algorithm in ALGORITHMS
     for game in (
         *playable(ALGORITHMS[algorithm].families, games()),
-        "openspiel:hex" if ALGORITHMS[algorithm].has_workers else "FrozenLake-v1",
+        "openspiel:hex" if ALGORITHMS[algorithm].has_workers else "Taxi-v3",
         "own.module:Grid",
     )
 ]
@@ -59,16 +62,33 @@ def test_every_algorithm_has_a_preset_a_topology_and_tables(algorithm: str) -> N
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_only_games_that_an_algorithm_plays_have_its_section(algorithm: str) -> None:
-    """A game without one is played with the algorithm's own preset."""
+    """A game without one is played as its suite's, or with the fallback's."""
     families = ALGORITHMS[algorithm].families
-    sections = {name: set(preset(find_game(name))) for name in own_presets()}
+    sections = {name: set(load_mapping(GAMES / f"{name}.yaml")) for name in own_presets()}
     with_section = [name for name, found in sections.items() if algorithm in found]
     assert set(with_section) <= set(playable(families, own_presets()))
 
 
-@pytest.mark.parametrize("game", own_presets())
-def test_a_preset_has_only_known_sections(game: str) -> None:
-    assert set(preset(find_game(game))) <= {"game", "games", *ALGORITHMS}
+@pytest.mark.parametrize("name", [*own_presets(), *SHARED])
+def test_a_preset_has_only_known_sections(name: str) -> None:
+    assert set(load_mapping(GAMES / f"{name}.yaml")) <= {"game", "games", *ALGORITHMS}
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
+def test_every_game_of_a_suite_has_its_settings_also_in_another_version(suite: Suite) -> None:
+    shared = load_mapping(GAMES / f"{suite.name}.yaml")["ppo"]
+    for name, game in games_of(suite).items():
+        assert suite_of(game.id) is suite
+        sections = load_mapping(GAMES / f"{name}.yaml") if name in own_presets() else {}
+        assert preset(game)["ppo"] == sections.get("ppo", shared)
+    other = {
+        "atari": "ALE/Tetris-v5",
+        "mujoco": "HalfCheetah-v4",
+        "minatar": "MinAtar/Breakout-v0",
+        "minigrid": "MiniGrid-MultiRoom-N6-v0",
+        "dm_control": "dm_control/hopper-hop-v0",
+    }[suite.name]
+    assert preset(find_game(other))["ppo"] == shared
 
 
 @pytest.mark.parametrize(("game", "steps"), ISSUE_GOALS.items())

@@ -25,6 +25,7 @@ from config.outdir import check_outdir
 from config.parameters import declared, to_text
 from config.presets import preset_values
 from config.resolve import LONGEST_TRAINING, Resolved, resolve
+from config.suites import SUITES
 
 
 def refused(given_texts: dict[str, str], algorithm: str = "ppo") -> str:
@@ -53,13 +54,17 @@ def test_precedence_dataclass_algorithm_game_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ppo.yaml").write_text("{steps: 9, clip: 0.11, discount: 0.12, gae_lambda: 0.13}")
-    (tmp_path / "cartpole.yaml").write_text(
+    of_games = tmp_path / "games"
+    of_games.mkdir()
+    (of_games / "cartpole.yaml").write_text(
         "game: {id: CartPole-v1}\nppo: {discount: 0.22, gae_lambda: 0.23}"
     )
     monkeypatch.setattr(presets, "FOLDER", tmp_path)
-    monkeypatch.setattr(games, "FOLDER", tmp_path)
-    (tmp_path / "atari.yaml").write_text("games: []")
-    caches = (presets._file, games._file, games.games, games.own_presets)
+    monkeypatch.setattr(games, "FOLDER", of_games)
+    (of_games / "fallback.yaml").write_text("{}")
+    for suite in SUITES:
+        (of_games / f"{suite.name}.yaml").write_text("games: {}")
+    caches = (presets._file, games._file, games.games, games.games_of, games.own_presets)
     for cache in caches:
         cache.cache_clear()
     try:

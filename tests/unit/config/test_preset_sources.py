@@ -23,6 +23,8 @@ from config.environment import OneProcess
 from config.games import FOLDER, find_game, own_presets
 from config.presets import preset_values
 from config.resolve import resolve
+from config.strict_yaml import load_mapping
+from config.suites import BOX2D_ID
 from tests.decided_presets import decided
 
 # github.com/vwxyzjn/cleanrl, commit fe8d8a0: cleanrl/ppo_atari.py and ppo_continuous_action.py,
@@ -45,6 +47,14 @@ CLEANRL_CONTINUOUS = CLEANRL_ATARI | {
     "total_timesteps": 1_000_000, "learning_rate": 3e-4, "num_envs": 1, "num_steps": 2048,
     "num_minibatches": 32, "update_epochs": 10, "clip_coef": 0.2, "ent_coef": 0.0,
 }  # fmt: skip
+CLEANRL_CLASSIC = CLEANRL_ATARI | {
+    "total_timesteps": 500_000, "num_envs": 4, "clip_coef": 0.2,
+}  # fmt: skip
+# github.com/luchris429/purejaxrl: purejaxrl/ppo.py, whose value loss is clipped and has the ½, too.
+PUREJAXRL_MINATAR = CLEANRL_ATARI | {
+    "total_timesteps": 10_000_000, "learning_rate": 5e-3, "num_envs": 64, "num_minibatches": 8,
+    "clip_coef": 0.2,
+}  # fmt: skip
 CLEANRL_CONTINUOUS_WRAPPERS = {"normalise_observations": True, "normalise_rewards": True}
 
 # Stable-Baselines3 2.9.2: PPO.__init__, and in common/policies.py the eps.
@@ -54,7 +64,7 @@ STABLE_BASELINES3 = {
     "normalize": False,
 }  # fmt: skip
 # github.com/DLR-RM/rl-baselines3-zoo, commit 22e3ff2: hyperparams/ppo.yml.
-# "lin_": falls to 0. Left out: Pendulum's use_sde and sde_sample_freq.
+# "lin_": falls to 0. Left out: use_sde and sde_sample_freq of Pendulum and CarRacing.
 LUNAR_LANDER = {
     "n_envs": 16, "n_timesteps": 1e6, "n_steps": 1024, "batch_size": 64, "gae_lambda": 0.98,
     "gamma": 0.999, "n_epochs": 4, "ent_coef": 0.01,
@@ -75,6 +85,24 @@ ZOO: dict[str, dict[str, Any]] = {
         "normalize": True, "n_envs": 16, "n_timesteps": 1e6, "n_steps": 16, "gae_lambda": 0.98,
         "gamma": 0.99, "n_epochs": 4, "ent_coef": 0.0,
     },
+    "BipedalWalker-v3": {
+        "normalize": True, "n_envs": 32, "n_timesteps": 5e6, "n_steps": 2048, "batch_size": 64,
+        "gae_lambda": 0.95, "gamma": 0.999, "n_epochs": 10, "ent_coef": 0.0, "clip_range": 0.18,
+    },
+    "CarRacing-v3": {
+        "norm_reward": True, "n_envs": 8, "n_timesteps": 4e6, "n_steps": 512, "batch_size": 128,
+        "gae_lambda": 0.95, "gamma": 0.99, "n_epochs": 10, "ent_coef": 0.0,
+        "learning_rate": "lin_1e-4", "clip_range": 0.2,
+    },
+    "MiniGrid-Empty-Random-5x5-v0": {
+        "normalize": True, "n_envs": 8, "n_timesteps": 1e5, "n_steps": 128, "batch_size": 64,
+        "gae_lambda": 0.95, "gamma": 0.99, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 2.5e-4,
+        "clip_range": 0.2,
+    },
+    "Swimmer-v4": {
+        "normalize": True, "n_envs": 4, "n_timesteps": 1e6, "n_steps": 1024, "batch_size": 256,
+        "gae_lambda": 0.98, "gamma": 0.9999, "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 6e-4,
+    },
     "Pendulum-v1": {
         "n_envs": 4, "n_timesteps": 1e5, "n_steps": 1024, "gae_lambda": 0.95, "gamma": 0.9,
         "n_epochs": 10, "ent_coef": 0.0, "learning_rate": 1e-3, "clip_range": 0.2,
@@ -89,15 +117,24 @@ CHANGED: dict[str, dict[str, Any]] = {
         "steps": 200_000, "num_envs": 16, "rollout_length": 128, "minibatches": 8,
         "normalise_observations": True, "normalise_rewards": True, "anneal_learning_rate": True,
     },
+    "bipedalwalker": {"minibatches": 256},
+    "minatar": {"learning_rate": 0.001, "clip_value_loss": False},
+    "minigrid": {"steps": 1_000_000},
+    "frozenlake": {"clip_value_loss": False},
     "fallback": {"num_envs": 8, "rollout_length": 256, "clip_value_loss": False},
+    "mujoco": {"num_envs": 8, "rollout_length": 256, "clip_value_loss": False},
 }  # fmt: skip
 WITHOUT_VELOCITIES = [name for name in own_presets() if name.endswith("-no-velocity")]
 """Their settings are those of the game with velocities, to be compared with."""
 OF_THE_ZOO = [
     name
     for name in own_presets()
-    if find_game(name).kind not in ("atari", "board") and name not in WITHOUT_VELOCITIES
+    if find_game(name).kind not in ("atari", "board")
+    and name not in (*WITHOUT_VELOCITIES, "frozenlake")
+    and "ppo" in load_mapping(FOLDER / f"{name}.yaml")
 ]
+OLDER = {"Swimmer-v5": "Swimmer-v4"}
+"""The version of which the zoo has settings, where it is not ours."""
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
 WITHOUT_WRAPPERS = {
     "noop_max": 30, "episodic_life": False, "fire_after_life_loss": True, "clip_rewards": False,
@@ -133,6 +170,7 @@ def of_the_zoo(game: str) -> dict[str, Any]:
         "normalise_observations": "normalize", "normalise_rewards": "normalize",
     }  # fmt: skip
     settings = {ours: theirs[name] for ours, name in names.items()}
+    settings["normalise_rewards"] |= theirs.get("norm_reward", False)
     settings["steps"] = int(theirs["n_timesteps"])
     settings["minibatches"] = theirs["n_envs"] * theirs["n_steps"] // theirs["batch_size"]
     settings["value_coefficient"] = 2 * theirs["vf_coef"]
@@ -170,8 +208,30 @@ def test_other_environments_follow_cleanrl_s_continuous_control() -> None:
 @pytest.mark.parametrize("name", OF_THE_ZOO)
 def test_the_others_follow_the_zoo(name: str) -> None:
     game = find_game(name)
-    source = f"rl-baselines3-zoo, hyperparams/ppo.yml, {game.id}"
-    check(name, name, of_the_zoo(game.id), source)
+    of_zoo = OLDER.get(game.id, game.id)
+    source = f"rl-baselines3-zoo, hyperparams/ppo.yml, {of_zoo}"
+    check(name, name, of_the_zoo(of_zoo), source)
+
+
+def test_minigrid_follows_the_zoo() -> None:
+    game = "MiniGrid-Empty-Random-5x5-v0"
+    source = f"rl-baselines3-zoo, hyperparams/ppo.yml, {game} (minigrid-defaults)"
+    check("minigrid", "minigrid-doorkey", of_the_zoo(game), source)
+
+
+def test_mujoco_follows_cleanrl_s_continuous_control() -> None:
+    published = of_cleanrl(CLEANRL_CONTINUOUS, CLEANRL_CONTINUOUS_WRAPPERS)
+    check("mujoco", "hopper", published, "CleanRL, ppo_continuous_action.py")
+    assert decided("ppo", "cheetah-run") == decided("ppo", "hopper")
+
+
+def test_frozenlake_follows_cleanrl() -> None:
+    check("frozenlake", "frozenlake", of_cleanrl(CLEANRL_CLASSIC, {}), "CleanRL, ppo.py")
+
+
+def test_minatar_follows_purejaxrl() -> None:
+    published = of_cleanrl(PUREJAXRL_MINATAR, {})
+    check("minatar", "minatar-breakout", published, "PureJaxRL, ppo.py")
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", "a2c"])
@@ -200,7 +260,8 @@ def cleanrl_s_loss(rows: Batch, policy: Any, values: Tensor) -> Tensor:
 
 def zoo_s_loss(game: str) -> Callable[[Batch, Any, Tensor], Tensor]:
     """stable_baselines3/ppo/ppo.py, `train`, with the zoo's settings of this game."""
-    theirs, clip = STABLE_BASELINES3 | ZOO[game], 0.2
+    theirs = STABLE_BASELINES3 | ZOO[game]
+    clip = float(str(theirs["clip_range"]).removeprefix("lin_"))
 
     def loss(rows: Batch, policy: Any, values: Tensor) -> Tensor:
         ratio = torch.exp(policy.log_prob(rows.actions) - rows.log_probabilities)
@@ -217,15 +278,16 @@ def zoo_s_loss(game: str) -> Callable[[Batch, Any, Tensor], Tensor]:
 @pytest.mark.parametrize("name", [*OF_THE_ZOO, "breakout"])
 def test_the_loss_has_the_gradient_of_the_source_s(name: str) -> None:
     """By every parameter of the network, on random rows, before the gradient's norm is cut."""
-    if name.startswith("lunarlander") and not HAS_BOX2D:
-        pytest.skip("LunarLander needs Box2D")
     game = find_game(name)
+    if BOX2D_ID.fullmatch(game.id) and not HAS_BOX2D:
+        pytest.skip(f"{name} needs Box2D")
     small = {"num_envs": "2", "rollout_length": "8", "minibatches": "1"}
     given = {"game": name, "max_gradient_norm": "1000", **small}
     trainer = PPOTrainer(resolve("ppo", given), run=0, device="cpu", precision="fp32")
     trainer.close()
     rows = random_rows(trainer, 64).normalised()
-    source_s_loss = cleanrl_s_loss if game.kind == "atari" else zoo_s_loss(game.id)
+    of_zoo = zoo_s_loss(OLDER.get(game.id, game.id)) if game.kind != "atari" else None
+    source_s_loss = of_zoo or cleanrl_s_loss
     policy, values = trainer.network(rows.encoded)
     parameters = list(trainer.network.parameters())
     loss = source_s_loss(rows, distribution_of(trainer, policy), values)
@@ -239,7 +301,7 @@ def test_the_loss_has_the_gradient_of_the_source_s(name: str) -> None:
 def random_rows(trainer: PPOTrainer, count: int) -> Batch:
     """Old policy and values a little beside the network's: some rows are clipped, others not."""
     generator, spaces = torch.Generator().manual_seed(0), trainer.environments.interface
-    seen = torch.randn(count, *spaces.observation_shape, generator=generator)
+    seen = torch.randn(count, *spaces.environment_shape, generator=generator)
     if spaces.image:
         seen = (seen * 64 + 128).clamp(0, 255).to(torch.uint8)
     encoded = trainer.network.encode(seen)

@@ -10,7 +10,8 @@ import pytest
 from config.algorithms import FOLDER as OF_ALGORITHMS
 from config.algorithms.ppo import PPO
 from config.environment import OneProcess
-from config.games import find_game, own_presets
+from config.games import FOLDER, find_game, own_presets
+from config.strict_yaml import load_mapping
 from tests.decided_presets import comment_of, decided
 
 # Stable-Baselines3 2.9.2: A2C.__init__ and its call of torch.optim.RMSprop.
@@ -40,6 +41,9 @@ ZOO: dict[str, dict[str, Any]] = {
     "lunarlander_continuous": CONTINUOUS | {"n_envs": 4, "n_timesteps": 5e6, "gamma": 0.99},
     "mountaincar": {"normalize": True, "n_envs": 16, "n_timesteps": 1e6, "ent_coef": 0.0},
     "pendulum": CONTINUOUS | {"n_envs": 8, "n_timesteps": 1e6, "gamma": 0.9},
+    "bipedalwalker": CONTINUOUS | {
+        "n_envs": 16, "n_timesteps": 5e6, "gamma": 0.99, "learning_rate": "lin_0.00096",
+    },
 }  # fmt: skip
 OTHER = {"n_envs": 8, "normalize": True}
 """Of any other game, for which the zoo has nothing: ours."""
@@ -72,7 +76,7 @@ def test_it_follows_the_zoo(name: str) -> None:
     assert decided("a2c", name) == translated(ZOO[name])
     comment = comment_of("a2c", name)
     assert f"rl-baselines3-zoo, hyperparams/a2c.yml, {find_game(name).id};" in comment
-    assert ("use_sde" in comment) == (name in ("lunarlander_continuous", "pendulum"))
+    assert ("use_sde" in comment) == (ZOO[name].get("vf_coef") == 0.4)
 
 
 def test_atari_follows_the_zoo() -> None:
@@ -89,4 +93,15 @@ def test_any_other_game_has_stable_baselines3_s_own() -> None:
 
 def test_every_game_with_a_preset_has_one_of_a2c() -> None:
     others = {name for name in own_presets() if find_game(name).kind not in ("atari", "board")}
-    assert {name for name in others if not name.endswith("-no-velocity")} == set(ZOO)
+    own = {name for name in others if "a2c" in load_mapping(FOLDER / f"{name}.yaml")}
+    assert {name for name in own if not name.endswith("-no-velocity")} == {*ZOO, "frozenlake"}
+
+
+def test_frozenlake_has_stable_baselines3_s_own() -> None:
+    assert decided("a2c", "frozenlake") == translated({"n_envs": 8, "n_timesteps": 5e5})
+
+
+def test_mujoco_follows_the_zoo() -> None:
+    assert decided("a2c", "hopper") == translated({"n_envs": 8, "normalize": True})
+    comment = comment_of("a2c", "mujoco")
+    assert "rl-baselines3-zoo, hyperparams/a2c.yml, HalfCheetah-v4 (mujoco-defaults);" in comment

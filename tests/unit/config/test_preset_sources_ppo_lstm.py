@@ -9,8 +9,9 @@ import pytest
 
 from config.algorithms.ppo_lstm import RecurrentPPO
 from config.environment import OneProcess
-from config.games import find_game, own_presets, preset
+from config.games import FOLDER, find_game, own_presets, preset
 from config.presets import preset_values
+from config.strict_yaml import load_mapping
 from tests.decided_presets import comment_of, decided
 
 # sb3-contrib, commit 0ca7fdd: RecurrentPPO.__init__, and Stable-Baselines3's eps of Adam.
@@ -137,4 +138,5 @@ def test_any_other_game_has_ppo_s_settings() -> None:
 
 def test_every_game_with_a_preset_has_one() -> None:
     others = {name for name in own_presets() if find_game(name).kind not in ("atari", "board")}
-    assert others == {*OF_GAME, "cartpole", "pendulum"}
+    own = {name for name in others if "ppo-lstm" in load_mapping(FOLDER / f"{name}.yaml")}
+    assert own == {*OF_GAME, "cartpole", "pendulum"}

@@ -10,7 +10,8 @@ import pytest
 from config.algorithms.async_sac import AsyncSAC
 from config.algorithms.r2d2 import R2D2
 from config.environment import EachActor
-from config.games import find_game, own_presets, playable
+from config.games import FOLDER, find_game, own_presets, playable
+from config.strict_yaml import load_mapping
 from tests.decided_presets import comment_of, decided
 
 # Kapturowski et al. 2019: section 2.3, and its appendix's table of hyperparameters, in its words.
@@ -38,7 +39,9 @@ OF_CARTPOLE = {
 }  # fmt: skip
 """Where it is easy to find out what is good."""
 DISCRETE = sorted(
-    name for name in playable(("discrete",), own_presets()) if not find_game(name).is_atari
+    name
+    for name in playable(("discrete",), own_presets())
+    if not find_game(name).is_atari and "r2d2" in load_mapping(FOLDER / f"{name}.yaml")
 )
 OF_SAC = ("pendulum", "pendulum-no-velocity", "lunarlander_continuous", "fallback")
 

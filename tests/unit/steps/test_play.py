@@ -18,6 +18,7 @@ from config.measures import RETURN
 from steps import play
 from steps.directory import network_storage
 from steps.directory.arrays import write_actions
+from steps.directory.elsewhere import Drawing
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
@@ -99,24 +100,29 @@ def test_without_ffmpeg_the_message_says_what_to_install(monkeypatch):
         play._check_codec()
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        (
-            {"renders": "'walker' gives no images: ImportError"},
-            "'walker' gives no images: ImportError",
-        ),
-        ({"video_episodes": 0}, "video_episodes is 0"),
-    ],
-)
-def test_what_cannot_or_shall_not_be_filmed_is_skipped(given, reason, tmp_path):
-    directory = synthetic.experiment(tmp_path, ("complete",), **given)
+def test_what_shall_not_be_filmed_is_skipped(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete",), video_episodes=0)
     for _ in range(2):
         assert play.main([f"--outdir={tmp_path}", "--run=0"]) == 0
     status = read_status(directory.run(0).status / "play.json")
     assert status is not None
-    assert (status.state, status.reason, status.attempt) == ("skipped", reason, 1)
+    assert (status.state, status.reason, status.attempt) == ("skipped", "video_episodes is 0", 1)
     assert not directory.run(0).videos.exists()
+
+
+def test_what_cannot_be_drawn_here_is_skipped_and_filmed_where_it_can(tmp_path, monkeypatch):
+    """Whether a picture can be drawn is a fact about a machine, and not about the experiment."""
+    run, _ = evaluated(tmp_path)
+    monkeypatch.setattr(play, "drawn_elsewhere", lambda _: Drawing({}, "no OpenGL here"))
+    for _ in range(2):
+        status = ended(run, 0)
+        assert (status.state, status.reason, status.attempt) == ("skipped", "no OpenGL here", 1)
+    monkeypatch.setattr(play, "drawn_elsewhere", lambda _: Drawing({"MUJOCO_GL": "egl"}))
+    monkeypatch.setenv("MUJOCO_GL", "")
+    status = ended(run, 0)
+    assert (status.state, status.attempt) == ("succeeded", 2)
+    assert os.environ["MUJOCO_GL"] == "egl"
+    assert [path.name for path in run.videos.iterdir()] == ["episode-0.mp4"]
 
 
 def evaluated(tmp_path, **given):
@@ -236,7 +242,7 @@ def test_a_film_that_never_ends_is_cut_and_says_so(tmp_path, monkeypatch, capfd)
 
     run, _ = evaluated(tmp_path)
     monkeypatch.setattr(rendering.Replay, "frames", lambda _: itertools.cycle(synthetic.frames(2)))
-    monkeypatch.setattr(rendering, "frames_per_second", lambda *_: 10.0)
+    monkeypatch.setattr(rendering, "film_rate", lambda *_: rendering.Rate(10.0))
     monkeypatch.setattr(play, "LONGEST_S", 1.0)
     (video,) = ended(run, 0).details["videos"]
     assert video == {
@@ -257,7 +263,7 @@ from agents.evaluation import rendering
 from config.environment import OneProcess
 from config.games import find_game
 import steps.figures.style, steps.figures.run
-print(rendering.renders(find_game("cartpole"), OneProcess()))
+print(rendering.draw_once(find_game("cartpole"), OneProcess()))
 pygame.display.init()
 print(pygame.display.get_driver())
 """
@@ -314,7 +320,7 @@ def test_case_56_a_film_that_lost_frames_gets_no_name_and_fails_the_step(tmp_pat
 
     run, _ = evaluated(tmp_path)
     monkeypatch.setattr(rendering.Replay, "frames", lambda _: synthetic.frames(30))
-    monkeypatch.setattr(rendering, "frames_per_second", lambda *_: 10.0)
+    monkeypatch.setattr(rendering, "film_rate", lambda *_: rendering.Rate(10.0))
     monkeypatch.setattr(ffmpeg_writer, "FFMPEG_VideoWriter", _dropping(3))
     assert "27 of the 30 frames" in (ended(run, 1).reason or "")
     assert not list(run.videos.iterdir())

@@ -17,7 +17,7 @@ from agents.environments.game_check import check_game
 from agents.environments.games import make_environment
 from agents.environments.training import TrainingEnvironments
 from agents.evaluation.episodes import evaluate
-from agents.evaluation.rendering import renders
+from agents.evaluation.rendering import draw_once
 from agents.experience.rollouts import Episodes
 from agents.interfaces import Progress, State
 from agents.load import load_policy, make_trainer
@@ -360,8 +360,9 @@ def test_statistics_are_frozen_in_evaluation() -> None:
 
 def test_games_without_images_are_known_before() -> None:
     settings = own("Picture").environment
-    assert renders(own("Picture").game, settings) is None
-    assert "gives no images" in (renders(own("Bandit").game, settings) or "")
+    draw_once(own("Picture").game, settings)
+    with pytest.raises(BadInput, match="gives no images"):
+        draw_once(own("Bandit").game, settings)
     assert make_environment(own("Picture").game, settings, "rgb_array").render_mode == "rgb_array"
 
 

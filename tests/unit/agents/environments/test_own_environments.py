@@ -258,10 +258,13 @@ def test_an_id_that_its_module_does_not_register() -> None:
     assert f"'{LAB}' registers no 'LabNever-v0'; allowed: the module that registers it" in refused
 
 
+def test_a_text_beside_numbers_is_left_out_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """As MiniGrid's missions."""
+    seen = check_game(resolved_for(f"{LAB}:Spoken")).observation_size
+    assert seen == 7 * 7 * 3
+    assert "left out, being text: mission" in capsys.readouterr().out
+
+
 def test_observations_that_are_no_numbers_are_named() -> None:
-    """MiniGrid's missions."""
-    refused = refusal_of(f"{LAB}:Spoken")
-    assert (
-        "observations that cannot be made numbers: 'mission' is a Words; allowed: a wrapper"
-        in refused
-    )
+    refused = refusal_of(f"{LAB}:OnlySpoken")
+    assert "observations that cannot be made numbers: a Dict; allowed: a wrapper" in refused

@@ -41,7 +41,6 @@ def record(
         image=image,
         started=started,
         workflow="ppo-1",
-        renders=None,
     )
 
 

@@ -210,9 +210,7 @@ def test_averages_of_fewer_runs_than_are_usable_are_not_the_headline(tmp_path):
 
 
 def test_a_game_without_images_is_complete_without_films(tmp_path):
-    directory = synthetic.experiment(
-        tmp_path, ("complete",), renders="'walker' gives no images: ImportError: pygame"
-    )
+    directory = synthetic.experiment(tmp_path, ("complete",))
     synthetic.finish(directory, draw=False)
     synthetic.status(
         directory.run(0).status / "play.json",

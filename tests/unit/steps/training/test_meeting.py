@@ -37,7 +37,7 @@ def context_of(root: Path, *, uid: str | None = "wf-1", member: str = "actor-0")
     directory = ExperimentDirectory(root)
     record = ExperimentRecord(
         resolved=resolved, identity=resolved.identity(), identity_hash=resolved.identity_hash,
-        versions={}, source={}, image=None, started="", workflow=None, renders=None,
+        versions={}, source={}, image=None, started="", workflow=None,
     )  # fmt: skip
     write_experiment(directory, record)
     made = StepContext(
