@@ -6,6 +6,7 @@ version for instance, has the same settings.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import re
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Suite:
     """One suite.
 
     name: of its file in `config/games`; title: its name for people; ids: matches the gymnasium ids
-    of its games; modules: what must be importable, and package: what to install for it;
+    of its games; modules: what must be importable, and install: what to give pip for it;
     registered_by: the module that registers the ids, empty if gymnasium does.
     """
 
@@ -30,12 +31,16 @@ class Suite:
     title: str
     ids: re.Pattern[str]
     modules: tuple[str, ...]
-    package: str
+    install: str
     registered_by: str = ""
 
     def missing(self) -> str | None:
         """The first of its modules that is not installed; None if all are. Imports nothing."""
         return next((name for name in self.modules if not is_installed(name)), None)
+
+    def versions(self) -> str:
+        """Its packages with their versions: `dm_control 1.0.50, mujoco 4.0.0`."""
+        return ", ".join(f"{name} {_version(name)}" for name in self.modules)
 
 
 ATARI = Suite(
@@ -43,7 +48,7 @@ ATARI = Suite(
     title="Atari",
     ids=re.compile(r"ALE/[A-Za-z0-9]{1,64}-v5"),
     modules=("ale_py",),
-    package="ale-py",
+    install="ale-py",
 )
 SUITES = (
     ATARI,
@@ -55,14 +60,14 @@ SUITES = (
             r"InvertedPendulum|Pusher|Reacher|Swimmer|Walker2d)-v[0-9]{1,4}"
         ),
         modules=("mujoco",),
-        package="mujoco",
+        install="mujoco",
     ),
     Suite(
         name="minatar",
         title="MinAtar",
         ids=re.compile(rf"{IN_MODULE}MinAtar/[A-Za-z]{{1,64}}-v[0-9]{{1,4}}"),
         modules=("minatar",),
-        package="minatar",
+        install="minatar",
         registered_by="minatar.gym",
     ),
     Suite(
@@ -70,15 +75,15 @@ SUITES = (
         title="MiniGrid",
         ids=re.compile(rf"{IN_MODULE}(?:MiniGrid|BabyAI)-[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}"),
         modules=("minigrid",),
-        package="minigrid",
+        install="minigrid",
         registered_by="minigrid",
     ),
     Suite(
         name="dm_control",
         title="dm_control",
         ids=re.compile(rf"{IN_MODULE}dm_control/[A-Za-z0-9_.-]{{1,64}}-v[0-9]{{1,4}}"),
-        modules=("shimmy", "dm_control"),
-        package="shimmy[dm-control]",
+        modules=("shimmy", "dm_control", "mujoco"),
+        install="'shimmy[dm-control]' 'mujoco<4'",
         registered_by="shimmy",
     ),
 )
@@ -106,8 +111,15 @@ def check_installed(name: str, game_id: str) -> None:
     if suite and missing:
         raise BadInput(
             f"game {name!r} cannot be made: it needs the package {missing}, which is not installed; "
-            f"allowed: any other game, or this one after pip install '{suite.package}'"
+            f"allowed: any other game, or this one after pip install {suite.install}"
         )
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "of no version"
 
 
 def is_installed(module: str) -> bool:

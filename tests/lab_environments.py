@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from typing import Any, ClassVar
 
@@ -231,6 +232,32 @@ class OnlySpoken(Spoken):
     """Says everything in words."""
 
     observation_space = gymnasium.spaces.Dict({"mission": Words()})
+
+
+class Blind(gymnasium.Env[Any, Any]):
+    """Draws nothing."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def render(self) -> Any:
+        return None
+
+
+class Crashing(Blind):
+    """Its graphics driver crashes, unless it is told to draw by OSMesa."""
+
+    def render(self) -> Any:
+        if os.environ.get("MUJOCO_GL") != "osmesa":
+            os.abort()
+        return np.zeros((32, 32, 3), np.uint8)
 
 
 class Doubled(gymnasium.RewardWrapper[Any, Any]):

@@ -3,7 +3,6 @@ game=tests.own_games:ConstantReward`."""
 
 from __future__ import annotations
 
-import os
 import random
 from typing import Any
 
@@ -270,28 +269,6 @@ class Picture(gymnasium.Env[np.ndarray, np.int64]):
 
     def render(self) -> np.ndarray:  # type: ignore[override]
         return self.np_random.integers(0, 256, (50, 41, 3), np.uint8)
-
-
-class Crashing(Picture):
-    """Its graphics driver crashes, unless it is told to draw by OSMesa."""
-
-    def render(self) -> np.ndarray:  # type: ignore[override]
-        if os.environ.get("MUJOCO_GL") != "osmesa":
-            os.abort()
-        return super().render()
-
-
-class Blind(Picture):
-    """Learns from pictures, and draws none."""
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        super().reset(seed=seed)
-        return np.zeros((50, 41, 3), np.uint8), {}
-
-    def render(self) -> None:  # type: ignore[override]
-        return None
 
 
 class Global(Picture):

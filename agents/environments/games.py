@@ -211,7 +211,10 @@ def make_or_refuse(game: Game, make: Any) -> Any:
         raise
     except (Exception, SystemExit) as error:
         # SystemExit, because a module may try to end the process when it is imported.
-        raise BadInput(f"game {game.name!r} cannot be made: {reason(error)}") from error
+        suite = suite_of(game.id)
+        # Packages of a suite may not agree with each other, which no message of theirs says.
+        versions = f" ({suite.versions()})" if suite else ""
+        raise BadInput(f"game {game.name!r} cannot be made: {reason(error)}{versions}") from error
 
 
 def _own(name: str) -> Any:

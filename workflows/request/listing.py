@@ -50,7 +50,7 @@ def _games(algorithms: Iterable[str]) -> Iterator[str]:
         others = [name for name in games_of(suite) if name not in own_presets()]
         players = [algorithm for algorithm, played in families.items() if playable(played, others)]
         if players:
-            needed = f" (needs {suite.package})" if suite.missing() else ""
+            needed = f" (needs pip install {suite.install})" if suite.missing() else ""
             title = f"{suite.title} games{needed} for {', '.join(players)}"
             yield from _wrapped(title, ", ".join(others))
     yield from _wrapped(

@@ -26,7 +26,7 @@ def test_games_that_need_no_opengl_need_no_trial(
 
 
 def test_the_first_way_that_draws_is_taken() -> None:
-    assert drawn("tests.own_games:Crashing") == Drawing({"MUJOCO_GL": "osmesa"})
+    assert drawn("tests.lab_environments:Crashing") == Drawing({"MUJOCO_GL": "osmesa"})
     assert "MUJOCO_GL" not in os.environ or os.environ["MUJOCO_GL"], "it is the caller's to set"
 
 
@@ -55,6 +55,6 @@ def test_where_no_way_draws_one_line_says_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_a_game_that_draws_nothing_is_not_told_to_install_a_library() -> None:
-    refused = drawn("tests.own_games:Blind").refused or ""
+    refused = drawn("tests.lab_environments:Blind").refused or ""
     assert "gives no images: render() returned NoneType" in refused
     assert "apt-get" not in refused
