@@ -31,8 +31,9 @@ from agents.load import load_policy, make_actor, make_learner, make_trainer
 from config.algorithms import ALGORITHMS, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE
 from config.described import parameters
-from config.games import USUAL, own_presets, playable
+from config.games import USUAL, find_game, own_presets, playable
 from config.resolve import Resolved, resolve
+from config.suites import BOX2D_ID, SUITES
 
 SHORT = {
     "epochs": "5", "num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2",
@@ -44,15 +45,26 @@ OWN = (
     "tests.own_games:Picture",
     "tests.own_games:Square",
     "tests.own_games:Registered-v0",
-    "FrozenLake-v1",
+    "CliffWalking-v1",
 )
+OF_SUITES = {
+    "mujoco": "inverted-pendulum",
+    "minatar": "minatar-breakout",
+    "minigrid": "minigrid-empty",
+    "dm_control": "cheetah-run",
+}
+"""A quick game of each suite but Atari's."""
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
+LIKE_OTHERS = ("carracing", "humanoid", "swimmer")
+"""Their environments take seconds to make, and what they show and take is shown and taken by others
+here."""
 GAMES = (
     *(
         game
         for game in playable(FAMILIES, own_presets())
-        if not game.startswith("lunarlander") or HAS_BOX2D
+        if game not in LIKE_OTHERS and (HAS_BOX2D or not BOX2D_ID.fullmatch(find_game(game).id))
     ),
+    *(OF_SUITES[suite.name] for suite in SUITES[1:] if not suite.missing()),
     *OWN,
 )
 STRANGER = "my_lab.reinforce:ALGORITHM"

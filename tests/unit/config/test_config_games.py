@@ -117,7 +117,7 @@ def test_an_id_of_a_known_game_is_that_game(name: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Taxi-v3",
+        "Taxi-v4",
         "MountainCarContinuous-v0",
         "phys2d/CartPole-v1",
         "my_games.grid:Grid",

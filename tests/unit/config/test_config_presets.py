@@ -20,7 +20,7 @@ PAIRS = [
     for algorithm in ALGORITHMS
     for game in (
         *playable(ALGORITHMS[algorithm].families, games()),
-        "openspiel:hex" if ALGORITHMS[algorithm].has_workers else "Taxi-v3",
+        "openspiel:hex" if ALGORITHMS[algorithm].has_workers else "Taxi-v4",
         "own.module:Grid",
     )
 ]

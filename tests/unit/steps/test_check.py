@@ -392,7 +392,7 @@ def test_the_algorithm_of_ours_is_the_first_that_can(monkeypatch: pytest.MonkeyP
     }
     monkeypatch.setattr(check, "ALGORITHMS", ours)
     assert check._trains("my_lab.nets:Residual", {}) == "ppo"
-    games = ("cartpole", "pendulum", "Taxi-v3")
+    games = ("cartpole", "pendulum", "Taxi-v4")
     assert [check._player(game) for game in games] == ["reinforce", "sac", "ppo"]
 
 

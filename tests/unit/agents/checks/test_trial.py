@@ -202,7 +202,7 @@ def test_a_module_of_the_working_directory_is_not_taken_for_ours(
 def test_our_own_games_need_no_trial() -> None:
     assert not needs_a_trial(resolve("ppo", {"game": "cartpole"}))
     assert not needs_a_trial(resolve("ppo", {"game": "breakout"}))
-    assert needs_a_trial(resolve("ppo", {"game": "Taxi-v3"}))
+    assert needs_a_trial(resolve("ppo", {"game": "Taxi-v4"}))
     wrapped = {"game": "cartpole", "wrappers": "gymnasium.wrappers:RecordEpisodeStatistics"}
     assert needs_a_trial(resolve("ppo", wrapped))
 
