@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from agents.games.named import OPENSPIEL, OURS, load_game
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE, Algorithm
+from config.described import parameters
 from config.errors import BadInput, shown
 from config.games import find_game
 from config.given import from_assignments
 from config.imports import imported, is_import_path
 from config.parameters import declared
-from config.resolve import resolve
+from config.resolve import Resolved, resolve
 from steps.command.main import guarded
 from steps.directory.layout import ExperimentDirectory
 
@@ -35,6 +36,16 @@ if TYPE_CHECKING:
 OF_WHAT_IS_SEEN = ("game", "env_options", "wrappers")
 EPOCHS = 6
 KILLED_AT = "mid_row:3:train.csv"
+RESUMED = "killed and continued, the same bytes"
+SMALL = {
+    "epochs": str(EPOCHS),
+    "num_envs": "2",
+    "rollout_length": "64",
+    "minibatches": "2",
+    "epoch_steps": "64",
+    "learning_starts": "64",
+}
+"""A training long enough to be killed."""
 OF_A_WORKFLOW = ("STORAGE", "OUTPUTS", "EXPERIMENT_OWNER", "EXPERIMENT_WORKFLOW")
 BROKEN = 2
 
@@ -137,7 +148,7 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
     check_game(resolved)
     said = f"{algorithm.name}, {algorithm.topology}, plays {' and '.join(algorithm.families)}"
     yield Finding(promise="its descriptor is complete", kept=True, seen=said)
-    killed = {"killed and continued, the same bytes": lambda: _killed(what, texts)}
+    killed = {RESUMED: lambda: _killed(what, texts)}
     yield from tried(TrainingChecks(resolved).all() | killed)
 
 
@@ -157,7 +168,32 @@ def _of_game(algorithm: str, given: dict[str, str]) -> Iterator[Finding]:
             yield Finding(promise=promise, kept=False, seen=str(error))
             return
         yield Finding(promise=promise, kept=True, seen="made, reset and stepped as prepare does")
-    yield from tried(EnvironmentChecks(resolved).all())
+    further = {
+        "film": lambda: _film(resolved),
+        RESUMED: lambda: _killed(algorithm, given | _small(algorithm, given)),
+    }
+    yield from tried(EnvironmentChecks(resolved).all() | further)
+
+
+def _film(resolved: Resolved) -> str:
+    """How a film is made on this machine, or why there is none, which is no fault of the game."""
+    from agents.evaluation.rendering import film_rate
+    from steps.directory.elsewhere import drawn_elsewhere
+
+    drawing = drawn_elsewhere(resolved)
+    if drawing.refused is not None:
+        return f"none: {drawing.refused}"
+    rate = film_rate(resolved.game, resolved.environment)
+    graphics = drawing.variables.get("MUJOCO_GL")
+    by = f", drawn with MUJOCO_GL={graphics}" if graphics else ""
+    left_out = f", one after every {rate.steps} steps" if rate.steps > 1 else ""
+    return f"{rate.frames_per_second:.3g} frames/s{left_out}{by}"
+
+
+def _small(algorithm: str, given: dict[str, str]) -> dict[str, str]:
+    """The sizes of a short training, as far as the algorithm has them and nobody has given them."""
+    known = {info.name for info in parameters(algorithm)}
+    return {name: text for name, text in SMALL.items() if name in known - set(given)}
 
 
 def _of_self_play(name: str) -> Iterator[Finding]:

@@ -346,7 +346,9 @@ def test_the_command_on_a_game(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     assert check.main(["tests.own_games:Square"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert [line[:6] for line in printed] == ["ok    "] * 6
+    assert [line[:6] for line in printed] == ["ok    "] * 8
+    assert printed[-2].startswith("ok      film: none: ")
+    assert printed[-1].startswith("ok      killed and continued, the same bytes: train.csv, ")
     assert check.main(["my_lab.envs:Maze"]) == 0, "only steps that its mask allows are taken"
     capsys.readouterr()
     assert check.main([f"{__name__}:Raising"]) == 2
@@ -366,11 +368,16 @@ def test_the_command_on_a_network(
     assert capsys.readouterr().out.count("ok    ") == 9
 
 
-def test_what_a_network_and_a_game_are_tried_with(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_network_and_a_game_are_tried_with(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ours that can, or the one that is named, which says what it cannot."""
+    monkeypatch.setattr(check, "_killed", lambda what, texts: "train.csv")
     lab = "my_lab.reinforce:ALGORITHM"
     assert check.main(["cartpole", "--algorithm", lab]) == 0
-    assert capsys.readouterr().out.count("ok    ") == 5
+    said = capsys.readouterr().out
+    assert said.count("ok    ") == 7
+    assert "\nok      film: 50 frames/s\n" in said
     for arguments, refusal in (
         (["pendulum", "--algorithm", lab], f"{lab} cannot play pendulum: the game's actions are"),
         (["my_lab.nets:Residual", "--algorithm", lab], "unknown parameter 'network'"),
