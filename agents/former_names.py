@@ -14,6 +14,7 @@ FORMER_NAMES = {
     "agents.distributed.interfaces": "agents.distributed.protocol",
     "agents.environments.spaces": "agents.spaces",
     "agents.games.interfaces": "agents.games.rules",
+    "agents.networks.soft_actor_critic": "agents.networks.twin_critics",
 }
 
 

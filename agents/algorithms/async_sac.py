@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from torch import Tensor
 
 from agents.algorithms.async_sac_acting import SquashedActing, of_policy
 from agents.algorithms.sac import SoftActorCriticLearning
+from agents.algorithms.twin_critic_learning import Update
 from agents.distributed.replayed import LearnsFromReplay, ReplayedExperience, sample_transitions
 from agents.distributed.stepping import Play, one_environment, row_specs
 from agents.distributed.unrolls import bytes_of, unroll_specs
@@ -43,7 +43,7 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
             weights=lambda: weights_of(of_policy(self.network), acting.normaliser),
             normaliser=acting.normaliser,
         )  # fmt: skip
-        self.measured = list[tuple[Tensor, float, float]]()
+        self.updates = list[Update]()
 
     def train(self) -> Iterator[Progress | None]:
         """Yield one `Progress` for each epoch, and None while there is nothing to learn from.
@@ -58,7 +58,7 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
         self.experience.exchange.end()
 
     def _learn(self) -> None:
-        self.measured.append(self._update())
+        self.updates.append(self._update())
 
     @property
     def steps_now(self) -> int:
@@ -77,8 +77,8 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
         it.
         """
         returns, lengths = self.experience.exchange.ended_episodes()
-        metrics = {**self._metrics(self.measured), "replayed": self.experience.replayed}
-        self.measured = []
+        metrics = {**self._metrics(self.updates), "replayed": self.experience.replayed}
+        self.updates = []
         return Progress(
             epoch=self.epoch, step=self.step, frame=self.step * self.resolved.game.frames_per_step,
             returns=returns, lengths=lengths, metrics=metrics,

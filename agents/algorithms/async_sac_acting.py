@@ -14,7 +14,7 @@ from agents.environments.normalisation import make_observation_normaliser
 from agents.environments.training import TrainingEnvironments
 from agents.networks import make_soft_actor_critic
 from agents.networks.action_distributions import SquashedActions
-from agents.networks.soft_actor_critic import SoftActorCritic
+from agents.networks.twin_critics import SoftActorCritic
 from config.resolve import Resolved
 from config.seeds import seed_sequence
 

@@ -11,7 +11,6 @@ from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.images import NatureCNN, SmallCNN
 from agents.networks.own import OwnTorso
 from agents.networks.recurrent import LSTMTorso
-from agents.networks.soft_actor_critic import Flat, SoftActorCritic
 from agents.networks.torsos import (
     FeedForward,
     FirstWeights,
@@ -21,6 +20,7 @@ from agents.networks.torsos import (
     uniform_layer,
 )
 from agents.networks.towers import Towers
+from agents.networks.twin_critics import DeterministicActorCritic, Flat, SoftActorCritic
 from agents.spaces import Interface
 
 
@@ -127,6 +127,19 @@ def make_soft_actor_critic(
     """SAC's networks for these spaces, as `make_actor_critic` makes PPO's."""
     chosen = _torso(spaces, precision, generator, torso, uniform_layer) or Flat(spaces)
     return SoftActorCritic(spaces, chosen, hidden_sizes, generator)
+
+
+def make_deterministic_actor_critic(
+    spaces: Interface,
+    *,
+    hidden_sizes: Sequence[int],
+    precision: str,
+    generator: torch.Generator,
+    torso: str | None = None,
+) -> DeterministicActorCritic:
+    """TD3's networks for these spaces, as `make_soft_actor_critic` makes SAC's."""
+    chosen = _torso(spaces, precision, generator, torso, uniform_layer) or Flat(spaces)
+    return DeterministicActorCritic(spaces, chosen, hidden_sizes, generator)
 
 
 def _torso(

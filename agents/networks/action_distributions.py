@@ -240,19 +240,10 @@ def make_actions(spaces: Interface) -> Actions:
     return ContinuousActions(spaces.actions)
 
 
-LEAST_LOG_STD = -20.0
-LARGEST_LOG_STD = 2.0
-"""As in the authors' code: beyond, log σ has no effect and gets no gradient."""
-
-
-class SquashedActions:
-    """Actions between −1 and 1: a = tanh(u), u ~ N(μ, σ²), with the exact log-density; Haarnoja et al.
-    2018 (arXiv:1812.05905), appendix C. A independent components; P = 2 A: means μ, then log standard
-    deviations log σ, both of u.
-
-    Bounded actions are learnt in this unit (`Interface.environment_actions` rescales them). The scale
-    of the environment's range would add the same constant, Σ log scale, to every log-density and to
-    the target entropy.
+class BoundedActions(Choice):
+    """A independent components between −1 and 1, in which bounded actions are learnt
+    (`Interface.environment_actions` rescales them). P is A or more; the first A outputs are the
+    most probable actions, before the tanh.
     """
 
     def __init__(self, count: int) -> None:
@@ -261,11 +252,6 @@ class SquashedActions:
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         """Standard normal noise, [*shape, A]."""
         return torch.empty(*shape, self._count).normal_(generator=generator)
-
-    def choose(self, policy: Tensor, noise: Tensor) -> Tensor:
-        """Policy [B, P], noise [B, A] -> sampled actions [B, A]: tanh(μ + σ · noise)."""
-        mean, log_std = self._split(policy)
-        return (mean + log_std.exp() * noise).tanh()
 
     def uniform(self, rows: int, generator: np.random.Generator) -> np.ndarray:
         """Actions [rows, A], float32, each as likely as any other: before anything is learnt."""
@@ -278,8 +264,30 @@ class SquashedActions:
         return actions.numpy(force=True)
 
     def mode(self, policy: Tensor) -> Tensor:
-        """Policy [B, P] -> tanh(μ), [B, A]: the median, which the field calls deterministic."""
+        """Policy [B, P] -> tanh of its first A outputs, [B, A]: for a distribution the median, which
+        the field calls deterministic.
+        """
         return policy[..., : self._count].tanh()
+
+
+LEAST_LOG_STD = -20.0
+LARGEST_LOG_STD = 2.0
+"""As in the authors' code: beyond, log σ has no effect and gets no gradient."""
+
+
+class SquashedActions(BoundedActions):
+    """Actions between −1 and 1: a = tanh(u), u ~ N(μ, σ²), with the exact log-density; Haarnoja et al.
+    2018 (arXiv:1812.05905), appendix C. P = 2 A: means μ, then log standard deviations log σ, both of
+    u.
+
+    The scale of the environment's range would add the same constant, Σ log scale, to every
+    log-density and to the target entropy.
+    """
+
+    def choose(self, policy: Tensor, noise: Tensor) -> Tensor:
+        """Policy [B, P], noise [B, A] -> sampled actions [B, A]: tanh(μ + σ · noise)."""
+        mean, log_std = self._split(policy)
+        return (mean + log_std.exp() * noise).tanh()
 
     def sample(self, policy: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """What `choose` gives, and log π of it, [B]; differentiable by the policy.
@@ -297,3 +305,18 @@ class SquashedActions:
         """μ and log σ, [B, A] each."""
         mean, log_std = policy.chunk(2, dim=-1)
         return mean, log_std.clamp(LEAST_LOG_STD, LARGEST_LOG_STD)
+
+
+class NoisyActions(BoundedActions):
+    """Deterministic actions tanh(u) that explore: normal noise is added, and the sum cut to −1 … 1;
+    Fujimoto et al. 2018 (arXiv:1802.09477), algorithm 1. P = A: u. deviation: of the noise, where
+    half the range of an action is 1.
+    """
+
+    def __init__(self, count: int, deviation: float) -> None:
+        super().__init__(count)
+        self._deviation = deviation
+
+    def choose(self, policy: Tensor, noise: Tensor) -> Tensor:
+        """Policy [B, A], noise [B, A] -> actions with noise [B, A]."""
+        return (self.mode(policy) + self._deviation * noise).clamp(-1, 1)

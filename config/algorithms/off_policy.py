@@ -1,11 +1,14 @@
-"""What the hyperparameters of all algorithms with a replay have in common."""
+"""What the hyperparameters of all algorithms with a replay have in common, and those of SAC and TD3."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
+from config.imports import IMPORT_PATH
+from config.parameters import parameter
 
 
 class OffPolicy:
@@ -47,3 +50,92 @@ class OffPolicy:
                 "normalise_observations=true: their statistics are those of finished epochs; "
                 f"allowed: at least epoch_steps, {self.epoch_steps}"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinCritics(OffPolicy):
+    """Of an actor with twin critics for continuous actions."""
+
+    epoch_steps: int = parameter(
+        1000,
+        low=1,
+        high=10**6,
+        unit="steps",
+        help="steps of all environments together in one epoch",
+    )
+    learning_starts: int = parameter(
+        10_000,
+        low=1,
+        high=10**9,
+        unit="steps",
+        help="steps of all environments with uniformly random actions before the first update",
+    )
+    train_every: int = parameter(
+        1,
+        low=1,
+        high=10**6,
+        unit="steps",
+        help="steps of all environments between two rounds of updates",
+    )
+    updates: int = parameter(1, low=1, high=10**4, help="updates of the networks in one round")
+    batch_size: int = parameter(
+        256,
+        low=1,
+        high=65_536,
+        unit="transitions",
+        help="transitions drawn from the replay for one update",
+    )
+    replay_size: int = parameter(
+        1_000_000,
+        low=1,
+        high=10**9,
+        unit="transitions",
+        help="transitions in the replay; the oldest are overwritten",
+    )
+    learning_rate: float = parameter(3e-4, low=1e-8, high=1.0, help="step size of the optimiser")
+    anneal_learning_rate: bool = parameter(
+        False, help="whether the learning rate falls linearly to 0 over the training"
+    )
+    discount: float = parameter(
+        0.99,
+        low=0,
+        high=1,
+        help="gamma: factor by which a reward loses weight for each step that it lies in the "
+        "future",
+    )
+    target_rate: float = parameter(
+        0.005,
+        low=1e-6,
+        high=1,
+        help="tau: share by which the target networks move towards the learnt ones, each time that "
+        "they move",
+    )
+    network: str | None = parameter(
+        None,
+        optional=True,
+        pattern=IMPORT_PATH.pattern,
+        form="package.module:Name",
+        help="your own torso below policy and critics; empty: none, or for images the Nature "
+        "CNN or a smaller one",
+    )
+    hidden_sizes: tuple[int, ...] = parameter(
+        (256, 256),
+        low=1,
+        high=8192,
+        help="units of the hidden layers of the policy and of each critic, after the torso",
+    )
+
+    def check(self, environment: EnvironmentSettings) -> None:
+        """Raise `BadInput` for values that do not go together."""
+        super().check(environment)
+        count = environment.count
+        counted = environment.counted_by
+        for name, least, reason in (
+            ("learning_starts", 2 * count, f"2 * {counted}, so that something was answered"),
+            ("replay_size", max(self.batch_size, 4 * count), f"batch_size, and 4 * {counted}"),
+        ):
+            if getattr(self, name) < least:
+                raise BadInput(
+                    f"parameter {name!r} cannot be {getattr(self, name)}; "
+                    f"allowed: at least {least} ({reason})"
+                )

@@ -41,7 +41,7 @@ def test_its_update_is_that_of_sac_to_the_bit() -> None:
     for trained in (single, trainer):
         trained._drawn = lambda: drawn
         trained.hyper = trainer.hyper
-        means, *norms = trained._update()
+        ((means, norms),) = trained._update()
         assert torch.isfinite(means).all() and min(norms) > 0
     for name, tensor in trainer.network.state_dict().items():
         assert torch.equal(tensor, single.network.state_dict()[name]), name

@@ -197,7 +197,7 @@ def test_a_torso_learns_from_the_critics_alone_and_its_copy_follows() -> None:
         if name == "critics":
             loss = trainer._critics_loss(inputs.encoded, inputs.actions, targets, inputs.weights)
         else:
-            loss = trainer._actor_loss(features, inputs.noise, alpha)
+            loss = trainer._actor_loss(features, trainer._noise(64, 3), alpha)
         loss[0].backward()  # type: ignore[no-untyped-call]
         assert sum(one.grad is not None for one in fast) == reached
     policy = load_policy(resolved, trainer.state_dict())
@@ -211,10 +211,10 @@ def test_targets_see_by_the_slow_torso_and_the_actor_by_the_one_just_learnt() ->
     trainer.close()
     network, inputs = trainer.network, trainer._batch()
     with torch.no_grad():
-        before = network.target_values(inputs.next_encoded, inputs.actions)
+        before = network.target_values(network.target_features(inputs.next_encoded), inputs.actions)
         for parameter in network.torso.parameters():
             parameter.add_(1.0)
-        after = network.target_values(inputs.next_encoded, inputs.actions)
+        after = network.target_values(network.target_features(inputs.next_encoded), inputs.actions)
     assert torch.equal(before, after)
     descend, seen = trainer._descend, list[tuple[Tensor, Tensor]]()
 

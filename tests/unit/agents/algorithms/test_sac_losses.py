@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from agents.algorithms.sac import (
-    Batch,
     SACTrainer,
     actor_loss,
     critics_loss,
     soft_targets,
     temperature_loss,
 )
-from agents.networks.soft_actor_critic import Perceptrons
+from agents.algorithms.twin_critic_learning import Batch
+from agents.networks.twin_critics import Perceptrons
 from config.resolve import resolve
 
 SMALL = {"hidden_sizes": "8,8", "batch_size": "16", "learning_starts": "16", "outdir": "/x"}
@@ -55,9 +55,13 @@ def batch() -> Batch:
     discounts = torch.tensor([0.9, 0.0] * 8)
     weights = torch.tensor([1 / 15] * 15 + [0.0])
     return Batch(
-        normal(16, 3), normal(16, 1).tanh(), normal(16), discounts, normal(16, 3), weights,
-        normal(16, 1), normal(16, 1),
+        normal(16, 3), normal(16, 1).tanh(), normal(16), discounts, normal(16, 3), weights
     )  # fmt: skip
+
+
+NOISE, NEXT_NOISE = torch.from_numpy(
+    np.random.default_rng(1).standard_normal((2, 16, 1), np.float32)
+)
 
 
 class Slow:
@@ -87,7 +91,7 @@ class Slow:
         return self.network(name, number, torch.cat((observation.double(), action.reshape(1))))[0]
 
     def target(self, batch: Batch, row: int) -> float:
-        action, log_probability = self.sample(batch.next_encoded[row], batch.next_noise[row])
+        action, log_probability = self.sample(batch.next_encoded[row], NEXT_NOISE[row])
         values = [
             self.value("target_critics", number, batch.next_encoded[row], action).item()
             for number in (0, 1)
@@ -109,7 +113,7 @@ class Slow:
     def actor_loss(self, batch: Batch) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)
         for row in range(len(batch.rewards)):
-            action, log_probability = self.sample(batch.encoded[row], batch.noise[row])
+            action, log_probability = self.sample(batch.encoded[row], NOISE[row])
             values = [
                 self.value("critics", number, batch.encoded[row], action) for number in (0, 1)
             ]
@@ -135,7 +139,7 @@ def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
 
 
 def test_the_targets_are_those_of_loops(trainer: SACTrainer, batch: Batch) -> None:
-    found = trainer._targets(batch, trainer.log_alpha.detach().exp())
+    found = trainer._targets(batch, NEXT_NOISE, trainer.log_alpha.detach().exp())
     slow = Slow(trainer)
     expected = [slow.target(batch, row) for row in range(16)]
     assert found.tolist() == pytest.approx(expected, abs=1e-5)
@@ -148,7 +152,7 @@ def test_the_targets_are_those_of_loops(trainer: SACTrainer, batch: Batch) -> No
 def test_the_critics_loss_and_gradients_are_those_of_loops(
     trainer: SACTrainer, batch: Batch
 ) -> None:
-    targets = trainer._targets(batch, trainer.log_alpha.detach().exp())
+    targets = trainer._targets(batch, NEXT_NOISE, trainer.log_alpha.detach().exp())
     inputs = (batch.encoded, batch.actions, targets, batch.weights)
     for _ in range(3):  # by autograd, and by its tape
         loss, q_mean, error = trainer.learners["critics"].gradients(*inputs)
@@ -166,22 +170,22 @@ def test_the_actor_s_loss_and_gradients_are_those_of_loops(
 ) -> None:
     alpha = trainer.log_alpha.detach().exp()
     for _ in range(3):
-        loss, entropy = trainer.learners["actor"].gradients(batch.encoded, batch.noise, alpha)
+        loss, entropy = trainer.learners["actor"].gradients(batch.encoded, NOISE, alpha)
     slow = Slow(trainer)
     expected = slow.actor_loss(batch)
     assert float(loss) == pytest.approx(expected.item(), rel=1e-5)
     assert_close(gradients_of(trainer.network.actor), slow.gradients(expected, "actor"))
-    rows = [slow.sample(batch.encoded[row], batch.noise[row])[1].item() for row in range(16)]
+    rows = [slow.sample(batch.encoded[row], NOISE[row])[1].item() for row in range(16)]
     assert float(entropy) == pytest.approx(-sum(rows) / 16, rel=1e-5)
 
 
 def test_gradients_stay_where_they_belong(trainer: SACTrainer, batch: Batch) -> None:
     """Each loss moves its own parameters: none reaches the targets, α, or the other network."""
     alpha = trainer.log_alpha.detach().exp().requires_grad_()
-    targets = trainer._targets(batch, alpha)
+    targets = trainer._targets(batch, NEXT_NOISE, alpha)
     losses = {
         "critics.": trainer._critics_loss(batch.encoded, batch.actions, targets, batch.weights),
-        "actor.": trainer._actor_loss(batch.encoded, batch.noise, alpha.detach()),
+        "actor.": trainer._actor_loss(batch.encoded, NOISE, alpha.detach()),
     }
     for own, (loss, *_) in losses.items():
         trainer.network.zero_grad()

@@ -210,7 +210,7 @@ def largest_difference(switches: dict[str, object]) -> float:
     count = resolved.environment.count
     Recorded.made.clear()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("agents.algorithms.sac.ADAM_EPSILON", EPSILON)
+        patched.setattr("agents.algorithms.twin_critic_learning.ADAM_EPSILON", EPSILON)
         trainer = SACTrainer(resolved, run=0, device="cpu", precision="fp32")
     environments = Recorded.made[-count:]
     reference = Reference(trainer, resolved)

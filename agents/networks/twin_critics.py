@@ -1,4 +1,4 @@
-"""The networks of SAC: a squashed policy and two critics on one torso, and what the targets need."""
+"""The networks of SAC and TD3: a policy and two critics on one torso, and what the targets need."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ class Flat(FeedForward):
         return encoded
 
 
-class SoftActorCritic(nn.Module):
-    """`network(encoded) -> (policy [B, 2 A], value [B])`: what a trained policy is asked.
+class TwinCritics(nn.Module):
+    """`network(encoded) -> (policy [B, P], value [B])`: what a trained policy is asked.
 
     Images, and whatever a person's own torso sees, are encoded once: by one torso for policy and
     critics, which learns from the critics' loss alone (Yarats et al. 2021, arXiv:1910.01741, and the
     pixel-based SACs since). The targets are slow copies of the critics and of their torso.
+
+    outputs: P, what the policy says of one observation; the first A of them are the actions of
+    largest probability, before the tanh.
     """
 
     def __init__(
@@ -43,14 +46,15 @@ class SoftActorCritic(nn.Module):
         torso: FeedForward,
         hidden_sizes: Sequence[int],
         generator: torch.Generator,
+        *,
+        outputs: int,
     ) -> None:
         super().__init__()
         self.spaces = spaces
         self.torso = torso
         features = torso.features
-        actions = spaces.actions
-        self.actor = Perceptrons(1, (features, *hidden_sizes, 2 * actions), generator)
-        self.critics = Perceptrons(2, (features + actions, *hidden_sizes, 1), generator)
+        self.actor = Perceptrons(1, (features, *hidden_sizes, outputs), generator)
+        self.critics = Perceptrons(2, (features + spaces.actions, *hidden_sizes, 1), generator)
         # The slow copies begin as copies, so that the first targets are the critics' own.
         self.target_torso = copy.deepcopy(torso).requires_grad_(False)
         self.target_critics = copy.deepcopy(self.critics).requires_grad_(False)
@@ -67,14 +71,19 @@ class SoftActorCritic(nn.Module):
 
     @property
     def targets(self) -> list[nn.Parameter]:
-        """The slow copies of `learnt_by_critics`, in the same order."""
+        """The slow copies."""
         return [*self.target_torso.parameters(), *self.target_critics.parameters()]
+
+    @property
+    def followed(self) -> list[nn.Parameter]:
+        """What `targets` are the slow copies of, in the same order."""
+        return self.learnt_by_critics
 
     @torch.no_grad()
     def follow(self, rate: float) -> None:
         """Move the slow copies by this share of the way."""
         slow = list[Tensor](self.targets)
-        fast = list[Tensor](self.learnt_by_critics)
+        fast = list[Tensor](self.followed)
         torch._foreach_lerp_(slow, fast, rate)
 
     def encode(self, observations: Tensor) -> Tensor:
@@ -86,7 +95,7 @@ class SoftActorCritic(nn.Module):
         return _only(self.torso.rows(encoded))
 
     def policy(self, features: Tensor) -> Tensor:
-        """Features [B, F] -> means and log standard deviations before the tanh, [B, 2 A]."""
+        """Features [B, F] -> [B, P], before the tanh."""
         policy: Tensor = self.actor(features)[0]
         return policy
 
@@ -99,22 +108,25 @@ class SoftActorCritic(nn.Module):
         """As `values`, with gradients for the actions only."""
         return self.critics.without_gradients(torch.cat((features, actions), dim=1))[..., 0]
 
-    def target_values(self, encoded: Tensor, actions: Tensor) -> Tensor:
-        """Encoded [B, ...], actions [B, A] -> Q of both slow copies, [2, B]."""
-        features = _only(self.target_torso.rows(encoded))
+    def target_features(self, encoded: Tensor) -> Tensor:
+        """As `features`, by the slow torso."""
+        return _only(self.target_torso.rows(encoded))
+
+    def target_values(self, features: Tensor, actions: Tensor) -> Tensor:
+        """As `values`, of the slow copies; features: those of the slow torso."""
         values: Tensor = self.target_critics(torch.cat((features, actions), dim=1))
         return values[..., 0]
 
     def forward(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Encoded [B, ...] -> policy [B, 2 A], and the smaller Q of its middle action, [B]."""
+        """Encoded [B, ...] -> policy [B, P], and the smaller Q of its first A outputs as actions, [B]."""
         features = self.features(encoded)
         policy = self.policy(features)
         action = policy[:, : self.spaces.actions].tanh()
         return policy, self.values(features, action).amin(dim=0)
 
     def acting(self) -> Callable[[Tensor], Tensor]:
-        """Encoded [N, ...] of a few environments -> policy [N, 2 A], in `torch.no_grad`; it follows
-        the weights.
+        """Encoded [N, ...] of a few environments -> policy [N, P], in `torch.no_grad`; it follows the
+        weights.
         """
         if not self.is_small:
             return lambda encoded: self.policy(self.features(encoded))
@@ -122,10 +134,57 @@ class SoftActorCritic(nn.Module):
         return lambda encoded: frozen(encoded)[0]
 
 
+class SoftActorCritic(TwinCritics):
+    """SAC's. The policy: means and log standard deviations before the tanh, [B, 2 A]."""
+
+    def __init__(
+        self,
+        spaces: Interface,
+        torso: FeedForward,
+        hidden_sizes: Sequence[int],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(spaces, torso, hidden_sizes, generator, outputs=2 * spaces.actions)
+
+
+class DeterministicActorCritic(TwinCritics):
+    """TD3's. The policy: actions before the tanh, [B, A]; it has a slow copy, too."""
+
+    def __init__(
+        self,
+        spaces: Interface,
+        torso: FeedForward,
+        hidden_sizes: Sequence[int],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(spaces, torso, hidden_sizes, generator, outputs=spaces.actions)
+        self.target_actor = copy.deepcopy(self.actor).requires_grad_(False)
+
+    @property
+    def targets(self) -> list[nn.Parameter]:
+        """The slow copies, the policy's last."""
+        return [*super().targets, *self.target_actor.parameters()]
+
+    @property
+    def followed(self) -> list[nn.Parameter]:
+        """What `targets` are the slow copies of, in the same order."""
+        return [*super().followed, *self.actor.parameters()]
+
+    def target_policy(self, features: Tensor) -> Tensor:
+        """As `policy`, of the slow copy; features: those of the slow torso."""
+        policy: Tensor = self.target_actor(features)[0]
+        return policy
+
+    def first_value_of_actions(self, features: Tensor, actions: Tensor) -> Tensor:
+        """As `values_of_actions`, of the first critic alone, [B]."""
+        rows = torch.cat((features, actions), dim=1)
+        return self.critics.without_gradients(rows, count=1)[0, :, 0]
+
+
 def _only(features: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     """The features of a torso that has the same ones for policy and critics."""
     if isinstance(features, tuple):
-        raise TypeError("the torso of SAC gives one tensor of features")
+        raise TypeError("the torso of SAC and TD3 gives one tensor of features")
     return features
 
 
@@ -153,10 +212,12 @@ class Perceptrons(nn.Module):
         """[B, in] -> [K, B, out]."""
         return self._answers(rows, self._layers)
 
-    def without_gradients(self, rows: Tensor) -> Tensor:
-        """As `forward`, but gradients flow to the rows and not to the weights."""
+    def without_gradients(self, rows: Tensor, count: int | None = None) -> Tensor:
+        """As `forward`, but gradients flow to the rows and not to the weights. count: of how many of
+        the K networks, the first ones; None: all.
+        """
         # The actor's loss goes through the critics, which it must not change.
-        layers = [(weight.detach(), bias.detach()) for weight, bias in self._layers]
+        layers = [(weight.detach()[:count], bias.detach()[:count]) for weight, bias in self._layers]
         return self._answers(rows, layers)
 
     def frozen(self) -> Callable[[Tensor], Tensor]:

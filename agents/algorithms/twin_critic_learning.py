@@ -1,0 +1,316 @@
+"""What SAC (`sac.py`) and TD3 (`td3.py`) have in common: networks with twin critics that learn from a
+replay.
+
+The pages of the two say what is learnt, in the order of their papers. Here is what surrounds it: a
+batch from the replay, a step of an optimiser and the refusal of one that is not finite, the means of
+an epoch, the state; and the loop of a training in one process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from agents.devices import on_device
+from agents.experience.collection import Collection
+from agents.experience.replay import Transitions
+from agents.interfaces import Growth, Progress, State
+from agents.networks.action_distributions import BoundedActions
+from agents.networks.twin_critics import TwinCritics
+from agents.optimisation.optimiser import Adam
+from agents.optimisation.tape import GradientTape
+from agents.spaces import Interface
+from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
+from config.errors import Diverged
+from config.resolve import Resolved
+from config.seeds import integer_seed, seed_sequence
+
+ADAM_EPSILON = 1e-8
+CRITICS = "critics"
+ACTOR = "actor"
+
+
+class Batch(NamedTuple):
+    """B transitions to learn from.
+
+    encoded, next_encoded [B, ...]; actions [B, A], between −1 and 1; rewards; discounts [B]: γ, or
+    0 after a termination; weights [B]: 1/B, or 0 if it is not known what followed.
+    """
+
+    encoded: Tensor
+    actions: Tensor
+    rewards: Tensor
+    discounts: Tensor
+    next_encoded: Tensor
+    weights: Tensor
+
+
+class Learner(NamedTuple):
+    """The gradients of a loss, and the optimiser of its parameters."""
+
+    gradients: GradientTape
+    optimiser: Adam
+
+
+class Measured(NamedTuple):
+    """What was measured in an update: numbers [K], and the norms of gradients."""
+
+    numbers: Tensor
+    norms: tuple[float, ...]
+
+
+Update = tuple[Measured | None, ...]
+"""Of each group of metrics; None for a group whose networks did not learn in this update."""
+
+
+def mean_metrics(names: Sequence[str], measured: Sequence[Measured]) -> dict[str, float | None]:
+    """Means over an epoch's updates by name: of the numbers, then of the norms. None without
+    updates.
+    """
+    if not measured:
+        return dict.fromkeys(names)
+    numbers = torch.stack([one.numbers for one in measured]).mean(dim=0).tolist()
+    columns = zip(*(one.norms for one in measured), strict=True)
+    norms = [math.fsum(column) / len(measured) for column in columns]
+    return dict(zip(names, (*numbers, *norms), strict=True))
+
+
+def value_metrics(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The means of Q and of |Q − y|; values [2, B], targets [B]."""
+    with torch.no_grad():
+        return values.mean(), (values - targets).abs().mean()
+
+
+class TwinCriticLearning:
+    """The networks of one training and their updates, for these spaces.
+
+    An algorithm names its metrics (`groups`, in the order of an `Update`) and the inputs of each loss
+    (`inputs`, for the report of a divergence), makes its networks and `learners`, and says what an
+    update is. Where experience comes from is a subclass's affair.
+    """
+
+    groups: ClassVar[tuple[tuple[str, ...], ...]]
+    inputs: ClassVar[Mapping[str, tuple[str, ...]]]
+    network: TwinCritics
+    actions: BoundedActions
+    learners: dict[str, Learner]
+
+    def __init__(
+        self, resolved: Resolved, spaces: Interface, *, run: int, device: str, precision: str
+    ) -> None:
+        torch.set_num_threads(resolved.experiment.threads)
+        self.resolved = resolved
+        self.hyper = resolved.hyperparameters
+        self.spaces = spaces
+        self.device = torch.device(device)
+        self.epoch = 0
+        self.step = 0
+        self.learnt = ["network", "observation_normaliser"]
+        seed = resolved.experiment.seed
+        self.generators = {
+            purpose: np.random.default_rng(seed_sequence(seed, run, purpose))
+            for purpose in ("actions", "minibatches", "updates")
+        }
+        weights = torch.Generator().manual_seed(integer_seed(seed, run, "weights"))
+        self.network = self._make_network(precision, weights).to(self.device)
+
+    def _make_network(self, precision: str, generator: torch.Generator) -> TwinCritics:
+        """The networks, on the CPU, their weights drawn from this generator."""
+        raise NotImplementedError
+
+    def _learner(
+        self, loss: Callable[..., tuple[Tensor, ...]], parameters: list[nn.Parameter]
+    ) -> Learner:
+        tape = GradientTape(loss, parameters, recorded=self.network.is_small)
+        return Learner(tape, Adam(parameters, epsilon=ADAM_EPSILON))
+
+    @property
+    def steps_now(self) -> int:
+        """Environment steps so far, also in the middle of an epoch."""
+        raise NotImplementedError
+
+    def _update(self) -> Update:
+        """Learn from one batch."""
+        raise NotImplementedError
+
+    def _drawn(self) -> Transitions:
+        """The transitions of the next update, with normalised observations."""
+        raise NotImplementedError
+
+    def _batch(self) -> Batch:
+        """A batch from the replay."""
+        drawn = self._drawn()
+        # The critics' loss is a mean over the valid transitions.
+        weights = drawn.valid / np.float32(max(1, drawn.valid.sum()))
+        encoded, next_encoded = map(self._encoded, (drawn.observation, drawn.next_observation))
+        return Batch(
+            encoded, self._tensor(drawn.action), self._tensor(drawn.reward),
+            self._tensor(drawn.discount), next_encoded, self._tensor(weights),
+        )  # fmt: skip
+
+    def _noise(self, *shape: int) -> Tensor:
+        """Standard normal noise for an update."""
+        # It is drawn on the CPU by numpy's generator, whose state is part of the checkpoint.
+        return self._tensor(self.generators["updates"].standard_normal(shape, np.float32))
+
+    def _descend(self, name: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], float]:
+        """Make one step of Adam. Returns what the loss gave, and the norm of its gradient."""
+        gradients, optimiser = self.learners[name]
+        outputs = gradients(*inputs)
+        # Nothing is clipped, but the norm tells whether every entry of the gradient is finite.
+        norm = optimiser.clip_gradients(math.inf)
+        if not math.isfinite(norm + float(outputs[0])):
+            raise self._diverged(name, inputs, float(outputs[0]), norm)
+        optimiser.step(self._learning_rate)
+        return outputs, norm
+
+    @property
+    def _learning_rate(self) -> float:
+        # Actors may have sent more steps than the training has.
+        remaining = max(0.0, 1 - self.steps_now / self.resolved.total_steps)
+        rate: float = self.hyper.learning_rate
+        if self.hyper.anneal_learning_rate:
+            rate *= remaining
+        return rate
+
+    def _metrics(self, updates: Sequence[Update]) -> dict[str, float | None]:
+        """The last learning rate of an epoch, and the means of its updates by group."""
+        metrics = {"learning_rate": self._learning_rate if updates else None}
+        for group, names in enumerate(self.groups):
+            measured = [one for one in (update[group] for update in updates) if one is not None]
+            metrics |= mean_metrics(names, measured)
+        return metrics
+
+    def _diverged(
+        self, name: str, inputs: tuple[Tensor, ...], loss: float, norm: float
+    ) -> Diverged:
+        """The error with statistics of the batch that must not be learnt from."""
+        columns = dict(zip(self.inputs[name], inputs, strict=True))
+        return Diverged(
+            f"loss or gradient of the {name} is not finite in epoch {self.epoch + 1}, after step "
+            f"{self.steps_now}: loss {loss:.4g}; gradient norm {norm:.4g}; "
+            f"{self._more_of_diverged()}batch of {self.hyper.batch_size} rows: {ranges(columns)}"
+        )
+
+    def _more_of_diverged(self) -> str:
+        """What else the report of a divergence has to say, with a semicolon."""
+        return ""
+
+    def _encoded(self, observations: np.ndarray) -> Tensor:
+        """Normalised observations [B, ...] as the networks take them."""
+        rows = torch.from_numpy(np.ascontiguousarray(observations))
+        return on_device(self.network.encode(rows), self.device)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return on_device(torch.from_numpy(array), self.device)
+
+    def learnt_state(self) -> State:
+        """Everything that affects the future, except the experience."""
+        return {
+            "format": FORMAT, "epoch": self.epoch,
+            "interface": self.spaces.as_dict(),
+            "network": to_arrays(self.network.state_dict()),
+            "optimisers": {name: each.optimiser.state_dict() for name, each in self.learners.items()},
+            "generators": {
+                name: each.bit_generator.state for name, each in self.generators.items()
+            },
+        }  # fmt: skip
+
+    def load_learnt_state(self, state: State) -> None:
+        """Load what `learnt_state` gave. Raises `NoUsableState` for a state of another format."""
+        check_format(state)
+        self.epoch = int(state["epoch"])
+        self.network.load_state_dict(to_tensors(state["network"]))
+        for name, learner in self.learners.items():
+            learner.optimiser.load_state_dict(state["optimisers"][name])
+        for name, generator in self.generators.items():
+            generator.bit_generator.state = state["generators"][name]
+
+
+class CollectingTrainer(TwinCriticLearning):
+    """The training of one run, in one process. Implements `agents.interfaces.Trainer` and
+    `HasStreams`.
+    """
+
+    def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
+        # The collection comes before the networks, which need to know its spaces.
+        self.collection = Collection(resolved, run)
+        super().__init__(
+            resolved, self.collection.spaces, run=run, device=device, precision=precision
+        )
+        self.policy = self.network.acting()
+
+    def train(self) -> Iterator[Progress]:
+        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
+        steps = self.hyper.epoch_steps // self.resolved.environment.count
+        while self.epoch < self.resolved.epochs:
+            updates = list[Update]()
+            for _ in range(steps):
+                updates += self._step()
+            returns, lengths = self.collection.end_epoch()
+            self.epoch = self.epoch + 1
+            self.step = self.collection.step
+            yield Progress(
+                epoch=self.epoch, step=self.step, returns=returns, lengths=lengths,
+                frame=self.step * self.resolved.game.frames_per_step,
+                metrics=self._metrics(updates),
+            )  # fmt: skip
+
+    def _step(self) -> Iterator[Update]:
+        """Make one step of all environments, then the updates that follow it."""
+        self.collection.take_step(self._act)
+        step = self.collection.step
+        hyper = self.hyper
+        if step < hyper.learning_starts or step % hyper.train_every:
+            return
+        for _ in range(hyper.updates):
+            yield self._update()
+
+    @property
+    def steps_now(self) -> int:
+        """Environment steps so far, also in the middle of an epoch."""
+        return self.collection.step
+
+    @torch.no_grad()
+    def _act(self, observations: np.ndarray, masks: np.ndarray | None) -> np.ndarray:
+        """Actions [N, A]: uniform before `learning_starts`, then the policy's. Continuous actions
+        have no masks.
+        """
+        generator = self.generators["actions"]
+        if self.collection.step < self.hyper.learning_starts:
+            return self.actions.uniform(len(observations), generator)
+        return self.actions.drawn(self.policy(self._encoded(observations)), generator)
+
+    def _drawn(self) -> Transitions:
+        """Draw transitions from the replay."""
+        drawn = self.collection.replay.sample(self.hyper.batch_size, self.generators["minibatches"])
+        return drawn.changed(self.collection.normalised)
+
+    def state_dict(self) -> State:
+        """Everything that affects the future, except the replay's rows, which are streams."""
+        return {**self.learnt_state(), **self.collection.state_dict()}
+
+    def load_state_dict(self, state: State, between: Callable[[], None] = lambda: None) -> None:
+        """Continue exactly where `state_dict` was taken; `load_streams` must follow. Raises
+        `NoUsableState` for a state of another format.
+        """
+        self.load_learnt_state(state)
+        self.step = int(state["step"])
+        self.collection.load_state_dict(state, between)
+
+    def grown(self) -> dict[str, Growth]:
+        """The replay's streams, as `agents.interfaces.HasStreams` has them."""
+        return self.collection.grown()
+
+    def load_streams(self, streams: Mapping[str, Iterator[dict[str, np.ndarray]]]) -> None:
+        """Restore the replay's rows. Raises `NoUsableState` if there are fewer than there were."""
+        self.collection.load_streams(streams)
+
+    def close(self) -> None:
+        """Release the environments."""
+        self.collection.close()
