@@ -7,9 +7,10 @@ a second one, `action_mask` [N, P], bool. Outputs:
     action    [N, ...]   the most probable one, as the environment takes it; int64 or float32
     logits    [N, P]     of discrete actions, one component's after the other's; of continuous ones
     mean      [N, A]     instead, and log_std [N, A], in the units of `agents.spaces.Interface`;
-                         SAC's are of the normal distribution whose tanh the action is
+                         SAC's are of the normal distribution whose tanh the action is;
+                         TD3, whose actions have none, gives neither
     value     [N]        as it was learnt: discounted, of rewards as they were clipped and scaled;
-                         SAC's is the smaller Q of the action, entropy included
+                         SAC's and TD3's is the smaller Q of the action, with SAC entropy included
 
 and of a policy by action values (DQN) `action`, and
 
@@ -33,7 +34,12 @@ import torch
 from torch import Tensor, nn
 
 from agents.environments.normalisation import CLIP
-from agents.evaluation.policies import Trained, TrainedPolicy, TrainedRecurrentPolicy
+from agents.evaluation.policies import (
+    NoisyPolicy,
+    Trained,
+    TrainedPolicy,
+    TrainedRecurrentPolicy,
+)
 from agents.evaluation.value_policy import RecurrentValuePolicy, ValuePolicy
 from agents.interfaces import AnyPolicy
 from agents.networks.action_distributions import masked
@@ -114,6 +120,8 @@ def graph_of(policy: AnyPolicy) -> Graph:
         return ValueGraph(policy)
     if isinstance(policy, TrainedRecurrentPolicy):
         return RecurrentPolicyGraph(policy)
+    if isinstance(policy, NoisyPolicy):
+        return DeterministicPolicyGraph(policy)
     return PolicyGraph(cast(TrainedPolicy, policy))
 
 
@@ -194,6 +202,19 @@ class PolicyGraph(Graph):
         action = self._environment_actions(self.actions.mode(policy))
         heads = policy.chunk(2, dim=1) if self.spaces.continuous else (policy,)
         return action, *heads, value
+
+
+class DeterministicPolicyGraph(PolicyGraph):
+    """The graph of a `NoisyPolicy`, whose actions have no distribution."""
+
+    def __init__(self, policy: NoisyPolicy) -> None:
+        super().__init__(policy)
+        self.outputs = ("action", "value")
+
+    def _answer(
+        self, policy: Tensor, value: Tensor, action_mask: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        return self._environment_actions(self.actions.mode(policy)), value
 
 
 class ValueGraph(Graph):

@@ -12,17 +12,24 @@ from agents.environments.normalisation import ObservationNormaliser
 from agents.interfaces import PolicyState, State
 from agents.networks import (
     make_actor_critic,
+    make_deterministic_actor_critic,
     make_recurrent_actor_critic,
     make_soft_actor_critic,
 )
-from agents.networks.action_distributions import Choice, SquashedActions, make_actions, masked
+from agents.networks.action_distributions import (
+    Choice,
+    NoisyActions,
+    SquashedActions,
+    make_actions,
+    masked,
+)
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
-from agents.networks.soft_actor_critic import SoftActorCritic
+from agents.networks.twin_critics import TwinCritics
 from agents.spaces import Interface
 from agents.states import check_format, to_tensors
 from config.resolve import Resolved
 
-Network = ActorCritic | RecurrentActorCritic | SoftActorCritic
+Network = ActorCritic | RecurrentActorCritic | TwinCritics
 
 
 class Trained:
@@ -73,7 +80,7 @@ class Trained:
 class TrainedPolicy(Trained):
     """`agents.interfaces.Policy`."""
 
-    network: ActorCritic | SoftActorCritic
+    network: ActorCritic | TwinCritics
 
     def _make(self, resolved: Resolved) -> tuple[Network, Choice]:
         hyper = resolved.hyperparameters
@@ -106,6 +113,18 @@ class SquashedPolicy(TrainedPolicy):
             generator=torch.Generator(), torso=hyper.network,
         )  # fmt: skip
         return network, SquashedActions(self.spaces.actions)
+
+
+class NoisyPolicy(TrainedPolicy):
+    """TD3's: a sampled action has the noise with which the training explores."""
+
+    def _make(self, resolved: Resolved) -> tuple[Network, Choice]:
+        hyper = resolved.hyperparameters
+        network = make_deterministic_actor_critic(
+            self.spaces, hidden_sizes=hyper.hidden_sizes, precision="fp32",
+            generator=torch.Generator(), torso=hyper.network,
+        )  # fmt: skip
+        return network, NoisyActions(self.spaces.actions, hyper.exploration_noise)
 
 
 class TrainedRecurrentPolicy(Trained):

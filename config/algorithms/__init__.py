@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.algorithms import alphazero, async_sac, dqn, impala, ppo, ppo_lstm, r2d2, sac
+from config.algorithms import alphazero, async_sac, dqn, impala, ppo, ppo_lstm, r2d2, sac, td3
 from config.algorithms.descriptor import BOARD, FAMILIES, MEMBERS, TOPOLOGIES, Algorithm
 from config.environment import EachActor, EachWorker, OneProcess
 from config.errors import BadInput, shown, unknown
@@ -32,6 +32,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         ppo_lstm.ALGORITHM,
         dqn.ALGORITHM,
         sac.ALGORITHM,
+        td3.ALGORITHM,
         async_sac.ALGORITHM,
         impala.ALGORITHM,
         r2d2.ALGORITHM,

@@ -75,6 +75,7 @@ GOALS = (
     Goal("dqn", "acrobot", 100_000, Bound(-90)),
     Goal("dqn", "lunarlander", 100_000, Bound(120)),
     Goal("sac", "pendulum", 20_000, Bound(-170)),
+    Goal("td3", "pendulum", 20_000, Bound(-170)),
     Goal("impala", "cartpole", 500_000, Bound(499)),
     Goal(LATE, CATCH, 160_000, Bound(1), given=OLD, label="impala-late"),
     Goal(LATE, CATCH, 160_000, Bound(0.9, is_upper=True), given=UNCORRECTED, label="a3c-late"),

@@ -38,6 +38,7 @@ ALONE = {
     "ppo-lstm breakout": ("ppo-lstm", {"game": "breakout"}),
     "dqn breakout": ("dqn", {"game": "breakout", **SHORTER}),
     "sac pendulum": ("sac", {"game": "pendulum", "learning_starts": "1000"}),
+    "td3 pendulum": ("td3", {"game": "pendulum", "learning_starts": "1000"}),
     "ppo cartpole": ("ppo", {"game": "cartpole"}),
 }  # fmt: skip
 WITH_ACTORS = {

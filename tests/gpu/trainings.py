@@ -71,6 +71,7 @@ CASES = {
     "dqn, every switch, masks": Case("dqn", LOCKS, EVERY_SWITCH),
     "dqn, quantiles, images": Case("dqn", PICTURE, {"quantiles": "5"}),
     "sac": Case("sac", "pendulum"),
+    "td3": Case("td3", "pendulum"),
     "impala": Case("impala", "cartpole"),
     "impala, a memory": Case("impala", "cartpole", {"lstm_size": "16"}),
     "impala, images": Case("impala", PICTURE),
