@@ -143,7 +143,7 @@ def learning_of_dqn(trainer: Any) -> Work:
     return learn
 
 
-def learning_of_sac(trainer: Any) -> Work:
+def learning_of_twin_critics(trainer: Any) -> Work:
     fill(trainer)
     batch = trainer._batch()
     trainer._batch = lambda: batch
@@ -169,7 +169,7 @@ KINDS: dict[str, Callable[[Any], Work]] = {
 }  # fmt: skip
 LEARNING: dict[str, Callable[[Any], Work]] = {
     "ppo": learning_of_ppo, "ppo-lstm": learning_of_ppo_lstm, "dqn": learning_of_dqn,
-    "sac": learning_of_sac,
+    "sac": learning_of_twin_critics, "td3": learning_of_twin_critics,
 }  # fmt: skip
 
 

@@ -153,6 +153,23 @@ def sac(settings: dict[str, Any], environments: Any) -> Any:
     )  # fmt: skip
 
 
+def td3(settings: dict[str, Any], environments: Any) -> Any:
+    import numpy as np
+    from stable_baselines3 import TD3
+    from stable_baselines3.common.noise import NormalActionNoise
+
+    hyper = settings["hyperparameters"]
+    count = environments.action_space.shape[0]
+    deviation = np.full(count, hyper["exploration_noise"])
+    return TD3(
+        "MlpPolicy", environments, **off_policy(hyper), tau=hyper["target_rate"],
+        action_noise=NormalActionNoise(np.zeros(count), deviation),
+        policy_delay=hyper["policy_delay"], target_policy_noise=hyper["target_noise"],
+        target_noise_clip=hyper["target_noise_clip"],
+        policy_kwargs={"net_arch": list(hyper["hidden_sizes"])}, device="cpu",
+    )  # fmt: skip
+
+
 def off_policy(hyper: dict[str, Any]) -> dict[str, Any]:
     """What everything that learns from a replay has."""
     return {
@@ -177,6 +194,7 @@ def exploration(hyper: dict[str, Any]) -> dict[str, Any]:
 
 MAKERS: dict[str, Callable[[dict[str, Any], Any], Any]] = {
     "PPO": ppo, "RecurrentPPO": recurrent_ppo, "DQN": dqn, "QRDQN": qr_dqn, "SAC": sac,
+    "TD3": td3,
 }  # fmt: skip
 
 

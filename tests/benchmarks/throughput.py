@@ -93,6 +93,11 @@ CASES = {
         algorithm="sac", game="pendulum", reference="SAC", segment_s=6.0,
         bounds={REFERENCE: 1.2, LIMIT: 0.85}, either=True,
     ),
+    "td3-pendulum": Case(
+        algorithm="td3", game="pendulum", reference="TD3", segment_s=6.0,
+        given={"learning_starts": "1000"},
+        bounds={REFERENCE: 1.2, LIMIT: 0.85}, either=True,
+    ),
 }  # fmt: skip
 
 

@@ -74,6 +74,7 @@ SHORT = {
     "dqn": {"game": "cartpole", "epochs": "6"},
     "ppo-lstm": {"game": "cartpole-no-velocity", "epochs": "10"},
     "sac": {"game": "pendulum", "epochs": "3"},
+    "td3": {"game": "pendulum", "epochs": "3", "learning_starts": "1000"},
 }
 
 

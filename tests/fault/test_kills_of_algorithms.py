@@ -25,11 +25,12 @@ TRAININGS = {
     "dqn": ("dqn", {"game": "cartpole"}),
     "dqn-prioritised": ("dqn", {"game": "cartpole", "prioritised": "true", "n_step": "3"}),
     "sac": ("sac", {"game": "pendulum", "train_every": "4"}),
+    "td3": ("td3", {"game": "pendulum", "learning_starts": "1000", "hidden_sizes": "64,64"}),
     "ppo-lstm": ("ppo-lstm", {"game": "cartpole-no-velocity"}),
     "a2c": ("a2c", {"game": "cartpole"}),
 }
 CASES = [
-    *((training, FEW) for training in ("dqn-prioritised", "sac", "ppo-lstm")),
+    *((training, FEW) for training in ("dqn-prioritised", "sac", "td3", "ppo-lstm")),
     *(pytest.param(training, MANY, marks=pytest.mark.soak) for training in TRAININGS),
 ]
 """The few kills leave out `dqn` and `a2c`: the other trainings go through their code as well."""

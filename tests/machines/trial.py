@@ -40,7 +40,8 @@ COMPUTED = (
     "lstm", "mutants", "n_step", "newest_network", "no_velocity", "optimisers", "policy_weights",
     "ppo_*", "preset_sources*", "priorities", "r2d2_*", "recurrent_*", "replay", "replay_queue",
     "residual_network", "sac_*", "search*", "selfplay_*", "sequence_replay", "spaces", "tape",
-    "torsos*", "training_environments", "unrolls", "vtrace", "weights_buffer",
+    "td3_*", "torsos*", "training_environments", "twin_critic_*", "unrolls", "vtrace",
+    "weights_buffer",
 )  # fmt: skip
 """test_….py below tests/unit that only compute: losses, networks, searches, replays, presets. No user,
 locale, limit, clock or path reaches them, so `make test` runs them and a strange machine does not;

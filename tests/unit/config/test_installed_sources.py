@@ -16,7 +16,7 @@ from tests.unit.config import test_dqn_preset_sources as dqn
 from tests.unit.config import test_preset_sources as ppo
 from tests.unit.config import test_preset_sources_a2c as a2c
 from tests.unit.config import test_preset_sources_ppo_lstm as ppo_lstm
-from tests.unit.config import test_sac_presets as sac
+from tests.unit.config import test_twin_critic_presets as twin_critics
 
 baselines = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed")
 contrib = pytest.importorskip("sb3_contrib", reason="sb3-contrib is not installed")
@@ -26,6 +26,7 @@ ELSEWHERE = {
     "n_envs": "make_vec_env",
     "normalize": "the zoo wraps in VecNormalize",
     "net_arch": "the policy's argument",
+    "noise_std": "the zoo makes action_noise of it",
     "eps": "the optimiser's argument, compared below",
 }
 """Entries of the tests' settings that are no arguments of the algorithm."""
@@ -33,7 +34,8 @@ SETTINGS = {
     "PPO": (baselines.PPO, ppo.STABLE_BASELINES3),
     "A2C": (baselines.A2C, a2c.STABLE_BASELINES3),
     "DQN": (baselines.DQN, dqn.STABLE_BASELINES3),
-    "SAC": (baselines.SAC, sac.STABLE_BASELINES3),
+    "SAC": (baselines.SAC, twin_critics.STABLE_BASELINES3),
+    "TD3": (baselines.TD3, twin_critics.STABLE_BASELINES3_TD3),
     "RecurrentPPO": (contrib.RecurrentPPO, ppo_lstm.SB3_CONTRIB),
 }
 

@@ -1,5 +1,5 @@
 """The weights with which a network for images begins: those of PPO's sources are orthogonal, those of
-DQN's and SAC's what torch draws.
+DQN's, SAC's and TD3's what torch draws.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import nn
 from agents.networks import (
     make_action_values,
     make_actor_critic,
+    make_deterministic_actor_critic,
     make_recurrent_action_values,
     make_soft_actor_critic,
 )
@@ -55,6 +56,12 @@ def of_sac(spaces: Interface, generator: torch.Generator) -> Torso:
     ).torso
 
 
+def of_td3(spaces: Interface, generator: torch.Generator) -> Torso:
+    return make_deterministic_actor_critic(
+        spaces, hidden_sizes=(64,), precision="fp32", generator=generator
+    ).torso
+
+
 def layers(torso: Torso) -> list[tuple[nn.Parameter, nn.Parameter]]:
     """Weights and biases, from the first layer to the last."""
     named = dict(torso.named_parameters())
@@ -62,7 +69,7 @@ def layers(torso: Torso) -> list[tuple[nn.Parameter, nn.Parameter]]:
 
 
 @pytest.mark.parametrize("spaces", [PIXELS, GRID], ids=("pixels", "grid"))
-@pytest.mark.parametrize("make", [of_dqn, of_r2d2, of_sac])
+@pytest.mark.parametrize("make", [of_dqn, of_r2d2, of_sac, of_td3])
 def test_action_values_begin_as_torch_draws_a_layer(
     make: Callable[[Interface, torch.Generator], Torso], spaces: Interface
 ) -> None:

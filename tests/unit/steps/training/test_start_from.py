@@ -34,6 +34,9 @@ CASES = {
     "sac": {"game": "pendulum", "epochs": "3", "epoch_steps": "16", "learning_starts": "16",
             "batch_size": "4", "replay_size": "200", "normalise_observations": "true",
             "train_every": "4"},
+    "td3": {"game": "pendulum", "epochs": "3", "epoch_steps": "16", "learning_starts": "16",
+            "batch_size": "4", "replay_size": "200", "normalise_observations": "true",
+            "train_every": "4"},
 }  # fmt: skip
 
 

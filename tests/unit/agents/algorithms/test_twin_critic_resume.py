@@ -1,4 +1,4 @@
-"""A SAC that is stopped between two epochs goes on as if nothing had happened: the same progress,
+"""A SAC or TD3 that is stopped between two epochs goes on as if nothing had happened: the same progress,
 weights, generators, and the same rows of its replay."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agents.algorithms.sac import SACTrainer
 from agents.interfaces import Growth, HasStreams, Progress, State
+from agents.load import make_trainer
 from config.errors import NoUsableState
 from config.resolve import Resolved, resolve
 
@@ -19,15 +19,32 @@ SMALL = {
     "hidden_sizes": "16,16", "batch_size": "16", "epoch_steps": "60", "epochs": str(EPOCHS), "outdir": "/x",
     "learning_starts": "60", "train_every": "3",
 }  # fmt: skip
-CASES = {
+GAMES = {
     "pendulum": {"game": "pendulum"},
     "full replay": {"game": "pendulum", "replay_size": "100", "batch_size": "16"},
     "before learning": {"game": "pendulum", "learning_starts": "270"},
     "normalised": {"game": "pendulum", "normalise_observations": "true"},
-    "fixed alpha": {"game": "tests.own_games:Endless", "alpha": "0.2", "anneal_learning_rate": "true"},
+    "annealed": {"game": "tests.own_games:Endless", "anneal_learning_rate": "true"},
     "three environments": {"game": "tests.own_games:Endless", "num_envs": "3", "train_every": "6"},
     "images": {"game": "tests.own_games:Steering", "env_options": "side=10", "train_every": "20"},
 }  # fmt: skip
+CASES = {
+    **{f"{algorithm}, {case}": (algorithm, given)
+       for case, given in GAMES.items() for algorithm in ("sac", "td3")},
+    "sac, fixed alpha": ("sac", {"game": "pendulum", "alpha": "0.2"}),
+    # It stops after 41 updates, no multiple of the delay.
+    "td3, long delay": ("td3", {"game": "pendulum", "policy_delay": "7"}),
+}  # fmt: skip
+PARTS = {
+    "sac": ("network", "log_alpha", "optimisers", "generators"),
+    "td3": ("network", "updates", "optimisers", "generators"),
+}
+"""Of the state, what an update depends on."""
+
+
+def small(case: str) -> Resolved:
+    algorithm, given = CASES[case]
+    return resolve(algorithm, {**SMALL, **given})
 
 
 class Streams:
@@ -81,7 +98,7 @@ def trained(
     resolved: Resolved, before: tuple[State, Streams] | None = None
 ) -> tuple[list[Progress], dict[int, tuple[State, Streams]]]:
     """The epochs, and the state after each, with the streams up to there."""
-    trainer = SACTrainer(resolved, run=1, device="cpu", precision="fp32")
+    trainer = make_trainer(resolved, run=1, device="cpu", precision="fp32")
     assert isinstance(trainer, HasStreams)
     streams, progress, states = Streams(), list[Progress](), {}
     if before is not None:
@@ -99,7 +116,7 @@ def trained(
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_goes_on_as_if_nothing_had_happened(case: str) -> None:
-    resolved = resolve("sac", {**SMALL, **CASES[case]})
+    resolved = small(case)
     progress, states = trained(resolved)
     resumed, later = trained(resolved, states[STOPPED])
     assert [one.epoch for one in resumed] == [4, 5, 6]
@@ -111,12 +128,13 @@ def test_it_goes_on_as_if_nothing_had_happened(case: str) -> None:
         assert flat(streams.rows(name)) == flat(streams_again.rows(name))
 
 
-def test_what_a_state_lacks_is_seen() -> None:
+@pytest.mark.parametrize(("algorithm", "case"), [("sac", "pendulum"), ("td3", "long delay")])
+def test_what_a_state_lacks_is_seen(algorithm: str, case: str) -> None:
     """Each part of the state is needed: exchanged for that of another epoch, the training differs."""
-    resolved = resolve("sac", {**SMALL, **CASES["pendulum"]})
+    resolved = small(f"{algorithm}, {case}")
     progress, states = trained(resolved)
     state, streams = states[STOPPED]
-    for part in ("network", "log_alpha", "optimisers", "generators"):
+    for part in PARTS[algorithm]:
         resumed, _ = trained(resolved, ({**state, part: states[2][0][part]}, streams))
         assert resumed != progress[STOPPED:], part
     for purpose in ("actions", "minibatches", "updates"):
@@ -126,7 +144,7 @@ def test_what_a_state_lacks_is_seen() -> None:
 
 
 def test_it_does_not_go_on_with_less_than_it_had() -> None:
-    resolved = resolve("sac", {**SMALL, **CASES["pendulum"]})
+    resolved = small("sac, pendulum")
     states = trained(resolved)[1]
     streams = states[STOPPED][1]
     streams.parts["replay"] = streams.parts["replay"][:-1]
