@@ -34,7 +34,8 @@ def export(parsed: argparse.Namespace) -> int:
     """Write the final policy of one run as ONNX, including its normalisation of observations.
 
     Input: observation, as the environment gives it. Outputs: action, the most probable one; logits,
-    or mean and log_std of continuous actions; value. Needs the packages onnx and onnxscript.
+    or mean and log_std of continuous actions (TD3: neither); value. Needs the packages onnx and
+    onnxscript.
     """
     outdir = check_outdir(parsed.outdir, os.environ.get("STORAGE") or None)
     if not outdir.is_dir():  # before pandas is imported
