@@ -54,10 +54,9 @@ def draw_once(game: Game, settings: EnvironmentSettings) -> None:
             _rendered(environment)
         finally:
             environment.close()
-    except BadInput:
-        raise
-    except NoImages as error:
-        raise BadInput(f"{game.name!r} gives no images: {error}") from error
+    except (NoImages, BadInput) as error:
+        why = str(error).removeprefix(f"game {game.name!r} cannot be made: ")
+        raise BadInput(f"{game.name!r} gives no images: {why}") from error
     except Exception as error:
         raise BadInput(f"{game.name!r} gives no images: {reason(error)}") from error
 

@@ -102,8 +102,8 @@ def drawn_elsewhere(resolved: Resolved) -> Drawing:
     if len(set(refused.values())) == 1:
         # It is the game itself that gives no pictures, however it is asked.
         return Drawing({}, next(iter(refused.values())))
-    cannot = f"game {game.name!r} cannot be made: "
-    tried = "; ".join(f"{name}: {text.removeprefix(cannot)}" for name, text in refused.items())
+    none = f"{game.name!r} gives no images: "
+    tried = "; ".join(f"{name}: {text.removeprefix(none)}" for name, text in refused.items())
     return Drawing(
         {},
         f"{game.name!r} cannot be drawn on this machine, which has no OpenGL without a display: "
