@@ -70,15 +70,19 @@ class Preempted(ExperimentError):
     exit_code = 75
 
 
-def unknown(kind: str, name: str, known: Iterable[str], meant: str = "") -> BadInput:
+def unknown(
+    kind: str, name: str, known: Iterable[str], meant: str = "", difference: str = ""
+) -> BadInput:
     """An error such as `unknown parameter 'epoch'; did you mean 'epochs'? known: clip, discount,
     …`.
 
-    meant: the suggested name; by default the known one that is spelt most alike.
+    meant: the suggested name; by default the known one that is spelt most alike. difference: of what
+    it means, `which counts epochs`.
     """
     names = sorted(known)
     nearest = [meant] if meant else difflib.get_close_matches(name[:64].lower(), names, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
+    but = f", {difference}" if difference else ""
+    hint = f"; did you mean {nearest[0]!r}{but}?" if nearest else ";"
     return BadInput(f"unknown {kind} {shown(name)}{hint} known: {', '.join(names)}")
 
 

@@ -12,6 +12,8 @@ from config.parameters import parameter
 
 IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}"
 KUBERNETES_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+LONGEST_TRAINING = 10**11
+"""In environment steps. The name of a checkpoint has room for twelve digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,16 @@ class Experiment:
         optional=True,
         unit="epochs",
         help="length of a training; empty: the length in the game's preset",
+    )
+    steps: int | None = parameter(
+        None,
+        low=1,
+        high=LONGEST_TRAINING,
+        exponents=True,
+        optional=True,
+        unit="steps",
+        help="length of a training in steps of all environments together, in place of epochs; "
+        "rounded up to whole epochs",
     )
     threads: int = parameter(
         1,

@@ -16,6 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from config.errors import BadInput, shown
@@ -44,7 +45,8 @@ class Parameter:
     inclusive bounds, for each element of a tuple. pattern: what the whole text must match.
     canonical: returns the canonical spelling of a text, or raises `ValueError` with the reason.
     form: words for the allowed values, in place of the type and the range. identity: whether the
-    value can change a result.
+    value can change a result. exponents: an integer may also be written as a whole number with an
+    exponent, 1e6.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Parameter:
     form: str = ""
     identity: bool = True
     optional: bool = False
+    exponents: bool = False
 
     @property
     def allowed(self) -> str:
@@ -67,7 +70,9 @@ class Parameter:
         if self.choices:
             words = " or ".join(self.choices)
         else:
-            words = self.form or NOUNS[self.kind]
+            words = self.form or (
+                "a whole number such as 1e6" if self.exponents else NOUNS[self.kind]
+            )
             if not self.form and self.low is not None and self.high is not None:
                 words += f" from {to_text(self.low)} to {to_text(self.high)}"
             if self.kind is tuple:
@@ -100,6 +105,8 @@ class Parameter:
             return text == "true"
         if self.kind is int and INTEGER.fullmatch(text):
             return int(text)
+        if self.exponents and NUMBER.fullmatch(text) and _is_whole(Decimal(text)):
+            return int(Decimal(text))
         if self.kind is float and NUMBER.fullmatch(text):
             return float(text)
         if self.kind is tuple and all(INTEGER.fullmatch(part) for part in text.split(",")):
@@ -118,6 +125,8 @@ class Parameter:
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         if (self.kind is bool and isinstance(value, bool)) or (self.kind is int and is_integer):
             return value
+        if self.exponents and isinstance(value, float) and value.is_integer():
+            return int(value)
         if self.kind is float and (is_integer or isinstance(value, float)):
             return float(typing.cast(float, value))
         if (
@@ -168,11 +177,13 @@ def parameter(
     form: str = "",
     identity: bool = True,
     optional: bool = False,
+    exponents: bool = False,
 ) -> Any:
     """Declare a parameter as a dataclass field. The arguments are those of `Parameter`."""
     described = {
         "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern,
         "canonical": canonical, "form": form, "identity": identity, "optional": optional,
+        "exponents": exponents,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=described)
 
@@ -206,6 +217,10 @@ def to_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(str(element) for element in value)
     return str(value)
+
+
+def _is_whole(number: Decimal) -> bool:
+    return number == number.to_integral_value()
 
 
 def refuse_hostile(name: str, value: str) -> None:

@@ -10,18 +10,19 @@ from typing import Any
 from config import games
 from config.algorithms import ALGORITHMS, FOLDER, find_algorithm
 from config.algorithms.descriptor import Algorithm
-from config.environment import COUNTED_BY
 from config.errors import BadInput, unknown
+from config.experiment import LONGEST_TRAINING
 from config.games import Game
+from config.other_names import of_others
 from config.parameters import Parameter, declared
 from config.strict_yaml import load_mapping
 from config.suites import suite_of
 
-LONGEST_TRAINING = 10**11
-"""In environment steps. The name of a checkpoint has room for twelve digits."""
 DEFAULT_STEPS = 1_000_000
 """The length of a training, in environment steps, if neither game nor algorithm names one."""
-GOAL = Parameter("steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING)
+GOAL = Parameter(
+    "steps", int, None, "goal of a training", low=1, high=LONGEST_TRAINING, exponents=True
+)
 
 
 def preset_values(algorithm: str, game: Game) -> dict[str, Any]:
@@ -77,11 +78,10 @@ def preset_parameters(algorithm: Algorithm) -> dict[str, Parameter]:
 
 
 def unknown_parameter(name: str, known: Collection[str], kind: str = "parameter") -> BadInput:
-    """The error for a parameter that an algorithm does not have. If it is the environments' count
-    under the name of another topology, this algorithm's name for it is suggested.
+    """The error for a parameter that an algorithm does not have. If it has another name in another
+    library, or with another topology, this algorithm's name for it is suggested.
     """
-    meant = next((one for one in COUNTED_BY if one in known), "") if name in COUNTED_BY else ""
-    return unknown(kind, name, known, meant)
+    return unknown(kind, name, known, *of_others(name, known))
 
 
 def _sections(algorithm: str, descriptor: Algorithm, game: Game) -> Iterator[Mapping[str, Any]]:

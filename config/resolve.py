@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,19 +25,23 @@ from config.environment import (
     EnvironmentSettings,
 )
 from config.errors import BadInput, shown, unknown
-from config.experiment import Experiment
+from config.experiment import LONGEST_TRAINING, Experiment
 from config.games import OPENSPIEL_ID, Game, find_game, games, is_well_formed
 from config.imports import package_versions
 from config.ladder import LADDER
 from config.measures import RETURN, Measure
 from config.outdir import check_outdir_text
 from config.parameters import Parameter, declared, to_text
-from config.presets import LONGEST_TRAINING, preset_values, unknown_parameter
+from config.presets import preset_values, unknown_parameter
 from config.workers import WorkerSettings
 
 DONE_AGAIN = 50
 """A restart repeats at most one in this many epochs by default (in trainings of at least twice as
 many): one checkpoint interval and the epoch under way.
+"""
+STEPS = "steps"
+"""The parameter that says the length of a training in other words than `epochs`: a resolved
+experiment has epochs only.
 """
 LONGEST_INTERVAL_STEPS = 250_000
 """The largest default distance of two checkpoints, in environment steps, so that a preemption of a
@@ -185,6 +189,12 @@ class Resolved:
         """
         return self.game.solved if self.measure == RETURN else None
 
+    def value_of(self, section: str, name: str) -> Any:
+        """The value of a parameter; for `steps` the steps of a whole training, however its length
+        was given.
+        """
+        return self.total_steps if name == STEPS else getattr(getattr(self, section), name)
+
     def with_directories(self, texts: Mapping[str, str]) -> Resolved:
         """The same experiment with other values of the parameters that name a directory or a file.
         No other parameter depends on them. Raises `BadInput`.
@@ -204,6 +214,7 @@ class Resolved:
         environment = _of_identity(self.environment)
         # The game is in the identity by its id, because several names may mean one game.
         del experiment["game"]
+        del experiment[STEPS]
         if experiment.pop("start_from") is not None:
             # What was learnt counts, not the folder in which it lies on this machine.
             experiment["start_from"] = self.origin
@@ -235,10 +246,12 @@ class Resolved:
         null.
         """
         members = {} if self.members is None else _as_json(self.members)
+        experiment = _as_json(self.experiment)
+        del experiment[STEPS]
         return {
             "algorithm": self.algorithm,
             "game": _as_json(self.game),
-            "experiment": _as_json(self.experiment),
+            "experiment": experiment,
             "environment": _as_json(self.environment),
             "hyperparameters": _as_json(self.hyperparameters),
             "packages": dict(self.packages),
@@ -263,7 +276,7 @@ class Resolved:
         _same_keys("experiment", written, [*own, *of_inputs], needed=own)
         resolved = Resolved(
             algorithm=written["algorithm"],
-            experiment=_read(Experiment, "experiment", written["experiment"]),
+            experiment=_read(Experiment, "experiment", written["experiment"], without=(STEPS,)),
             environment=_read(descriptor.environment, "environment", written["environment"]),
             hyperparameters=_read(
                 descriptor.hyperparameters, "hyperparameters", written["hyperparameters"]
@@ -283,11 +296,9 @@ class Resolved:
         return resolved
 
 
-def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = None) -> Resolved:
-    """Decide and check every parameter.
-
-    steps: the length of a training in environment steps, in place of the preset's. Raises
-    `BadInput` with one line for the first parameter that is wrong.
+def resolve(algorithm: str, given: Mapping[str, str]) -> Resolved:
+    """Decide and check every parameter. Raises `BadInput` with one line for the first parameter
+    that is wrong.
     """
     descriptor = find_algorithm(algorithm)
     shared = dict(declared(Experiment))
@@ -305,7 +316,7 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     }
     game = find_game(experiment["game"], descriptor.families)
     decided = preset_values(algorithm, game)
-    goal_steps = decided.pop("steps") if steps is None else steps
+    goal_steps = _goal_steps(experiment, decided.pop(STEPS))
     either = settings | own
     decided |= {
         name: either[name].parse(value)
@@ -336,6 +347,22 @@ def resolve(algorithm: str, given: Mapping[str, str], *, steps: int | None = Non
     )
     _check(resolved)
     return resolved
+
+
+def _goal_steps(experiment: dict[str, Any], preset_steps: int) -> int:
+    """The length of a training in environment steps, if its epochs are not given. Takes `steps` out
+    of the given parameters. Raises `BadInput` if both are given.
+    """
+    given_steps = experiment.pop(STEPS, None)
+    if given_steps is None:
+        return preset_steps
+    if (epochs := experiment.get("epochs")) is not None:
+        raise BadInput(
+            f"parameters 'epochs' and 'steps' cannot be given together: {epochs} and {given_steps}; "
+            "allowed: one of them"
+        )
+    goal: int = given_steps
+    return goal
 
 
 def _of_members(owner: type[Any], given: Mapping[str, str]) -> Any:
@@ -534,9 +561,10 @@ def _read_packages(written: object) -> dict[str, str]:
     return {_text("packages", name): _text("packages", value) for name, value in written.items()}
 
 
-def _read(owner: type[Any], where: str, written: Any) -> Any:
+def _read(owner: type[Any], where: str, written: Any, without: Sequence[str] = ()) -> Any:
+    """An instance of a section's dataclass. without: the parameters that are never written."""
     own = declared(owner)
-    _same_keys(where, written, list(own))
+    _same_keys(where, written, [name for name in own if name not in without])
     return owner(**{name: own[name].parse(value) for name, value in written.items()})
 
 

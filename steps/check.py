@@ -26,7 +26,7 @@ from config.games import find_game
 from config.given import from_assignments
 from config.imports import imported, is_import_path
 from config.parameters import declared
-from config.resolve import Resolved, resolve
+from config.resolve import STEPS, Resolved, resolve
 from steps.command.main import guarded
 from steps.directory.layout import ExperimentDirectory
 
@@ -143,7 +143,7 @@ def _of_algorithm(what: str, given: dict[str, str]) -> Iterator[Finding]:
         raise BadInput(
             f"{what} has {algorithm.topology} processes; allowed: an algorithm that trains in one process"
         )
-    texts = {"epochs": str(EPOCHS), **given}
+    texts = given if given.get(STEPS) else {"epochs": str(EPOCHS), **given}
     resolved = resolve(what, texts)
     check_game(resolved)
     said = f"{algorithm.name}, {algorithm.topology}, plays {' and '.join(algorithm.families)}"

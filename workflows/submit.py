@@ -29,7 +29,7 @@ from config.ladder import with_directories
 from config.outdir import default_outdir
 from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
-from config.resolve import resolve
+from config.resolve import STEPS, resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
 from workflows.cluster import server
@@ -143,18 +143,16 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
         raise BadInput(f"which algorithm? known: {', '.join(algorithm_names())}")
     algorithm = find_algorithm(request.algorithm)
     presets = presets_of_file(request.presets, request.algorithm) if request.presets else {}
-    steps = presets.pop("steps", None)
+    if request.given.get("epochs"):
+        presets.pop(STEPS, None)
     given = over_presets(presets, request.given)
-    resolved = resolve(request.algorithm, defaults(cluster, algorithm) | given, steps=steps)
+    resolved = resolve(request.algorithm, defaults(cluster, algorithm) | given)
     label = _label(resolved.game.name)
     outdir = given.get("outdir", _default_directory(request, algorithm, label))
     where = place(outdir, request.storage) if local and not request.manifest else None
     directories = _directories(given, outdir, where)
     resolved = resolved.with_directories(directories)
     values = given | directories
-    if steps is not None and not given.get("epochs"):
-        presets["epochs"] = resolved.epochs
-        values["epochs"] = str(resolved.epochs)
     if where is not None:
         check_this_machine(where, resolved)
     sharing = ""

@@ -15,7 +15,7 @@ from config.errors import BadInput, WrongDirectory
 from config.measures import Measure
 from config.numbers import number
 from config.parameters import to_text
-from config.resolve import Resolved, resolve
+from config.resolve import STEPS, Resolved, resolve
 from steps.directory.experiment import ExperimentRecord, read_compute
 from steps.directory.files import last_lines, read_bytes
 from steps.directory.layout import ExperimentDirectory, RunDirectory
@@ -207,6 +207,8 @@ def settings(resolved: Resolved) -> dict[str, list[Setting]]:
         preset = None
     sections: dict[str, list[Setting]] = {}
     for info in parameters(resolved.algorithm):
+        if info.name == STEPS:  # among the derived quantities
+            continue
         value = to_text(getattr(getattr(resolved, info.section), info.name))
         default = value
         if preset is not None:

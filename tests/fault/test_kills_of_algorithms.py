@@ -40,7 +40,7 @@ Products = tuple[bytes, bytes, str, dict[str, str]]
 def prepare(
     start: Start, outdir: Path, algorithm: str, given: dict[str, str], *, steps: int
 ) -> RunDirectory:
-    epochs = resolve(algorithm, given, steps=steps).epochs
+    epochs = resolve(algorithm, {**given, "steps": str(steps)}).epochs
     parameters = {**given, "outdir": str(outdir), "epochs": str(epochs)}
     words = [word for name, value in parameters.items() for word in ("-p", f"{name}={value}")]
     step = start("steps.prepare", ["--algorithm", algorithm, *words])

@@ -133,6 +133,6 @@ def _resolved_parameters(resolved: Resolved, given: Set[str]) -> Iterator[str]:
     listed = parameters(resolved.algorithm)
     width = max(len(info.name) for info in listed)
     for info in listed:
-        value = to_text(getattr(getattr(resolved, info.section), info.name))
+        value = to_text(resolved.value_of(info.section, info.name))
         mark = "*" if info.name in given else " "
         yield f"  {mark} {info.name:<{width}}  {value if value else shown('')}"

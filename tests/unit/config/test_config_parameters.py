@@ -22,6 +22,9 @@ class Sample:
     policy: str = parameter("greedy", choices=("greedy", "sample"), help="a choice")
     label: str = parameter("x", pattern="[a-z]+", form="small letters", help="a label")
     sizes: tuple[int, ...] = parameter((64, 64), low=1, high=512, help="sizes")
+    goal: int | None = parameter(
+        None, low=1, high=10**9, optional=True, exponents=True, help="a goal"
+    )
 
 
 def parse(name: str, value: object) -> Any:
@@ -34,7 +37,8 @@ def parse(name: str, value: object) -> Any:
         ("count", "0", 0), ("count", "256", 256), ("count", "-5", -5), ("rate", "1e-3", 0.001), ("rate", "0", 0.0), ("rate", "1", 1.0),
         ("rate", "2.5E-4", 2.5e-4), ("threshold", "-90", -90.0), ("threshold", "", None), ("switch", "true", True),
         ("switch", "false", False), ("policy", "sample", "sample"), ("label", "abc", "abc"), ("sizes", "64", (64,)),
-        ("sizes", "400,300", (400, 300)),
+        ("sizes", "400,300", (400, 300)), ("goal", "1e6", 10**6), ("goal", "1.25E3", 1250), ("goal", "7", 7),
+        ("goal", "1e9", 10**9), ("goal", "30e-1", 3), ("goal", "", None),
     ],
 )  # fmt: skip
 def test_text_becomes_a_value_of_the_declared_type(name: str, text: str, value: object) -> None:
@@ -53,6 +57,7 @@ def test_text_becomes_a_value_of_the_declared_type(name: str, text: str, value: 
         *[("threshold", text) for text in ("nan", "inf", "1e400", "none", "null")],
         *[("switch", text) for text in ("True", "yes", "no", "on", "1", "0", "tru")],
         *[("policy", text) for text in ("Greedy", "greedy ", "random")],
+        *[("goal", text) for text in ("1.5", "1e-3", "0e5", "-1e3", "1e10", "1e999", "1e", "e6", "1_0e3", "+1e6", "1e6 ")],
         *[("label", text) for text in ("Abc", "a b", "a;b", "a\u2028b")],
         *[("sizes", text) for text in ("0", "513", "64,", ",64", "64,,64", "64;64", "64.0", "(64,64)", "1,1,1,1,1,1,1,1,1")],
     ],
@@ -77,6 +82,7 @@ def test_a_message_gives_the_range_the_choices_or_the_form() -> None:
         "policy": "greedy or sample",
         "label": "small letters",
         "sizes": "1 to 8 integers from 1 to 512 with commas between",
+        "goal": "a whole number such as 1e6 from 1 to 1000000000, or empty",
     }
 
 

@@ -21,6 +21,7 @@ from config.described import SECTIONS, ParameterInfo, parameters
 from config.environment import OneProcess
 from config.errors import BadInput
 from config.experiment import Experiment
+from config.other_names import OTHER_NAMES
 from config.outdir import check_outdir
 from config.parameters import declared, to_text
 from config.presets import preset_values
@@ -115,6 +116,19 @@ def test_a_goal_in_steps_is_rounded_up_to_whole_epochs() -> None:
     assert resolve("ppo", {"game": "pendulum", "epochs": "7"}).epochs == 7
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("text", ["1e6", "1000000", "1.5e5", "1"])
+def test_a_length_in_steps_is_rounded_up_to_whole_epochs(algorithm: str, text: str) -> None:
+    resolved = resolve(algorithm, {"steps": text})
+    missing = (
+        float(text) - resolved.warm_up_steps - (resolved.epochs - 1) * resolved.steps_per_epoch
+    )
+    assert resolved.epochs == 1 or 0 < missing <= resolved.steps_per_epoch
+    same = resolve(algorithm, {"epochs": str(resolved.epochs)})
+    assert same == resolved, "however the length is given, it is the same experiment"
+    assert resolved.value_of("experiment", "steps") == resolved.total_steps
+
+
 def test_the_rollout_that_fills_the_statistics_counts() -> None:
     given = {"game": "pendulum", "num_envs": "3", "rollout_length": "100", "minibatches": "1"}
     normalised = resolve("ppo", given | {"normalise_observations": "true"})
@@ -180,7 +194,6 @@ def test_out_of_range_is_refused_with_the_range(name: str, value: str) -> None:
     ("name", "nearest"),
     [
         ("epoch", "epochs"),
-        ("lr", None),
         ("learning-rate", "learning_rate"),
         ("Runs", "runs"),
         ("", None),
@@ -193,6 +206,46 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_and_the_known(
     assert message.startswith(f"unknown parameter {name!r}; ")
     assert nearest is None or f"did you mean {nearest!r}?" in message
     assert "known: adam_epsilon, anneal_clip, " in message
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "answer"),
+    [
+        ("ppo", "total_timesteps", "'steps', which counts the steps of all environments?"),
+        ("ppo", "Total-Timesteps", "'steps', which counts"),
+        ("sac", "n_timesteps", "'steps', which counts"),
+        ("ppo", "lr", "'learning_rate'?"),
+        ("ppo", "env", "'game'?"),
+        ("ppo", "n_envs", "'num_envs'?"),
+        ("impala", "num_envs", "'envs_per_actor'?"),
+        ("alphazero", "n_envs", "'games_per_worker'?"),
+        ("dqn", "gamma", "'discount'?"),
+        ("ppo", "ent_coef", "'entropy_coefficient'?"),
+        ("sac", "ent_coef", "'alpha', which is learnt where it is empty?"),
+        ("ppo", "batch_size", "'minibatches', which is their number: num_envs * rollout_length /"),
+        ("ppo", "train_batch_size", "'rollout_length', which counts the steps of each environment"),
+        ("sac", "train_batch_size", "'batch_size'?"),
+        ("ppo", "n_steps", "'rollout_length'?"),
+        ("impala", "num_steps", "'unroll_length'?"),
+        ("dqn", "n_steps", "'n_step'?"),
+        ("dqn", "buffer_size", "'replay_size'?"),
+        ("r2d2", "num_workers", "'actors'?"),
+        ("alphazero", "num_workers", "'workers'?"),
+    ],
+)
+def test_a_name_of_another_library_is_answered_with_ours(
+    algorithm: str, name: str, answer: str
+) -> None:
+    said = refused({name: "1"}, algorithm)
+    assert said.startswith(f"unknown parameter {name!r}; did you mean {answer}")
+    assert "? known: " in said
+
+
+def test_every_name_of_others_leads_to_a_parameter_that_exists() -> None:
+    known = {algorithm: {one.name for one in parameters(algorithm)} for algorithm in ALGORITHMS}
+    for name, meant in OTHER_NAMES.items():
+        assert all(any(ours in names for names in known.values()) for ours, _ in meant), name
+        assert any(name not in names for names in known.values()), f"{name} is always ours"
 
 
 def test_an_unknown_algorithm_is_refused_with_the_known() -> None:
@@ -249,6 +302,14 @@ def test_where_the_default_is_empty_an_empty_value_changes_nothing(name: str) ->
         (
             {"evaluation_episodes": "2", "video_episodes": "3"},
             "parameter 'video_episodes' cannot be 3; allowed: at most evaluation_episodes, 2",
+        ),
+        (
+            {"epochs": "5", "steps": "1e3"},
+            "parameters 'epochs' and 'steps' cannot be given together: 5 and 1000; allowed: one",
+        ),
+        (
+            {"steps": "1e11", "num_envs": "3", "minibatches": "1"},
+            "parameter 'epochs' cannot be 1041666667; allowed: at most 1041666666, that",
         ),
         ({"min_runs": "0"}, "parameter 'min_runs' cannot be '0'; allowed: an integer from 1"),
         (
@@ -387,6 +448,7 @@ def test_the_presets_values_given_explicitly_are_the_same_experiment() -> None:
         explicit = {
             info.name: to_text(getattr(getattr(resolved, info.section), info.name))
             for info in parameters("ppo")
+            if info.name != "steps"
         }
         explicit["checkpoint_interval"] = str(resolved.checkpoint_interval)
         again = resolve("ppo", explicit)

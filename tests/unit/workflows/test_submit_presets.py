@@ -48,16 +48,20 @@ def test_the_pods_are_given_what_the_file_says() -> None:
     expected = {
         "num_envs": "8", "rollout_length": "64", "minibatches": "2", "learning_rate": "0.0005",
         "normalise_rewards": "true", "hidden_sizes": "32,16", "env_options": "max_episode_steps=99",
-        "epochs": "40",
+        "steps": "20000",
     }  # fmt: skip
     assert arguments(found).items() >= expected.items()
     again = resolve("ppo", {**arguments(found), "outdir": found.resolved.experiment.outdir})
     assert again.identity_hash == found.resolved.identity_hash
-    assert found.resolved.environment.options == {"max_episode_steps": 99}
+    assert (again.epochs, found.resolved.environment.options) == (40, {"max_episode_steps": 99})
 
 
-def test_epochs_that_are_given_win_over_the_file_s_steps() -> None:
-    assert arguments(submission("epochs=7"))["epochs"] == "7"
+def test_the_length_that_is_given_wins_over_the_file_s_steps() -> None:
+    for given, (epochs, steps) in {"epochs=7": ("7", ""), "steps=5e3": ("", "5e3")}.items():
+        found = arguments(submission(given))
+        assert (found["epochs"], found["steps"]) == (epochs, steps)
+    whole = submission(text="ppo: {steps: 1.6e4, num_envs: 8, rollout_length: 64, minibatches: 2}")
+    assert (arguments(whole)["steps"], whole.resolved.epochs) == ("16000", 32)
 
 
 def test_dry_run_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,15 +69,20 @@ def test_dry_run_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert submit.main(["ppo", "--presets", "mine.yaml", "-p", "num_envs=8", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     names = "rollout_length, minibatches, learning_rate, normalise_rewards, hidden_sizes"
-    assert re.search(rf"^presets +mine.yaml: {names}, env_options, epochs$", shown, re.MULTILINE)
+    assert re.search(rf"^presets +mine.yaml: steps, {names}, env_options$", shown, re.MULTILINE)
     assert re.search(r"^  \* env_options +max_episode_steps=99$", shown, re.MULTILINE)
-    assert re.search(r"^  \* epochs +40$", shown, re.MULTILINE)
+    assert re.search(r"^    epochs +40$", shown, re.MULTILINE)
+    assert re.search(r"^  \* steps +20480$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("ppo: {clipp: 0.2}", "unknown parameter in a preset 'clipp'; did you mean 'clip'?"),
+        (
+            "ppo: {n_timesteps: 1e6}",
+            "unknown parameter in a preset 'n_timesteps'; did you mean 'steps', which counts",
+        ),
         ("ppo: {clip: 7}", "parameter 'clip' cannot be 7; allowed: a number from 0.001 to 1"),
         (
             "ppo: {env_options: map}",
