@@ -181,6 +181,7 @@ class EnvironmentSettings(Environments):
         low=1,
         high=10**8,
         unit="steps",
+        later=True,
         help="longest episode of an evaluation; one that does not end by itself is cut there, as by "
         "a time limit, and the page says so",
     )

@@ -74,7 +74,8 @@ class Experiment:
         high=10**9,
         optional=True,
         unit="epochs",
-        help="length of a training; empty: the length in the game's preset",
+        help="length of a training; empty: the length in the game's preset; may grow when "
+        "submitted again, unless another parameter depends on the length",
     )
     steps: int | None = parameter(
         None,
@@ -108,11 +109,12 @@ class Experiment:
         low=1,
         high=10_000,
         unit="episodes",
+        later=True,
         help="evaluation episodes of each trained agent, each with a fresh seed; for "
         "self-play, games against each player of the ladder",
     )
     evaluation_policy: str | None = parameter(
-        None, choices=("greedy", "sample"), optional=True,
+        None, choices=("greedy", "sample"), optional=True, later=True,
         help="whether evaluation takes the most probable action (greedy) or samples one; "
 "empty: sample for Atari, greedy otherwise",
     )  # fmt: skip
@@ -127,6 +129,7 @@ class Experiment:
         low=0,
         high=10,
         unit="episodes",
+        later=True,
         help="evaluation episodes of each trained agent that are filmed",
     )
     log_interval: int = parameter(
@@ -138,7 +141,9 @@ class Experiment:
         high=10**9,
         optional=True,
         unit="epochs",
-        help="epochs between two checkpoints; empty: at most 2 % of the training",
+        identity=False,
+        help="epochs between two checkpoints; empty: at most 2 % of the training, of its first "
+        "length if it has grown",
     )
     gpus: int = parameter(
         1,

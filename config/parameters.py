@@ -45,8 +45,8 @@ class Parameter:
     inclusive bounds, for each element of a tuple. pattern: what the whole text must match.
     canonical: returns the canonical spelling of a text, or raises `ValueError` with the reason.
     form: words for the allowed values, in place of the type and the range. identity: whether the
-    value can change a result. exponents: an integer may also be written as a whole number with an
-    exponent, 1e6.
+    value can change a training. later: whether only steps after the training read it. exponents:
+    an integer may also be written as a whole number with an exponent, 1e6.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Parameter:
     identity: bool = True
     optional: bool = False
     exponents: bool = False
+    later: bool = False
 
     @property
     def allowed(self) -> str:
@@ -178,12 +179,15 @@ def parameter(
     identity: bool = True,
     optional: bool = False,
     exponents: bool = False,
+    later: bool = False,
 ) -> Any:
-    """Declare a parameter as a dataclass field. The arguments are those of `Parameter`."""
+    """Declare a parameter as a dataclass field. The arguments are those of `Parameter`; what only
+    later steps read is not part of the identity.
+    """
     described = {
         "help": help, "unit": unit, "low": low, "high": high, "choices": choices, "pattern": pattern,
-        "canonical": canonical, "form": form, "identity": identity, "optional": optional,
-        "exponents": exponents,
+        "canonical": canonical, "form": form, "identity": identity and not later, "optional": optional,
+        "exponents": exponents, "later": later,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=described)
 

@@ -8,8 +8,6 @@ file system is checked here: by `workflows.submit` before anything is sent, and 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +25,7 @@ from config.environment import (
 from config.errors import BadInput, shown, unknown
 from config.experiment import LONGEST_TRAINING, Experiment
 from config.games import OPENSPIEL_ID, Game, find_game, games, is_well_formed
+from config.identity import LENGTH, hash_of
 from config.imports import package_versions
 from config.ladder import LADDER
 from config.measures import RETURN, Measure
@@ -58,7 +57,8 @@ class Resolved:
     that the algorithm declares. packages: name -> version of the packages with the user's own code.
     actor_settings, worker_settings: None without actors, or without workers. origin: the identity
     hash of the experiment at `start_from`; empty without one, and until it has been read there.
-    recorded: SHA-256 of the file of games to imitate; empty in the same cases.
+    recorded: SHA-256 of the file of games to imitate; empty in the same cases. first_epochs: the
+    length that the trainings had when the directory was made, if they have another one now; else 0.
     """
 
     algorithm: str
@@ -71,6 +71,7 @@ class Resolved:
     worker_settings: WorkerSettings | None = None
     origin: str = ""
     recorded: str = ""
+    first_epochs: int = 0
 
     @property
     def actors(self) -> ActorSettings:
@@ -135,12 +136,33 @@ class Resolved:
 
     @property
     def checkpoint_interval(self) -> int:
-        """Number of epochs from one checkpoint to the next."""
+        """Number of epochs from one checkpoint to the next. A training that grows keeps it."""
         if self.experiment.checkpoint_interval is not None:
             return self.experiment.checkpoint_interval
-        return max(
-            1, min(self.epochs // DONE_AGAIN - 1, LONGEST_INTERVAL_STEPS // self.steps_per_epoch)
-        )
+        longest = LONGEST_INTERVAL_STEPS // self.steps_per_epoch
+        return max(1, min(self.first_length // DONE_AGAIN - 1, longest))
+
+    @property
+    def first_length(self) -> int:
+        """The number of epochs by which checkpoints and snapshots are spaced."""
+        return self.first_epochs or self.epochs
+
+    @property
+    def tied_to_length(self) -> tuple[str, ...] | None:
+        """The hyperparameters that make a training depend on its length; None if the algorithm
+        does not say. Raises `BadInput` for a name that is no hyperparameter.
+        """
+        # Not a subclass's inherited one: the subclass may have a schedule more.
+        method = vars(type(self.hyperparameters)).get("tied_to_length")
+        if method is None:
+            return None
+        tied = tuple(method(self.hyperparameters))
+        for name in tied:
+            if name not in declared(type(self.hyperparameters)):
+                raise BadInput(
+                    f"tied_to_length of {self.algorithm} names {shown(name)}, which is no hyperparameter"
+                )
+        return tied
 
     @property
     def min_runs(self) -> int:
@@ -195,6 +217,22 @@ class Resolved:
         """
         return self.total_steps if name == STEPS else getattr(getattr(self, section), name)
 
+    def later(self) -> dict[str, dict[str, Any]]:
+        """Section -> parameters that only steps after the training read, with their values."""
+        found = {}
+        for section in ("experiment", "environment", "hyperparameters"):
+            values = getattr(self, section)
+            known = declared(type(values))
+            found[section] = {
+                name: one for name, one in _as_json(values).items() if known[name].later
+            }
+        return found
+
+    def continuing(self, before: Resolved) -> Resolved:
+        """The same experiment as the continuation of what its directory holds."""
+        first = before.first_length
+        return dataclasses.replace(self, first_epochs=0 if first == self.epochs else first)
+
     def with_directories(self, texts: Mapping[str, str]) -> Resolved:
         """The same experiment with other values of the parameters that name a directory or a file.
         No other parameter depends on them. Raises `BadInput`.
@@ -209,17 +247,25 @@ class Resolved:
         return dataclasses.replace(self, **changed)
 
     def identity(self) -> dict[str, Any]:
-        """Everything that can change a result. An output directory belongs to one identity."""
+        """Everything that can change a training. An output directory belongs to one identity. The
+        number of epochs is in it only if a schedule depends on it.
+        """
         experiment = _of_identity(self.experiment)
         environment = _of_identity(self.environment)
+        if self.tied_to_length == ():
+            del experiment[LENGTH]
         # The game is in the identity by its id, because several names may mean one game.
         del experiment["game"]
         del experiment[STEPS]
         if experiment.pop("start_from") is not None:
             # What was learnt counts, not the folder in which it lies on this machine.
             experiment["start_from"] = self.origin
-        experiment["checkpoint_interval"] = self.checkpoint_interval
-        hyperparameters = _as_json(self.hyperparameters)
+        later = declared(type(self.hyperparameters))
+        hyperparameters = {
+            name: value
+            for name, value in _as_json(self.hyperparameters).items()
+            if not later[name].later
+        }
         if self.recorded:
             hyperparameters["imitate"] = self.recorded
         of_members = {} if self.members is None else _of_identity(self.members)
@@ -236,10 +282,7 @@ class Resolved:
     @property
     def identity_hash(self) -> str:
         """SHA-256 of the identity as canonical JSON, in hexadecimal."""
-        canonical = json.dumps(
-            self.identity(), sort_keys=True, separators=(",", ":"), allow_nan=False
-        )
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return hash_of(self.identity())
 
     def as_dict(self) -> dict[str, Any]:
         """The content of experiment.yaml, made of dicts, lists, texts, numbers, true, false and
@@ -258,6 +301,7 @@ class Resolved:
             **({MEMBERS[self.topology][0]: members} if members else {}),
             **({"origin": self.origin} if self.origin else {}),
             **({"recorded": self.recorded} if self.recorded else {}),
+            **({"first_epochs": self.first_epochs} if self.first_epochs else {}),
         }
 
     @staticmethod
@@ -266,7 +310,7 @@ class Resolved:
         what is missing, unknown or wrong.
         """
         sections = [field.name for field in dataclasses.fields(Resolved)]
-        of_inputs = ["origin", "recorded"]
+        of_inputs = ["origin", "recorded", "first_epochs"]
         of_some = [*(name for name, _ in MEMBERS.values()), *of_inputs]
         of_all = [name for name in sections if name not in of_some]
         _same_keys("experiment", written, sections, needed=of_all)
@@ -286,6 +330,7 @@ class Resolved:
             **{name: _read(settings, name, written[name]) for name, settings in members.items()},
             origin=_text("origin", written.get("origin", "")),
             recorded=_text("recorded", written.get("recorded", "")),
+            first_epochs=_read_first_epochs(written.get("first_epochs", 0)),
         )
         if bool(resolved.origin) != (resolved.experiment.start_from is not None):
             raise BadInput("experiment: origin and start_from belong together")
@@ -552,6 +597,12 @@ def _same_keys(
 def _text(where: str, written: object) -> str:
     if not isinstance(written, str):
         raise BadInput(f"{where} cannot be {shown(written)}; allowed: text")
+    return written
+
+
+def _read_first_epochs(written: object) -> int:
+    if type(written) is not int or written < 0:
+        raise BadInput(f"first_epochs cannot be {shown(written)}; allowed: an integer from 0")
     return written
 
 

@@ -26,6 +26,7 @@ from config.resolve import Resolved
 from config.seeds import integer_seed
 from steps.command.context import StepContext
 from steps.command.main import run_step
+from steps.directory.experiment import evaluation_inputs
 from steps.directory.files import write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.status import read_status
@@ -85,7 +86,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
         run.status / f"{task}.json" for run in runs for task in (pipeline.TRAIN, pipeline.EVALUATE)
     ]
     return {
-        "identity": context.record.identity_hash,
+        **evaluation_inputs(context.record),
         "runs": [context.resolved.experiment.runs, context.resolved.min_runs],
         "versions": context.record.versions,
         "files": fingerprint(context.directory.root, [*tables, *states]),

@@ -24,6 +24,7 @@ from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.arrays import read_actions
 from steps.directory.elsewhere import Drawing, drawn_elsewhere
+from steps.directory.experiment import evaluation_inputs
 from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
 from steps.directory.usable import Episode, evaluation_episodes, fingerprint
 
@@ -52,7 +53,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     table = context.run.evaluated(context.resolved.measure)
     evaluated = [table, context.run.evaluation_actions]
     return {
-        "identity": context.record.identity_hash,
+        **evaluation_inputs(context.record),
         "files": fingerprint(context.directory.root, evaluated),
         "episodes": context.resolved.experiment.video_episodes,
     }

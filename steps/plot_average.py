@@ -17,6 +17,7 @@ from config.errors import WrongDirectory
 from steps.average import bootstrap_seed
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
+from steps.directory.experiment import evaluation_inputs
 from steps.directory.files import read_bytes
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import read_columns
@@ -60,7 +61,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     if context.resolved.descriptor.has_workers:
         tables += [run.arena_csv for run in _runs(context)]
     return {
-        "identity": context.record.identity_hash,
+        **evaluation_inputs(context.record),
         "files": fingerprint(context.directory.root, [*averages, *tables]),
     }
 

@@ -14,6 +14,7 @@ from config.errors import BadInput
 from config.pipeline import EVALUATE
 from steps.command.context import StepContext
 from steps.command.main import run_step
+from steps.directory.experiment import evaluation_inputs
 from steps.directory.usable import evaluation_episodes, faulty_value, fingerprint
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     if context.resolved.descriptor.has_workers:
         tables.append(context.run.arena_csv)
     return {
-        "identity": context.record.identity_hash,
+        **evaluation_inputs(context.record),
         "files": fingerprint(context.directory.root, tables),
     }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
+from steps.directory.experiment import training_inputs
 from steps.directory.status import read_status
 from steps.directory.usable import fingerprint, resource_columns, training_columns
 
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """What the plots depend on."""
     files = fingerprint(context.directory.root, [context.run.train_csv, context.run.resources_csv])
-    return {"identity": context.record.identity_hash, "files": files}
+    return {**training_inputs(context.record), "files": files}
 
 
 def plot_training(context: StepContext) -> dict[str, Any] | Skipped:

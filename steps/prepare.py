@@ -39,10 +39,12 @@ from steps.directory.experiment import (
     continued,
     read_experiment,
     refuse_code_inside,
+    training_inputs,
     write_experiment,
 )
 from steps.directory.files import make_and_probe, read_bytes, refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.length import check_length
 from steps.directory.starting_point import (
     origin_directory,
     recorded_games,
@@ -50,7 +52,6 @@ from steps.directory.starting_point import (
     with_recorded,
 )
 from steps.directory.status import now, read_status
-from steps.train import identity_inputs
 
 PACKAGES = (
     "torch",
@@ -129,7 +130,7 @@ def _is_trained(run: RunDirectory, record: ExperimentRecord) -> bool:
         return (
             status is not None
             and status.state == "succeeded"
-            and status.inputs == identity_inputs(record)
+            and status.inputs == training_inputs(record)
             and is_trained(run, status)
         )
     except (OSError, ValueError, ExperimentError):
@@ -197,11 +198,13 @@ def _content(path: Path) -> bytes | None:
 
 def _continued(directory: ExperimentDirectory, submitted: ExperimentRecord) -> ExperimentRecord:
     """The record to write: `submitted` as the continuation of what the directory contains. Raises
-    `WrongDirectory`.
+    `WrongDirectory`, and `BadInput` for a length that its trainings cannot have.
     """
     if not directory.experiment_yaml.exists():
         return submitted
-    return continued(read_experiment(directory), submitted)
+    before = read_experiment(directory)
+    check_length(directory, before, submitted.resolved)
+    return continued(before, submitted)
 
 
 def describe(resolved: Resolved) -> ExperimentRecord:

@@ -26,7 +26,7 @@ from steps.command.become import become
 from steps.command.context import StepContext
 from steps.command.main import guarded, run_step
 from steps.command.members import add_roles
-from steps.directory.experiment import ExperimentRecord
+from steps.directory.experiment import training_inputs
 from steps.directory.status import Status
 
 LEARNER, ACTOR = ActorSettings.roles
@@ -95,12 +95,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
                 f"--member cannot be {context.arguments.member} for the role {LEARNER}: the "
                 f"experiment has learners={most + 1}; allowed: at most {most}"
             )
-    return identity_inputs(context.record)
-
-
-def identity_inputs(record: ExperimentRecord) -> Mapping[str, Any]:
-    """What the result of a training depends on; with equal inputs a finished one is not repeated."""
-    return {"identity": record.identity_hash}
+    return training_inputs(context.record)
 
 
 def _check_role(role: str, descriptor: Algorithm) -> None:

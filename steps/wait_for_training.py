@@ -17,8 +17,8 @@ from steps.command.context import StepContext
 from steps.command.main import begin_context, command_parser, guarded
 from steps.command.stop import StopRequest
 from steps.directory import owner
+from steps.directory.experiment import training_inputs
 from steps.directory.status import read_status
-from steps.train import identity_inputs
 
 NAME = "wait-for-training"
 POLL_S = 0.5
@@ -38,7 +38,7 @@ def wait_for_training(context: StepContext) -> int:
     """
     from steps.training.meeting import Ended, Ending
 
-    context.inputs = dict(identity_inputs(context.record))
+    context.inputs = training_inputs(context.record)
     ending = Ending(context)
     try:
         while not _runs(context):

@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class TrainingChecks:
             "one seed is one training": self.seeds,
             "a state holds what a checkpoint can store": self.state,
             "saved, loaded and continued is the same training": self.resume,
+            "a shorter training can go on as a longer one": self.grow,
             "a policy acts in the game's action space": self.policy,
             "a policy's answers are its seeds'": self.policy_seeds,
             "speed": self.speed,
@@ -130,6 +132,35 @@ class TrainingChecks:
             raise Broken(f"the resumed training adds other rows: {different}")
         return f"equal for {EPOCHS_BEFORE} epochs"
 
+    def grow(self) -> str:
+        """A finished training goes on as one that was that long from the start, unless a hyperparameter
+        is said to depend on the length.
+        """
+        tied = self.resolved.tied_to_length
+        if tied is None:
+            return "not said: tied_to_length is missing, so experiments keep their length"
+        if tied:
+            return f"no: {', '.join(tied)} depends on the length, as is said"
+        shorter = replace(self.resolved.experiment, epochs=EPOCHS_BEFORE)
+        trainer = self._trainer(resolved=replace(self.resolved, experiment=shorter))
+        kept = KeptStreams()
+        for _ in _epochs(trainer, kept):
+            pass
+        longer = self._trainer()
+        longer.load_state_dict(copy.deepcopy(trainer.state_dict()))
+        trainer.close()
+        kept.give(longer)
+        epochs = _epochs(longer, kept)
+        grown = [next(epochs) for _ in range(EPOCHS_BEFORE)]
+        longer.close()
+        if grown != self.later:
+            raise Broken(
+                f"a training of {EPOCHS_BEFORE} epochs that goes on differs from one of "
+                f"{self.resolved.epochs}: {_difference(self.later, grown)}; tied_to_length names the "
+                "hyperparameters that depend on the length"
+            )
+        return f"equal for {EPOCHS_BEFORE} epochs"
+
     def policy(self) -> str:
         """Greedy and sampled."""
         policy, observations = self._policy_and_observations()
@@ -184,8 +215,9 @@ class TrainingChecks:
     def _epoch_steps(self) -> int:
         return self.resolved.steps_per_epoch
 
-    def _trainer(self, run: int = 0) -> Trainer:
-        return make_trainer(self.resolved, run=run, device="cpu", precision="fp32")
+    def _trainer(self, run: int = 0, resolved: Resolved | None = None) -> Trainer:
+        chosen = resolved or self.resolved
+        return make_trainer(chosen, run=run, device="cpu", precision="fp32")
 
     def _train(self, epochs: int, run: int = 0) -> tuple[Trainer, list[Progress]]:
         trainer = self._trainer(run)

@@ -40,7 +40,11 @@ class AlphaZero:
         0.25, low=0.01, high=1, help="share of the moves of self-play that are searched in full"
     )
     evaluation_simulations: int = parameter(
-        96, low=1, high=100_000, help="simulations of each move of the trained player in evaluation"
+        96,
+        low=1,
+        high=100_000,
+        later=True,
+        help="simulations of each move of the trained player in evaluation",
     )
     c_init: float = parameter(
         1.25,
@@ -190,12 +194,17 @@ class AlphaZero:
             return positions
         return int(c * (1 + beta * ((positions / c) ** alpha - 1) / alpha))
 
-    def is_kept(self, generation: int, generations: int) -> bool:
-        """Whether the network of this generation is kept, in a training of this many generations."""
-        kept = {
-            round(generations * k / self.kept_generations) for k in range(self.kept_generations)
-        }
-        return generation in kept or generation == generations
+    def is_kept(self, generation: int, *, first: int, last: int) -> bool:
+        """Whether the network of this generation is kept, in a training of `last` generations that
+        had `first` of them when it was begun: a longer training keeps the first spacing.
+        """
+        spaced = max(1, last * self.kept_generations // first)
+        kept = {round(first * k / self.kept_generations) for k in range(spaced + 1)}
+        return generation in kept or generation == last
+
+    def tied_to_length(self) -> list[str]:
+        """The learning rate, where it falls."""
+        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
 
     def steps_per_epoch(self, environment: Environments) -> int:
         """Positions of one generation, over all workers."""

@@ -51,6 +51,10 @@ class AsyncSAC(sac.SAC):
         """Number of unrolls that the replay holds."""
         return self.replay_size // self.unroll_length
 
+    def tied_to_length(self) -> list[str]:
+        """As SAC."""
+        return super().tied_to_length()
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)

@@ -36,7 +36,15 @@ how patient, and its parameters."""
 
 
 class Hyperparameters(Protocol):
-    """A frozen dataclass whose fields are made by `config.parameters.parameter`."""
+    """A frozen dataclass whose fields are made by `config.parameters.parameter`.
+
+    A training may grow when its experiment is submitted again with more epochs, if the dataclass has
+    a method `tied_to_length(self) -> Sequence[str]`: the names of its hyperparameters that, with their
+    values, make an epoch depend on the number of all epochs, such as a learning rate that falls to 0
+    at the end. Where it returns none, the training can go on and end as one that was that long from
+    the start. Each class says so itself, because a subclass may add a schedule: the method is not
+    inherited. Without it the experiment keeps its length.
+    """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

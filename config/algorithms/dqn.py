@@ -145,6 +145,17 @@ class DQN(OffPolicy):
         help="units of the hidden layers for vector observations; not used for images",
     )
 
+    def tied_to_length(self) -> list[str]:
+        """Epsilon and the learning rate, which fall, and beta, which rises to 1."""
+        tied = []
+        if self.exploration_fraction > 0 and self.final_epsilon < 1:
+            tied.append("exploration_fraction")
+        if self.prioritised and self.importance_exponent < 1:
+            tied.append("importance_exponent")
+        if self.anneal_learning_rate:
+            tied.append("anneal_learning_rate")
+        return tied
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)

@@ -146,6 +146,10 @@ class IMPALA:
         """
         return 0
 
+    def tied_to_length(self) -> list[str]:
+        """The learning rate, where it falls."""
+        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         if self.batch_size * self.unroll_length > LARGEST_BATCH:

@@ -107,6 +107,10 @@ class PPO:
         """
         return self.steps_per_epoch(environment) if environment.normalise_observations else 0
 
+    def tied_to_length(self) -> list[str]:
+        """Learning rate and clip range, where they fall."""
+        return [name for name in ("anneal_learning_rate", "anneal_clip") if getattr(self, name)]
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         batch = self.steps_per_epoch(environment)

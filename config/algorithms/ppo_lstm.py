@@ -47,6 +47,10 @@ class RecurrentPPO(PPO):
         help="units of the layers after the LSTM for vector observations; not used for images",
     )
 
+    def tied_to_length(self) -> list[str]:
+        """As PPO."""
+        return super().tied_to_length()
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)

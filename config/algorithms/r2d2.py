@@ -182,6 +182,10 @@ class R2D2:
         """Environment steps before the first update."""
         return self.learning_starts
 
+    def tied_to_length(self) -> list[str]:
+        """The learning rate, where it falls."""
+        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         if self.burn_in >= self.unroll_length:

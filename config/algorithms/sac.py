@@ -36,6 +36,10 @@ class SAC(TwinCritics):
         "... 1; empty: minus the number of actions",
     )
 
+    def tied_to_length(self) -> list[str]:
+        """The learning rate, where it falls."""
+        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""
         super().check(environment)

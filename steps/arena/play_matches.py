@@ -76,7 +76,8 @@ def evaluate_arena(context: StepContext) -> dict[str, Any]:
     write_arena(run.arena_csv, [one for one in games if not one.is_judged])
     write_evaluation(run.evaluated(WIN_RATE), judged)
     _remove_unfinished(run)
-    return _details(resolved, games, judged, _value_kept(game, judged, lines.shape[1]))
+    details = _details(resolved, games, judged, _value_kept(game, judged, lines.shape[1]))
+    return {"step": run.checkpoint_steps()[-1], **details}
 
 
 def arena_is_written(context: StepContext) -> bool:

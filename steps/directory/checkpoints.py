@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, NoUsableState, WrongDirectory
+from config.identity import comparable
 from steps.directory import segments
 from steps.directory.arrays import DamagedError, read_tensors, with_tensors, without_tensors
 from steps.directory.experiment import difference
@@ -209,15 +210,18 @@ def load_newest(
     identity: Mapping[str, Any] | None = None,
     *,
     continues: bool = False,
+    passed_over: Callable[[Checkpoint], bool] = lambda checkpoint: False,
     say: Callable[[str], None] = print,
 ) -> Checkpoint | None:
     """The newest intact checkpoint; None if the run has none yet.
 
     identity: what the checkpoint must belong to. continues: a training will go on from it, so the
-    rows that it counts on must exist. Raises `WrongDirectory` for another identity (with the
+    rows that it counts on must exist. passed_over: whether an older one is preferred, if there is any.
+    Raises `WrongDirectory` for another identity (with the
     differences) or a newer format, and `NoUsableState` if there are checkpoints and none is usable.
     """
     skipped: list[str] = []
+    last_resort: Checkpoint | None = None
     for step in reversed(run.checkpoint_steps()):
         path = run.checkpoint(step)
         try:
@@ -228,16 +232,35 @@ def load_newest(
         except DamagedError as error:
             skipped.append(f"{path}: {error}")
             continue
+        if passed_over(checkpoint):
+            last_resort = last_resort or checkpoint
+            continue
         if skipped:
             say(
                 f"warning: damaged checkpoints skipped ({'; '.join(skipped)}), continuing from {path}"
             )
         return checkpoint if identity is None else _of(checkpoint, identity)
+    if last_resort is not None:
+        say(f"{run.train_csv.name} keeps a row that ends at epoch {last_resort.epoch}")
+        return last_resort if identity is None else _of(last_resort, identity)
     if skipped:
         raise NoUsableState(
             f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again"
         )
     return None
+
+
+def trained_epochs(run: RunDirectory) -> int:
+    """The number of epochs at the newest checkpoint whose state can be read, without a look at its
+    weights; 0 without any.
+    """
+    for step in reversed(run.checkpoint_steps()):
+        try:
+            document = json.loads(read_bytes(run.checkpoint(step) / STATE, STATE_LIMIT_BYTES))
+            return int(document["record"]["epoch"])
+        except (OSError, BadInput, KeyError, TypeError, ValueError, RecursionError):
+            continue
+    return 0
 
 
 def _verify_files(run: RunDirectory, checkpoint: Checkpoint) -> None:
@@ -451,7 +474,8 @@ def clean(run: RunDirectory) -> None:
 
 def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
     # Through JSON, as the checkpoint's identity went: tuples become lists.
-    differences = difference(checkpoint.record["identity"], json.loads(json.dumps(identity)))
+    present = json.loads(json.dumps(identity))
+    differences = difference(comparable(checkpoint.record["identity"], present), present)
     if differences:
         raise WrongDirectory(f"{checkpoint.path} belongs to other parameters: {differences}")
     return checkpoint

@@ -1,8 +1,9 @@
 """`experiment.yaml` and `compute.json`: what an experiment is, and what its trainings compute on.
 
-experiment.yaml: `identity` and `identity_hash` never change. Parameters outside of the identity
-(`runs`, `min_runs`, images, …), versions, source and image may change between submissions: the top
-level holds the newest values, and `history` has an entry for each submission that changed something.
+experiment.yaml: `identity` and `identity_hash` never change, also where an earlier version recorded
+more than decides a training. Parameters outside of the identity (`runs`, `evaluation_episodes`,
+images, …), versions, source and image may change between submissions: the top level holds the newest
+values, and `history` has an entry for each submission that changed something.
 
 compute.json: results depend on the device and the precision, so the first training that starts
 decides `auto` once, and every run and every resume uses that decision. How the environments are
@@ -21,6 +22,7 @@ from typing import Any
 
 from config.algorithms import algorithm_path
 from config.errors import BadInput, WrongDirectory, shown
+from config.identity import LENGTH, comparable, hash_of
 from config.imports import lies_in
 from config.resolve import Resolved
 from config.strict_yaml import dump, load
@@ -97,12 +99,9 @@ def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentReco
 
     Raises `WrongDirectory` with every difference if the identity differs.
     """
-    if before.identity_hash != now.identity_hash:
-        differences = difference(
-            before.identity, now.identity, left="in the directory", right="now"
-        )
+    if differences := other_parameters(before, now.resolved):
         raise WrongDirectory(
-            f"the directory belongs to other parameters: {differences or 'identity_hash'}; choose another outdir"
+            f"the directory belongs to other parameters: {differences}; choose another outdir"
         )
     changed = {
         name: [_plain(a), _plain(b)]
@@ -114,11 +113,50 @@ def continued(before: ExperimentRecord, now: ExperimentRecord) -> ExperimentReco
     history = _newest((*before.history, entry))
     fields = {
         **vars(now),
+        "resolved": now.resolved.continuing(before.resolved),
+        "identity": before.identity,
+        "identity_hash": before.identity_hash,
         "started": before.started,
         "workflow": before.workflow,
         "history": history,
     }
     return ExperimentRecord(**fields)
+
+
+def other_parameters(before: ExperimentRecord, now: Resolved) -> str:
+    """How the parameters that decide a training differ from those of a directory, in words; empty if
+    they do not.
+    """
+    identity = now.identity()
+    recorded = comparable(before.identity, identity)
+    return difference(recorded, identity, left="in the directory", right="now")
+
+
+def training_inputs(record: ExperimentRecord) -> dict[str, Any]:
+    """What the result of a training depends on, for the status of a step; with equal inputs a finished
+    one is not repeated.
+    """
+    length = {"experiment": {LENGTH: record.resolved.epochs}}
+    return {"identity": record.identity_hash, **_beside_identity(record, length)}
+
+
+def evaluation_inputs(record: ExperimentRecord) -> dict[str, Any]:
+    """The same of a step that also depends on parameters of later steps."""
+    return training_inputs(record) | _beside_identity(record, record.resolved.later())
+
+
+def _beside_identity(
+    record: ExperimentRecord, values: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Those of these parameters, by name, of which the recorded identity says nothing, or another value:
+    what a step of an earlier version has finished counts as long as nothing has changed.
+    """
+    return {
+        name: value
+        for section, parameters in values.items()
+        for name, value in parameters.items()
+        if record.identity.get(section, {}).get(name, ...) != value
+    }
 
 
 def _newest(history: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
@@ -144,6 +182,7 @@ def _changeable(record: ExperimentRecord) -> dict[str, Any]:
     the same directory.
     """
     parameters = record.resolved.as_dict()
+    parameters.pop("first_epochs", None)  # it follows from `epochs`, which is among them
     parameters["experiment"] = {
         name: value
         for name, value in parameters["experiment"].items()
@@ -190,14 +229,22 @@ def _parse(document: Any, source: str) -> ExperimentRecord:
         raise WrongDirectory(f"{source} has no entry {error}") from error
     except (BadInput, TypeError, ValueError) as error:
         raise WrongDirectory(f"{source}: {error}") from error
-    if resolved.identity_hash != record.identity_hash:
-        found = difference(
-            record.identity, resolved.identity(), left="in its identity", right="in its parameters"
-        )
-        raise WrongDirectory(
-            f"{source} was changed by hand or made by another version: {found or 'identity_hash differs'}"
-        )
+    _check_identity(record, source)
     return record
+
+
+def _check_identity(record: ExperimentRecord, source: str) -> None:
+    """Raise `WrongDirectory` unless a record's hash, identity and parameters belong together."""
+    identity = record.resolved.identity()
+    try:
+        recorded = comparable(record.identity, identity)
+        found = difference(recorded, identity, left="in its identity", right="in its parameters")
+        if not found and hash_of(record.identity) != record.identity_hash:
+            found = "identity_hash differs"
+    except (AttributeError, TypeError, ValueError) as error:
+        found = f"its identity cannot be read: {error}"
+    if found:
+        raise WrongDirectory(f"{source} was changed by hand or made by another version: {found}")
 
 
 def _as_today(parameters: Any) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from config.errors import BadInput, WrongDirectory, shown
+from config.identity import LENGTH, hash_of
 from config.outdir import check_outdir
 from config.resolve import Resolved
 from steps.directory.checkpoints import Checkpoint, load_newest
@@ -40,7 +41,16 @@ def with_origin(resolved: Resolved, outdir: Path, start_from: Path | None) -> Re
         )
     for index in range(min(resolved.experiment.runs, record.resolved.experiment.runs)):
         _require_checkpoint(resolved, _run(start_from, record, index))
-    return replace(resolved, origin=record.identity_hash)
+    return replace(resolved, origin=_origin_of(record))
+
+
+def _origin_of(record: ExperimentRecord) -> str:
+    """What names the weights that an experiment ends with: its identity hash, and the length of its
+    trainings where that is not in the identity.
+    """
+    if record.identity["experiment"].get(LENGTH) == record.resolved.epochs:
+        return record.identity_hash
+    return hash_of({"identity": record.identity_hash, LENGTH: record.resolved.epochs})
 
 
 def origin_directory(resolved: Resolved, storage_root: str | None) -> Path | None:
@@ -59,12 +69,12 @@ def first_checkpoint(resolved: Resolved, run: int, storage_root: str | None) -> 
     if start_from is None:
         raise ValueError("an experiment that starts from nothing has no first checkpoint")
     record = _read(resolved, start_from)
-    if record.identity_hash != resolved.origin:
+    if _origin_of(record) != resolved.origin:
         raise refusal(resolved, "another experiment lies there than when this one was prepared")
     theirs = _run(start_from, record, run)
     _require_checkpoint(resolved, theirs)
     try:
-        checkpoint = load_newest(theirs, record.identity)
+        checkpoint = load_newest(theirs, record.resolved.identity())
     except WrongDirectory as error:
         raise refusal(resolved, str(error)) from None
     if checkpoint is None:

@@ -68,6 +68,9 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
         return _not_ended(TRAIN, train, run)
     if changed := changed_table(run, train):
         return Usable("failed", changed)
+    ended = train.number("epoch")
+    if ended is not None and ended < resolved.epochs:
+        return Usable("unfinished", f"trained for {ended:g} of {resolved.epochs} epochs")
     if train.details.get("evaluate") is False:
         threshold = resolved.experiment.evaluate_above
         reached = training_score(train, measure)
@@ -79,6 +82,8 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     evaluate = read_status(run.status / f"{EVALUATE}.json")
     if evaluate is None or evaluate.state != "succeeded":
         return _not_ended(EVALUATE, evaluate, run)
+    if reason := _other_evaluation(train, evaluate, resolved):
+        return Usable("unfinished", reason)
     episodes = evaluation_episodes(run, measure)
     planned = resolved.evaluated_episodes
     if len(episodes) != planned:
@@ -89,6 +94,20 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if fault := faulty_value(episodes, measure):
         return Usable("failed", f"{measure.table}: {fault}: {EVALUATE} makes it")
     return Usable("complete")
+
+
+def _other_evaluation(train: Status, evaluate: Status, resolved: Resolved) -> str:
+    """How an evaluation differs from the one that is wanted now; empty if it does not, or if a status
+    does not say. The training may have grown since, or the policy may be another one.
+    """
+    trained = train.number("step")
+    evaluated = evaluate.number("step")
+    if trained is not None and evaluated is not None and trained != evaluated:
+        return f"evaluated at step {evaluated:.0f}, trained until step {trained:.0f}"
+    policy = evaluate.details.get("policy", resolved.evaluation_policy)
+    if policy != resolved.evaluation_policy:
+        return f"evaluated with {policy} actions, evaluation_policy is {resolved.evaluation_policy}"
+    return ""
 
 
 def changed_table(run: RunDirectory, train: Status) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from config.resolve import Resolved
 from steps.command.context import StepContext
 from steps.directory import checkpoints
+from steps.directory.experiment import evaluation_inputs
 from steps.directory.layout import RunDirectory
 from steps.directory.usable import fingerprint
 
@@ -39,6 +40,6 @@ def final_policy_inputs(context: StepContext) -> Mapping[str, Any]:
     newest = [0, *context.run.checkpoint_steps()][-1]
     manifest = context.run.checkpoint(newest) / checkpoints.MANIFEST
     return {
-        "identity": context.record.identity_hash,
+        **evaluation_inputs(context.record),
         "checkpoint": fingerprint(context.directory.root, [manifest]),
     }

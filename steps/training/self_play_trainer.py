@@ -112,9 +112,8 @@ def _publish(attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox) -
     context.require_ours()
     self_play.write_generation(run, generation, trainer.playing(), context.record.identity)
     inbox.newest = generation
-    self_play.forget_networks(
-        run, generation, lambda one: hyper.is_kept(one, attempt.resolved.epochs)
-    )
+    lengths = {"first": attempt.resolved.first_length, "last": attempt.resolved.epochs}
+    self_play.forget_networks(run, generation, lambda one: hyper.is_kept(one, **lengths))
 
 
 def _said(ended: dict[str, Any], trainer: SelfPlayTrainer, inbox: Inbox) -> dict[str, Any]:

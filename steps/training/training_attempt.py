@@ -15,6 +15,7 @@ another workflow, or a repeat after exit 3, which a person asked for, starts the
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -34,6 +35,7 @@ from steps.directory.tables import last_row
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
+    from config.resolve import Resolved
     from steps.directory.experiment import Compute
 
 Details = dict[str, Any]
@@ -47,7 +49,12 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
     context.note(**_left_by_the_last_attempt(context))
     checkpoints.clean(context.run)
-    newest = checkpoints.load_newest(context.run, context.resolved.identity(), continues=True)
+    newest = checkpoints.load_newest(
+        context.run,
+        context.resolved.identity(),
+        continues=True,
+        passed_over=functools.partial(_ends_a_shorter_training, context.resolved),
+    )
     training = TrainingAttempt(context, newest)
     context.require_ours()  # reading may have taken long, and those behind may be a later attempt's
     checkpoints.discard_after(context.run, training.step)
@@ -64,6 +71,17 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
     # A kill may have come between the last checkpoint and this.
     checkpoints.prune(context.run, training.step)
     return details
+
+
+def _ends_a_shorter_training(resolved: Resolved, checkpoint: Checkpoint) -> bool:
+    """Whether this checkpoint was the last of a training that goes on now, and whose last row came
+    before its log interval had ended: a training of the present length has no such row.
+    """
+    recorder = checkpoint.record.get("recorder")
+    if recorder is None or checkpoint.epoch >= resolved.epochs:
+        return False
+    since_row: int = recorder["interval"].get("epochs", 0)
+    return since_row != checkpoint.epoch % resolved.experiment.log_interval
 
 
 def _require_memory(context: StepContext) -> None:

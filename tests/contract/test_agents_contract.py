@@ -32,6 +32,7 @@ from config.algorithms import ALGORITHMS, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE
 from config.described import parameters
 from config.games import USUAL, find_game, own_presets, playable
+from config.parameters import declared
 from config.resolve import Resolved, resolve
 from config.suites import BOX2D_ID, SUITES
 
@@ -217,6 +218,83 @@ def test_a_training_resumes_exactly_in_a_new_process(
     assert resumed == undisturbed
 
 
+TIED = {
+    "anneal_learning_rate": ("false", "true"),
+    "anneal_clip": ("false", "true"),
+    "exploration_fraction": ("0", "0.5"),
+    "importance_exponent": ("1", "0.4"),
+}
+"""The hyperparameters that can tie a training to its length: a value that does not, and one that does."""
+GROWN = [
+    (name, next(USUAL[family] for family in algorithm.families if family in USUAL))
+    for name, algorithm in ALGORITHMS.items()
+    if algorithm.topology == SINGLE
+] + [(STRANGER, "cartpole")]
+
+
+def untied(algorithm: str) -> dict[str, str]:
+    """Every other switch is on."""
+    switches = declared(find_algorithm(algorithm).hyperparameters).values()
+    on = {one.name: "true" for one in switches if one.kind is bool}
+    return on | {name: without for name, (without, _) in TIED.items()}
+
+
+def digest_after(resolved: Resolved, first: Resolved | None = None) -> str:
+    """Of a whole training; first: the shorter one that it goes on from."""
+    trainer = make_trainer(resolved, run=1, device="cpu", precision="fp32")
+    if first is not None:
+        shorter = make_trainer(first, run=1, device="cpu", precision="fp32")
+        *_, (_, kept) = epochs_of(shorter)
+        trainer.load_state_dict(shorter.state_dict())
+        shorter.close()
+        kept.give(trainer)
+    for _ in epochs_of(trainer):
+        pass
+    trainer.close()
+    return digest(trainer.state_dict())
+
+
+@pytest.mark.parametrize("pair", GROWN, ids=" on ".join)
+def test_a_training_that_may_grow_ends_as_one_that_was_that_long(pair: tuple[str, str]) -> None:
+    given = untied(pair[0])
+    shorter, longer = (short(*pair, **given, epochs=epochs) for epochs in ("3", "6"))
+    assert shorter.tied_to_length == longer.tied_to_length == ()
+    assert shorter.identity_hash == longer.identity_hash
+    assert digest_after(longer, first=shorter) == digest_after(longer)
+
+
+@pytest.mark.parametrize(
+    ("pair", "name"),
+    [
+        (pair, name)
+        for pair in GROWN
+        for name in TIED
+        if name in declared(find_algorithm(pair[0]).hyperparameters)
+    ],
+    ids=str,
+)
+def test_what_ties_a_training_to_its_length_is_named(pair: tuple[str, str], name: str) -> None:
+    # So small a clip range is reached in the first updates.
+    given = untied(pair[0]) | {name: TIED[name][1], "clip": "0.001"}
+    shorter, longer = (short(*pair, **given, epochs=epochs) for epochs in ("3", "6"))
+    assert shorter.tied_to_length == (name,)
+    assert shorter.identity_hash != longer.identity_hash
+    assert digest_after(longer, first=shorter) != digest_after(longer)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_says_what_ties_it_to_its_length(algorithm: str) -> None:
+    known = declared(find_algorithm(algorithm).hyperparameters)
+    on = {name: value for name, (_, value) in TIED.items() if name in known}
+    tied = resolve(algorithm, on | ({"prioritised": "true"} if "prioritised" in known else {}))
+    # R2D2's importance exponent is a constant.
+    assert set(tied.tied_to_length or ()) == set(on) - (
+        {"importance_exponent"} if algorithm == "r2d2" else set()
+    )
+    off = {name: value for name, (value, _) in TIED.items() if name in known}
+    assert resolve(algorithm, off).tied_to_length == ()
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=" on ".join)
 def test_a_policy_acts_in_the_environment_s_own_terms(pair: tuple[str, str]) -> None:
     resolved = short(*pair)
@@ -307,6 +385,27 @@ def test_a_training_with_actors_goes_on_where_it_was(pair: tuple[str, str], tmp_
     policy = load_policy(resolved, second.state_dict())
     (episode,) = evaluate(policy, resolved, 0, 1, True)
     assert episode.length > 0 and np.isfinite(episode.return_)
+
+
+@pytest.mark.parametrize(
+    "pair", list({pair[0]: pair for pair in WITH_ACTORS}.values()), ids=" on ".join
+)
+def test_a_training_with_actors_that_has_ended_can_grow(pair: tuple[str, str]) -> None:
+    first, second = (
+        make_learner(
+            short(*pair, anneal_learning_rate="false", epochs=epochs),
+            run=1,
+            device="cpu",
+            precision="fp32",
+        )
+        for epochs in ("3", "5")
+    )
+    kept = KeptStreams()
+    rows = learn(first, short(*pair, anneal_learning_rate="false", epochs="3"), 1, 4, kept)
+    second.load_state_dict(first.state_dict())
+    kept.give(second)
+    rows += learn(second, short(*pair, anneal_learning_rate="false"), 2, 4, kept)
+    assert [one.epoch for one in rows] == [1, 2, 3, 4, 5]
 
 
 EPISODE_STEPS = 5

@@ -18,8 +18,9 @@ from config.parameters import refuse_hostile
 from config.resolve import Resolved
 from steps.directory import processes
 from steps.directory.elsewhere import made_elsewhere
-from steps.directory.experiment import difference, read_experiment
+from steps.directory.experiment import other_parameters, read_experiment
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.length import check_length
 from steps.directory.owner import read_owner
 from steps.directory.starting_point import recorded_games, with_origin, with_recorded
 
@@ -130,10 +131,8 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
     try:
         if directory.experiment_yaml.exists():
             record = read_experiment(directory)
-            if record.identity_hash != resolved.identity_hash:
-                differences = difference(
-                    record.identity, resolved.identity(), left="in the directory", right="now"
-                )
+            check_length(directory, record, resolved)
+            if differences := other_parameters(record, resolved):
                 raise BadInput(
                     f"{directory.root} belongs to other parameters: {differences}; choose another outdir"
                 )

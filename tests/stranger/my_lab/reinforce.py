@@ -36,6 +36,9 @@ class Reinforce:
     def warm_up_steps(self, environment: EnvironmentSettings) -> int:
         return 0
 
+    def tied_to_length(self) -> list[str]:
+        return []  # no schedule depends on the number of epochs
+
     def check(self, environment: EnvironmentSettings) -> None:
         pass
 

@@ -435,11 +435,70 @@ def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
     assert (after.identity_hash != before.identity_hash) == info.identity
 
 
+LATER = {"evaluation_episodes", "evaluation_policy", "video_episodes", "evaluation_steps"}
+UNTIED = {"game": "cartpole", "anneal_learning_rate": "false", "anneal_clip": "false"}
+
+
+def test_the_length_is_part_of_the_identity_where_a_schedule_depends_on_it() -> None:
+    tied = resolve("ppo", {**UNTIED, "anneal_clip": "true", "epochs": "10"})
+    assert (tied.tied_to_length, tied.identity()["experiment"]["epochs"]) == (("anneal_clip",), 10)
+    free = resolve("ppo", {**UNTIED, "epochs": "10"})
+    assert free.tied_to_length == ()
+    assert free.identity() == resolve("ppo", {**UNTIED, "epochs": "20"}).identity()
+
+
+def test_a_longer_training_keeps_the_first_spacing() -> None:
+    first, longer = (resolve("ppo", {**UNTIED, "epochs": epochs}) for epochs in ("1000", "5000"))
+    grown = longer.continuing(first)
+    assert (first.checkpoint_interval, longer.checkpoint_interval) == (19, 99)
+    assert (grown.first_epochs, grown.checkpoint_interval) == (1000, 19)
+    again = resolve("ppo", {**UNTIED, "epochs": "9000"}).continuing(grown)
+    assert (again.first_epochs, again.checkpoint_interval) == (1000, 19)
+    assert Resolved.from_dict(again.as_dict()) == again
+    given = resolve("ppo", {**UNTIED, "epochs": "5000", "checkpoint_interval": "7"})
+    assert given.continuing(first).checkpoint_interval == 7
+    assert "first_epochs" not in first.continuing(first).as_dict()
+    for wrong in (-1, True, "10", None):
+        with pytest.raises(BadInput, match="first_epochs cannot be"):
+            Resolved.from_dict({**again.as_dict(), "first_epochs": wrong})
+
+
+def test_longer_self_play_keeps_networks_at_the_first_spacing() -> None:
+    hyper = resolve("alphazero", {"kept_generations": "4"}).hyperparameters
+    kept = [one for one in range(41) if hyper.is_kept(one, first=20, last=20)]
+    assert kept == [0, 5, 10, 15, 20]
+    grown = [one for one in range(41) if hyper.is_kept(one, first=20, last=39)]
+    assert grown == [0, 5, 10, 15, 20, 25, 30, 35, 39]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WithASchedule(PPO):
+    """A subclass that does not say whether its schedule depends on the length."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Misnamed(PPO):
+    def tied_to_length(self) -> list[str]:
+        return ["anneal_something"]
+
+
+def test_a_class_says_itself_what_ties_it_to_its_length() -> None:
+    resolved = resolve("ppo", UNTIED)
+    own = dataclasses.replace(resolved, hyperparameters=WithASchedule())
+    assert own.tied_to_length is None
+    assert "epochs" in own.identity()["experiment"]
+    with pytest.raises(BadInput, match="names 'anneal_something', which is no hyperparameter"):
+        dataclasses.replace(resolved, hyperparameters=Misnamed()).identity()
+
+
 def test_what_is_no_part_of_the_identity() -> None:
     assert {one.name for one in parameters("ppo") if not one.identity} == {
         "outdir", "runs", "min_runs", "gpus", "gpu_image", "cpu_image", "claim", "training_memory", "vectorisation",
-        "trial_timeout",
+        "trial_timeout", "checkpoint_interval", *LATER,
     }  # fmt: skip
+    assert {one for section in resolve("ppo", {}).later().values() for one in section} == LATER
+    of_self_play = resolve("alphazero", {}).later()
+    assert set(of_self_play["hyperparameters"]) == {"evaluation_simulations"}
 
 
 def test_the_presets_values_given_explicitly_are_the_same_experiment() -> None:

@@ -1,0 +1,64 @@
+"""Whether the trainings in a directory may have another length when their experiment is submitted
+again.
+
+They may grow where no schedule depends on the length: the training goes on and ends as one that was
+that long from the start. They may never end before what is trained.
+"""
+
+from __future__ import annotations
+
+from config.errors import BadInput
+from config.identity import comparable, without_length
+from config.parameters import to_text
+from config.resolve import Resolved
+from steps.directory.checkpoints import trained_epochs
+from steps.directory.experiment import ExperimentRecord, difference
+from steps.directory.layout import ExperimentDirectory
+
+DECLARED = "tied_to_length"
+
+
+def check_length(directory: ExperimentDirectory, before: ExperimentRecord, now: Resolved) -> None:
+    """Raise `BadInput` if the trainings cannot have the length that is asked for now. Directories of
+    other parameters are left to `steps.directory.experiment.continued`.
+    """
+    if before.resolved.epochs == now.epochs or _differ_otherwise(before, now):
+        return
+    refused = (
+        f"parameter 'epochs' cannot be {now.epochs} in {directory.root}, whose trainings have "
+        f"{before.resolved.epochs} epochs"
+    )
+    if why := _why_fixed(now):
+        raise BadInput(
+            f"{refused}: {why}; allowed: {before.resolved.epochs}, or another outdir with "
+            f"start_from={directory.root}"
+        )
+    for index in range(before.resolved.experiment.runs):
+        trained = trained_epochs(directory.run(index))
+        if trained > now.epochs:
+            raise BadInput(
+                f"{refused}: run {index} is trained for {trained}; allowed: {trained} or more"
+            )
+
+
+def _differ_otherwise(before: ExperimentRecord, now: Resolved) -> bool:
+    identity = now.identity()
+    recorded = comparable(before.identity, identity)
+    return bool(difference(without_length(recorded), without_length(identity)))
+
+
+def _why_fixed(resolved: Resolved) -> str:
+    """Why a training depends on its length; empty if it does not."""
+    tied = resolved.tied_to_length
+    if tied is None:
+        owner = type(resolved.hyperparameters).__name__
+        return (
+            f"{resolved.algorithm} does not say which of its hyperparameters depend on the length, "
+            f"{owner} has no method {DECLARED}"
+        )
+    said = [f"{name}={to_text(getattr(resolved.hyperparameters, name))}" for name in tied]
+    return (
+        f"{', '.join(said)} {'depends' if len(said) == 1 else 'depend'} on the length"
+        if said
+        else ""
+    )
