@@ -154,7 +154,7 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
     resolved = resolved.with_directories(directories)
     values = given | directories
     if where is not None:
-        check_this_machine(where, resolved)
+        resolved = check_this_machine(where, resolved)
     sharing = ""
     if where is not None and (members := resolved.members) is not None:
         machine = detect()

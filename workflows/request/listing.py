@@ -126,7 +126,11 @@ def _training(resolved: Resolved) -> str:
     if resolved.warm_up_steps:
         one = f"({one} + {resolved.warm_up_steps:,} before)"
     text = f"{runs} x {one} = {runs} x {resolved.total_steps:,} steps"
-    return f"{text} ({frames:,} frames)" if frames > resolved.total_steps else text
+    if frames > resolved.total_steps:
+        text += f" ({frames:,} frames)"
+    if resolved.first_epochs:
+        text += f"; at first it was {resolved.first_epochs:,} epochs"
+    return text
 
 
 def _resolved_parameters(resolved: Resolved, given: Set[str]) -> Iterator[str]:

@@ -82,8 +82,11 @@ def place(outdir: str, storage: Path | None, name: str = "outdir") -> Place:
     )
 
 
-def check_this_machine(where: Place, resolved: Resolved) -> None:
-    """Raise `BadInput` for a request that cannot work here. Writes nothing."""
+def check_this_machine(where: Place, resolved: Resolved) -> Resolved:
+    """Raise `BadInput` for a request that cannot work here. Writes nothing. Returns the request as
+    the continuation of what the directory holds.
+    """
+    asked = resolved
     if (start_from := resolved.experiment.start_from) is not None:
         resolved = with_origin(
             resolved, where.directory, place(start_from, where.storage, "start_from").directory
@@ -92,7 +95,7 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
         games = place(imitate, where.storage, "imitate").directory
         resolved = with_recorded(resolved, recorded_games(resolved, games))
     _check_writable(where.directory)
-    _check_not_taken(ExperimentDirectory(where.directory), resolved)
+    before = _check_not_taken(ExperimentDirectory(where.directory), resolved)
     known = resolved.family and not resolved.packages and not resolved.environment.options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         # The game is only made here: `prepare` tries it as training will.
@@ -101,6 +104,7 @@ def check_this_machine(where: Place, resolved: Resolved) -> None:
         raise BadInput(
             "parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu"
         )
+    return asked if before is None else asked.continuing(before)
 
 
 def _check_writable(directory: Path) -> None:
@@ -124,13 +128,15 @@ def _check_writable(directory: Path) -> None:
         )
 
 
-def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None:
+def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> Resolved | None:
     """Raise what `prepare` would raise in a moment: the directory belongs to another experiment, or
-    has a living owner on this machine.
+    has a living owner on this machine. Returns the experiment that it holds, if any.
     """
+    before = None
     try:
         if directory.experiment_yaml.exists():
             record = read_experiment(directory)
+            before = record.resolved
             check_length(directory, record, resolved)
             if differences := other_parameters(record, resolved):
                 raise BadInput(
@@ -148,6 +154,7 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> None
         raise BadInput(
             f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir"
         )
+    return before
 
 
 def _has_cuda() -> bool:

@@ -190,6 +190,32 @@ def test_a_half_written_evaluation_is_not_usable(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("train", "evaluate", "reason"),
+    [
+        ({"epoch": 196, "step": 9}, {"step": 9, "policy": "greedy"}, None),
+        ({"epoch": 100}, {}, "trained for 100 of 196 epochs"),
+        ({"epoch": 196, "step": 9}, {"step": 5}, "evaluated at step 5, trained until step 9"),
+        (
+            {"epoch": 196, "step": 9},
+            {"step": 9, "policy": "sample"},
+            "evaluated with sample actions, evaluation_policy is greedy",
+        ),
+    ],
+)
+def test_results_of_a_shorter_training_or_another_evaluation_do_not_count(
+    tmp_path, train, evaluate, reason
+):
+    """As they are found after the experiment was submitted again with more, until they are made
+    again."""
+    directory = synthetic.experiment(tmp_path, ("complete",))
+    run = directory.run(0)
+    for name, details in (("train", train), ("evaluate", evaluate)):
+        synthetic.status(run.status / f"{name}.json", details=details)
+    usable = usability(run, synthetic.resolved_of(directory))
+    assert (usable.state, usable.reason) == ("unfinished" if reason else "complete", reason)
+
+
 def test_the_same_files_give_the_same_bytes(tmp_path):
     contents = []
     for name in ("first", "second"):

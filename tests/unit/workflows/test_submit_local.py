@@ -105,6 +105,19 @@ def test_other_parameters_are_refused_and_nothing_changes(finished: tuple[Path, 
     assert contents(folder) == before
 
 
+def test_a_longer_training_is_refused_by_the_parameter_that_depends_on_the_length(
+    finished: tuple[Path, list[str]],
+) -> None:
+    folder, _ = finished
+    before = contents(folder)
+    given = [one if one != "epochs=2" else "steps=1e4" for one in TINY]
+    code, lines, error = submit(folder, *given, "-p", "outdir=results/x")
+    assert (code, lines) == (2, [])
+    assert "anneal_learning_rate=true" in error and "start_from=" in error
+    assert error.count("\n") == 1
+    assert contents(folder) == before
+
+
 @pytest.mark.slow
 def test_interrupted_refused_meanwhile_and_named(tmp_path: Path) -> None:
     """Ctrl-C in a training: a second submission was refused, exit 130, the report is made, the last
