@@ -192,8 +192,10 @@ def _film(resolved: Resolved) -> str:
 
 def _small(algorithm: str, given: dict[str, str]) -> dict[str, str]:
     """The sizes of a short training, as far as the algorithm has them and nobody has given them."""
-    known = {info.name for info in parameters(algorithm)}
-    return {name: text for name, text in SMALL.items() if name in known - set(given)}
+    known = {info.name for info in parameters(algorithm)} - set(given)
+    if given.get(STEPS):
+        known.discard("epochs")
+    return {name: text for name, text in SMALL.items() if name in known}
 
 
 def _of_self_play(name: str) -> Iterator[Finding]:

@@ -55,7 +55,6 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     return {
         **evaluation_inputs(context.record),
         "files": fingerprint(context.directory.root, evaluated),
-        "episodes": context.resolved.experiment.video_episodes,
     }
 
 

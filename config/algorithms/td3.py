@@ -60,6 +60,10 @@ class TD3(TwinCritics):
         "... 1",
     )
 
+    def tied_to_length(self) -> list[str]:
+        """The learning rate, where it falls."""
+        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+
 
 ALGORITHM = Algorithm(
     name="td3",

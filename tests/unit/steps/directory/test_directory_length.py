@@ -36,7 +36,7 @@ def record(algorithm: str = "sac", **given: str) -> ExperimentRecord:
     resolved = resolve(algorithm, {"outdir": "/storage/x", **given})
     return ExperimentRecord(
         resolved=resolved, identity=resolved.identity(), identity_hash=resolved.identity_hash,
-        versions={}, source={}, image=None, started="first", workflow=None, renders=None,
+        versions={}, source={}, image=None, started="first", workflow=None,
     )  # fmt: skip
 
 
