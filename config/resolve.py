@@ -162,8 +162,24 @@ class Resolved:
         """Number of rows of the evaluation's table: `evaluation_episodes`, in self-play so many
         against each player of the ladder.
         """
-        each = len(LADDER) if self.descriptor.has_workers else 1
-        return each * self.experiment.evaluation_episodes
+        return self._each_player * self.experiment.evaluation_episodes
+
+    @property
+    def snapshot_rows(self) -> int:
+        """Number of rows of the table of one snapshot's episodes."""
+        return self._each_player * self.experiment.snapshot_episodes
+
+    @property
+    def _each_player(self) -> int:
+        return len(LADDER) if self.descriptor.has_workers else 1
+
+    @property
+    def snapshot_epochs(self) -> list[int]:
+        """The epochs after which a snapshot of the policy is taken: `evaluations` of them, 0 and the
+        last included; fewer if the training has fewer epochs.
+        """
+        count = self.experiment.evaluations
+        return sorted({round(k * self.epochs / (count - 1)) for k in range(count)})
 
     @property
     def measure(self) -> Measure:
@@ -381,6 +397,11 @@ def _check(resolved: Resolved) -> None:
         most = experiment.evaluation_episodes
         refused = f"parameter 'video_episodes' cannot be {given}"
         raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
+    if experiment.evaluations == 1:
+        raise BadInput(
+            "parameter 'evaluations' cannot be 1: the first and the last policy are two; "
+            "allowed: 0, or an integer from 2 to 1000"
+        )
     if experiment.evaluate_above is not None and resolved.measure.training_name:
         refused = f"parameter 'evaluate_above' cannot be {to_text(experiment.evaluate_above)}"
         measured = resolved.measure.training_name
@@ -480,11 +501,12 @@ def _check_game(resolved: Resolved) -> None:
 def _check_board(resolved: Resolved) -> None:
     """Raise `BadInput` for evaluation settings that board games do not have."""
     experiment = resolved.experiment
-    if experiment.evaluation_episodes % 2:
-        raise BadInput(
-            f"parameter 'evaluation_episodes' cannot be {experiment.evaluation_episodes}: each opening is played "
-            "with both colours; allowed: even numbers"
-        )
+    for name in ("evaluation_episodes", "snapshot_episodes"):
+        if (given := getattr(experiment, name)) % 2:
+            raise BadInput(
+                f"parameter {name!r} cannot be {given}: each opening is played "
+                "with both colours; allowed: even numbers"
+            )
     if resolved.evaluation_policy != "greedy":
         raise BadInput(
             f"parameter 'evaluation_policy' cannot be {resolved.evaluation_policy!r}: the trained player takes the "

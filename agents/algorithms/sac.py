@@ -111,6 +111,8 @@ class SoftActorCriticLearning:
     A subclass says where experience comes from.
     """
 
+    policy_entries = ("format", "interface", "network", "observation_normaliser")
+
     def __init__(
         self, resolved: Resolved, spaces: Interface, *, run: int, device: str, precision: str
     ) -> None:

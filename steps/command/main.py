@@ -34,7 +34,7 @@ def run_step(
     *,
     inputs: Callable[[StepContext], Mapping[str, Any]] | None = None,
     complete: Callable[[StepContext], bool] = lambda context: True,
-    outputs: Callable[[Status], Mapping[str, str]] = lambda status: {},
+    outputs: Callable[[StepContext, Status], Mapping[str, str]] = lambda context, status: {},
     arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     argv: Sequence[str] | None = None,
 ) -> int:
@@ -168,19 +168,19 @@ def _run(
     step: Callable[[StepContext], Answer],
     inputs: Callable[[StepContext], Mapping[str, Any]] | None,
     complete: Callable[[StepContext], bool],
-    outputs: Callable[[Status], Mapping[str, str]],
+    outputs: Callable[[StepContext, Status], Mapping[str, str]],
 ) -> int:
     # Through JSON, because they are compared with those in a status file: tuples become lists.
     context.inputs = None if inputs is None else json.loads(json.dumps(inputs(context)))
     previous = context.previous
     if previous is not None and _is_finished(previous, context) and complete(context):
-        write_outputs(outputs(previous))
+        write_outputs(outputs(context, previous))
         print(f"{context.title}: {previous.state} before, {previous.ended}; nothing to do")
         return 0
     refuse_second_process(context)
     ended = Attempt(context).run(lambda: step(context))
     if ended.exit_code == 0:
-        write_outputs(outputs(ended))
+        write_outputs(outputs(context, ended))
     return ended.exit_code or 0
 
 

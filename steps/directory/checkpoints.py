@@ -232,7 +232,7 @@ def load_newest(
             say(
                 f"warning: damaged checkpoints skipped ({'; '.join(skipped)}), continuing from {path}"
             )
-        return checkpoint if identity is None else _of(checkpoint, identity)
+        return checkpoint if identity is None else belonging(checkpoint, identity)
     if skipped:
         raise NoUsableState(
             f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again"
@@ -449,7 +449,8 @@ def clean(run: RunDirectory) -> None:
     remove_temporaries(run.checkpoints)
 
 
-def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
+def belonging(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint itself. Raises `WrongDirectory` with the differences if it has another identity."""
     # Through JSON, as the checkpoint's identity went: tuples become lists.
     differences = difference(checkpoint.record["identity"], json.loads(json.dumps(identity)))
     if differences:

@@ -335,6 +335,9 @@ def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
 
 def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -> Task:
     status = read_status(own.status / f"{name}.json")
+    members = _members(name, own) if isinstance(own, RunDirectory) else ()
+    if status is None and run is not None and _is_shared(name):
+        status = _together(members)
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"
     tail = ""
@@ -346,8 +349,23 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
         status=status,
         log=f"{prefix}logs/{name}.log" if log.is_file() else "",
         tail=tail,
-        members=_members(name, own) if isinstance(own, RunDirectory) else (),
+        members=members,
     )
+
+
+def _is_shared(name: str) -> bool:
+    """Whether each pod of a step does a part of its work, and none represents it."""
+    return any(step.over for step in pipeline.steps("run") if step.name == name)
+
+
+def _together(parts: tuple[Task, ...]) -> Status | None:
+    """How a step ended whose pods share its work: as the first of them that did not succeed, else as
+    the one that took longest. None before any has started.
+    """
+    known = [part.status for part in parts if part.status is not None]
+    unfinished = [status for status in known if status.state not in {"succeeded", "skipped"}]
+    longest = sorted(known, key=lambda status: -(status.duration_s or 0))
+    return next(iter([*unfinished, *longest]), None)
 
 
 def _members(task: str, run: RunDirectory) -> tuple[Task, ...]:

@@ -372,7 +372,7 @@ def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
 def test_what_is_no_part_of_the_identity() -> None:
     assert {one.name for one in parameters("ppo") if not one.identity} == {
         "outdir", "runs", "min_runs", "gpus", "gpu_image", "cpu_image", "claim", "training_memory", "vectorisation",
-        "trial_timeout",
+        "trial_timeout", "evaluations", "snapshot_episodes",
     }  # fmt: skip
 
 
