@@ -151,6 +151,13 @@ STEPS: tuple[Step, ...] = (
         leaves=("evaluation-curve.csv", "best-snapshot.csv", "plots/"),
     ),
     Step(
+        name="play-learning",
+        scope="run",
+        needs=(Need(task="evaluate-snapshots"),),
+        asked_by="evaluations",
+        leaves=("videos/",),
+    ),
+    Step(
         name="plot-training",
         scope="run",
         needs=(Need(task=TRAIN),),

@@ -20,6 +20,7 @@ from steps.directory.status import Score
 from steps.directory.tables import Cell, format_table
 from steps.directory.usable import fingerprint, training_columns
 from steps.evaluations.curve import Point, best_of, columns, curve_row, point
+from steps.evaluations.event_file import write_curve
 from steps.evaluations.play_snapshot import BEST, play_snapshot
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def evaluation_curve(context: StepContext) -> dict[str, Any] | Skipped:
     # The curve comes last: where it exists, its best snapshot has been measured again.
     write_atomically(run.evaluation_curve_csv, format_table(columns(measure), rows))
     _draw(context, [point(row, measure) for row in rows], best, again.value)
+    write_curve(run, rows, measure)
     print(
         f"best of {len(rows)} snapshots: step {best.step}, {measure.name} {measure.shown(best.mean)}; "
         f"measured again: {again.written('.6g')}"

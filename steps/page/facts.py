@@ -28,6 +28,7 @@ from steps.directory.usable import (
     training_score,
     usability,
 )
+from steps.evaluations.curve import Best, read_best
 from steps.page.damage import damaged_files
 from steps.page.summary import parsed
 
@@ -115,6 +116,19 @@ class Run:
         status = self.tasks["evaluate"].status
         noted = status.details.get("cut") if status else None
         return noted if isinstance(noted, int) else 0
+
+    @property
+    def learning(self) -> str:
+        """The film of how it learnt; empty without one."""
+        task = self.tasks.get("play-learning")
+        status = None if task is None else task.status
+        name = status.details.get("file") if status else None
+        return name if name == "learning.mp4" and (self.directory.videos / name).is_file() else ""
+
+    @property
+    def best(self) -> Best | None:
+        """The best of its snapshots, if it was chosen and measured again."""
+        return read_best(self.directory, self.measure)
 
     def film_note(self, name: str) -> str:
         """What `play` recorded about a film: its length, whether it was cut, whether it is the

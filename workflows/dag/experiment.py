@@ -4,7 +4,8 @@ prepare ─▶ runs[i] ───────────────────
              train ─▶ evaluate ─▶ play                  │ all runs ended,
                  │        └─────▶ plot-evaluation       │ however they ended
                  ├──▶ evaluate-snapshots × M            │
-                 │        └─────▶ evaluation-curve      │
+                 │        ├─────▶ evaluation-curve      │
+                 │        └─────▶ play-learning         │
                  └──▶ plot-training                     │
              train-actors, with some algorithms         ▼
                                           average ─▶ plot-average
