@@ -37,7 +37,10 @@ JSON_FILES = (
     *(f"status/{task}.json" for task in pipeline.names("experiment")),
     "average/summary.json",
 )
-CSV_FILES = tuple(f"runs/0/{name}.csv" for name in ("train", "evaluation", "resources"))
+CSV_FILES = tuple(
+    f"runs/0/{name}.csv"
+    for name in ("train", "evaluation", "resources", "evaluation-curve", "best-snapshot")
+)
 
 
 @pytest.fixture(scope="module")
