@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.font_manager import findfont
 from PIL import Image, ImageDraw, ImageFont
 
 from agents.evaluation.pictures import fitted
@@ -121,7 +122,7 @@ def _enlarged(frame: np.ndarray) -> np.ndarray:
 
 def _banner(text: str, width: int) -> np.ndarray:
     banner = Image.new("RGB", (width, LABEL_PIXELS), BACKGROUND)
-    font = ImageFont.load_default(FONT_PIXELS)
+    font = ImageFont.truetype(findfont("DejaVu Sans"), FONT_PIXELS)
     middle = LABEL_PIXELS // 2
     ImageDraw.Draw(banner).text((8, middle), text, fill=INK, font=font, anchor="lm")
     return np.asarray(banner)
