@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         complete=_are_written,
         arguments=_arguments,
         argv=argv,
+        # Its tables appear as a whole, with the bytes that a pod of the workflow would write.
+        beside_workflow=True,
     )
 
 

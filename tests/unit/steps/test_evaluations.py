@@ -13,7 +13,8 @@ import pytest
 
 from config.errors import BadInput
 from config.measures import RETURN
-from steps import average, plot_average, prepare
+from steps import average, evaluate, plot_average, prepare
+from steps.directory import owner, processes
 from steps.directory.experiment import read_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
@@ -119,6 +120,18 @@ def test_evaluations_of_a_training_that_kept_no_snapshot_are_refused(
         prepare._refuse_late_evaluations(directory, record)
     directory.run(1).snapshot(0).mkdir(parents=True)
     prepare._refuse_late_evaluations(directory, record)
+
+
+def test_by_hand_snapshots_are_evaluated_beside_the_workflow_that_trains(
+    directory: ExperimentDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The final policy is not: that table is the workflow's."""
+    monkeypatch.delenv("EXPERIMENT_OWNER", raising=False)
+    workflow = owner.Owner(uid="u", workflow="training", process=processes.identity())
+    owner.claim(directory.owner_json, workflow)
+    arguments = [f"--outdir={directory.root}", "--run=0"]
+    assert evaluate.main([*arguments, "--snapshots"]) == 0
+    assert evaluate.main(arguments) == 4
 
 
 def test_a_step_was_reached_at_an_even_speed_between_two_samples() -> None:
