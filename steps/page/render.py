@@ -40,6 +40,7 @@ AVERAGE_PLOTS = (
 )
 RUN_PLOTS = (
     "training",
+    "training-hours",
     "evaluation-curve",
     "evaluation",
     "ratings",
