@@ -114,6 +114,19 @@ class HasWeights(Protocol):
         """Dotted paths of the entries to take."""
 
 
+@runtime_checkable
+class HasPolicyEntries(Protocol):
+    """Optional for trainers and learners: what of their state a policy needs, so that a snapshot of it
+    is small. A snapshot of a trainer without this holds its whole state.
+
+    policy_entries: the entries of `state_dict` that the descriptor's `policy` reads, as dotted paths.
+    """
+
+    @property
+    def policy_entries(self) -> Sequence[str]:
+        """Dotted paths of these entries."""
+
+
 class MakeTrainer(Protocol):
     """The callable named by a descriptor's `trainer`."""
 

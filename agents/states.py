@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.interfaces import HasStreams, HasWeights, Resumable, State
+from agents.interfaces import HasPolicyEntries, HasStreams, HasWeights, Resumable, State
 from config.errors import BadInput, NoUsableState
 
 FORMAT = 3
@@ -77,6 +77,23 @@ def begin_with_weights(trainer: Resumable, theirs: State) -> None:
         # The contract: `load_streams` follows every `load_state_dict`. A new training has no rows
         # yet.
         trainer.load_streams({})
+
+
+def policy_state(trainer: Resumable) -> State:
+    """What the policy of a training needs of its state now."""
+    state = trainer.state_dict()
+    if not isinstance(trainer, HasPolicyEntries):
+        return state
+    chosen: State = {}
+    for path in trainer.policy_entries:
+        *parents, name = path.split(".")
+        source = state
+        target = chosen
+        for parent in parents:
+            source = source[parent]
+            target = target.setdefault(parent, {})
+        target[name] = source[name]
+    return chosen
 
 
 def with_weights(ours: State, theirs: State, learnt: Sequence[str]) -> State:

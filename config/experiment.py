@@ -132,6 +132,25 @@ class Experiment:
         later=True,
         help="evaluation episodes of each trained agent that are filmed",
     )
+    evaluations: int = parameter(
+        0,
+        low=0,
+        high=1000,
+        form="0, or an integer from 2 to 1000",
+        help="snapshots of the policy, evenly over the training from its first to its last epoch, "
+        "which are evaluated when it has ended; 0: only the final policy. May change when submitted "
+        "again, but snapshots of epochs that are over cannot be taken later",
+        identity=False,
+    )
+    snapshot_episodes: int = parameter(
+        10,
+        low=1,
+        high=10_000,
+        unit="episodes",
+        help="evaluation episodes of each snapshot (see evaluations), on seeds of their own; for "
+        "self-play, games against each player of the ladder",
+        identity=False,
+    )
     log_interval: int = parameter(
         1, low=1, high=10**6, unit="epochs", help="epochs summarised in one row of train.csv"
     )

@@ -88,7 +88,9 @@ FORMS = {
     "name": (NAME, "1 to 40 characters without a comma"),
     "unit": (re.compile(r"(?:[^,\s](?:[^,\n]{0,18}[^,\s])?)?"), "up to 20 without a comma"),
     "table": (
-        re.compile(r"(?!(?:train|resources)\.)[a-z0-9_-]{1,40}\.csv"),
+        re.compile(
+            r"(?!(?:train|resources|evaluation-curve|best-snapshot)\.)[a-z0-9_-]{1,40}\.csv"
+        ),
         "a name.csv of its own",
     ),
     "column": (re.compile(r"(?!(?:episode|seed|length)$)[a-z][a-z0-9_]{0,39}"), "a-z, 0-9 and _"),

@@ -8,9 +8,12 @@ counts everywhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from config.errors import unknown
+
+if TYPE_CHECKING:
+    from config.experiment import Experiment
 
 Scope = Literal["experiment", "run", "exit"]
 """A step runs once in an experiment, once in each run, or once at the very end, however the
@@ -27,6 +30,10 @@ whether a run is usable.
 RUNS = "runs"
 """The name of the output of `prepare` that lists the runs. A step that needs it waits for all of
 them.
+"""
+SNAPSHOT_PARTS = "snapshot-parts"
+"""The name of the output of `train` that lists the parts in which the snapshots of its policy are
+evaluated, such as `["0", "1"]`; `[]` if there is nothing to evaluate.
 """
 TRAINED = "trained"
 """The name of the output of `prepare` that lists the runs whose training is complete, such as `,0,2,`:
@@ -64,6 +71,9 @@ class Step:
     experiment is incomplete without it; a run below `evaluate_above` may lack the steps that need
     an evaluation (see `may_be_left_out`). module: by default `steps.` and the name. deadline_s: for a
     step whose work is short, how long its pod may be on a node, also while its image cannot be pulled.
+    over: the output of a needed task, a JSON list; the step has a pod for each item, which works on
+    that part alone, and none for an empty list. asked_by: the parameter without which, at 0, no
+    experiment has this step.
     """
 
     name: str
@@ -75,6 +85,8 @@ class Step:
     required: bool = True
     module: str = ""
     deadline_s: int | None = None
+    over: str = ""
+    asked_by: str = ""
 
     def __post_init__(self) -> None:
         """Derive the module's name from the step's."""
@@ -103,8 +115,11 @@ STEPS: tuple[Step, ...] = (
         scope="run",
         pool="gpu",
         needs=(Need(task=PREPARE),),
-        leaves=("train.csv", "resources.csv", "checkpoints/", "tensorboard/"),
-        outputs=(Output(name="evaluate", default="true"),),
+        leaves=("train.csv", "resources.csv", "checkpoints/", "snapshots/", "tensorboard/"),
+        outputs=(
+            Output(name="evaluate", default="true"),
+            Output(name=SNAPSHOT_PARTS, default="[]"),
+        ),
     ),
     Step(
         name=EVALUATE,
@@ -116,6 +131,30 @@ STEPS: tuple[Step, ...] = (
         name="play",
         scope="run",
         needs=(Need(task=EVALUATE),),
+        leaves=("videos/",),
+    ),
+    Step(
+        name="evaluate-snapshots",
+        scope="run",
+        needs=(Need(task=TRAIN),),
+        over=SNAPSHOT_PARTS,
+        asked_by="evaluations",
+        leaves=("snapshot-evaluations/",),
+        # Its pods have a status each; the next step says what is missing.
+        required=False,
+    ),
+    Step(
+        name="evaluation-curve",
+        scope="run",
+        needs=(Need(task="evaluate-snapshots"),),
+        asked_by="evaluations",
+        leaves=("evaluation-curve.csv", "best-snapshot.csv", "plots/"),
+    ),
+    Step(
+        name="play-learning",
+        scope="run",
+        needs=(Need(task="evaluate-snapshots"),),
+        asked_by="evaluations",
         leaves=("videos/",),
     ),
     Step(
@@ -134,7 +173,12 @@ STEPS: tuple[Step, ...] = (
         name="average",
         scope="experiment",
         needs=(Need(task=RUNS, end="ended"),),
-        leaves=("average/train.csv", "average/evaluation.csv", "average/summary.json"),
+        leaves=(
+            "average/train.csv",
+            "average/evaluation.csv",
+            "average/evaluation-curve.csv",
+            "average/summary.json",
+        ),
     ),
     Step(
         name="plot-average",
@@ -172,12 +216,19 @@ def find(name: str) -> Step:
     raise unknown("step", name, [step.name for step in STEPS])
 
 
+def asked(scope: Scope, experiment: Experiment) -> tuple[Step, ...]:
+    """The steps of a scope that an experiment with these parameters has."""
+    return tuple(
+        step for step in steps(scope) if not step.asked_by or getattr(experiment, step.asked_by)
+    )
+
+
 def may_be_left_out(step: Step) -> bool:
     """Whether a run is complete without this step because the condition of the step, or of one that
     it needs, was not met.
     """
     known = {other.name: other for other in STEPS}
-    return any(
+    return bool(step.over) or any(
         need.only_if or (need.task in known and may_be_left_out(known[need.task]))
         for need in step.needs
     )

@@ -8,6 +8,7 @@ file system is checked here: by `workflows.submit` before anything is sent, and 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,8 +189,30 @@ class Resolved:
         """Number of rows of the evaluation's table: `evaluation_episodes`, in self-play so many
         against each player of the ladder.
         """
-        each = len(LADDER) if self.descriptor.has_workers else 1
-        return each * self.experiment.evaluation_episodes
+        return self._each_player * self.experiment.evaluation_episodes
+
+    @property
+    def snapshot_rows(self) -> int:
+        """Number of rows of the table of one snapshot's episodes."""
+        return self._each_player * self.experiment.snapshot_episodes
+
+    @property
+    def _each_player(self) -> int:
+        return len(LADDER) if self.descriptor.has_workers else 1
+
+    @property
+    def snapshot_epochs(self) -> list[int]:
+        """The epochs after which a snapshot of the policy is taken: `evaluations` of them, 0 and the
+        last included; fewer if the training has fewer epochs. A training that has grown keeps the
+        first spacing, and so has more of them.
+        """
+        count = self.experiment.evaluations
+        if not count:
+            return []
+        spaced = (round(k * self.first_length / (count - 1)) for k in itertools.count())
+        return sorted(
+            {*itertools.takewhile(lambda epoch: epoch < self.epochs, spaced), self.epochs}
+        )
 
     @property
     def measure(self) -> Measure:
@@ -453,6 +476,11 @@ def _check(resolved: Resolved) -> None:
         most = experiment.evaluation_episodes
         refused = f"parameter 'video_episodes' cannot be {given}"
         raise BadInput(f"{refused}; allowed: at most evaluation_episodes, {most}")
+    if experiment.evaluations == 1:
+        raise BadInput(
+            "parameter 'evaluations' cannot be 1: the first and the last policy are two; "
+            "allowed: 0, or an integer from 2 to 1000"
+        )
     if experiment.evaluate_above is not None and resolved.measure.training_name:
         refused = f"parameter 'evaluate_above' cannot be {to_text(experiment.evaluate_above)}"
         measured = resolved.measure.training_name
@@ -552,11 +580,12 @@ def _check_game(resolved: Resolved) -> None:
 def _check_board(resolved: Resolved) -> None:
     """Raise `BadInput` for evaluation settings that board games do not have."""
     experiment = resolved.experiment
-    if experiment.evaluation_episodes % 2:
-        raise BadInput(
-            f"parameter 'evaluation_episodes' cannot be {experiment.evaluation_episodes}: each opening is played "
-            "with both colours; allowed: even numbers"
-        )
+    for name in ("evaluation_episodes", "snapshot_episodes"):
+        if (given := getattr(experiment, name)) % 2:
+            raise BadInput(
+                f"parameter {name!r} cannot be {given}: each opening is played "
+                "with both colours; allowed: even numbers"
+            )
     if resolved.evaluation_policy != "greedy":
         raise BadInput(
             f"parameter 'evaluation_policy' cannot be {resolved.evaluation_policy!r}: the trained player takes the "

@@ -2,7 +2,8 @@
 
 Writes average/train.csv (one row per step of a common grid), average/evaluation.csv (one row per
 planned run, excluded ones with their reason) and average/summary.json; after self-play also
-average/arena.csv, one row per player of the arena. Runs that are unfinished or failed enter no average,
+average/arena.csv, one row per player of the arena, and with `evaluations` average/evaluation-curve.csv,
+one row per snapshot. Runs that are unfinished or failed enter no average,
 and are named everywhere. The rules and formulas are those of
 `steps/statistics`; the same files give the same bytes.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from steps.directory.usable import (
     training_score,
     usability,
 )
+from steps.evaluations.curve import read_curve
 from steps.statistics.curves import Curve, area_under_curve, common_grid, hold, training_curve_of
 from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
 from steps.statistics.rule import BOOTSTRAP_FROM, WIDE_ENOUGH_FROM, Aggregate, aggregate
@@ -53,6 +55,7 @@ SAME_SCORE = (
 )
 FILES = ("train.csv", "evaluation.csv", "summary.json")
 ARENA = "arena.csv"
+CURVE = "evaluation-curve.csv"
 TRAIN = (
     "step",
     "frame",
@@ -82,6 +85,8 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     tables = [path for run in runs for path in (run.train_csv, run.root / evaluation)]
     if context.resolved.descriptor.has_workers:
         tables += [run.arena_csv for run in runs]
+    if context.resolved.experiment.evaluations:
+        tables += [run.evaluation_curve_csv for run in runs]
     states = [
         run.status / f"{task}.json" for run in runs for task in (pipeline.TRAIN, pipeline.EVALUATE)
     ]
@@ -121,6 +126,12 @@ def average(context: StepContext) -> dict[str, Any]:
 
         rows = standing_rows(arena, bootstrap_seed(resolved))
         write_atomically(context.directory.average / ARENA, format_table(COLUMNS, rows))
+    if resolved.experiment.evaluations:
+        curves = [context.directory.run(run.index) for run in runs if run.is_evaluated]
+        curve_rows = averaged_curve(curves, resolved)
+        write_atomically(
+            context.directory.average / CURVE, format_table(("epoch", *TRAIN), curve_rows)
+        )
     for name in FILES:  # summary.json last: the page compares its runs with those that are usable
         write_atomically(context.directory.average / name, content[name])
     used = [run.index for run in runs if run.usable]
@@ -212,10 +223,17 @@ def bootstrap_seed(resolved: Resolved) -> int:
 
 
 def training_rows(training: Training, resolved: Resolved) -> Iterable[dict[str, Cell]]:
-    """The rows of average/train.csv. Cells stay empty where the number of runs allows no statistic."""
-    one = training.averaged
-    if one is None:
-        return
+    """The rows of average/train.csv."""
+    if training.averaged is not None:
+        steps = training.grid.tolist()
+        yield from averaged_rows(steps, training.averaged, resolved.game.frames_per_step)
+
+
+def averaged_rows(
+    steps: Sequence[int], averaged: Aggregate, frames_per_step: int
+) -> Iterator[dict[str, Cell]]:
+    """The row of each step. Cells stay empty where the number of runs allows no statistic."""
+    one = averaged
     named = (
         one.mean,
         one.sd,
@@ -227,11 +245,27 @@ def training_rows(training: Training, resolved: Resolved) -> Iterable[dict[str, 
         one.minimum,
         one.maximum,
     )
-    for at, step in enumerate(training.grid.tolist()):
+    for at, step in enumerate(steps):
         values = [None if column is None else float(column[at]) for column in named]
-        yield dict(
-            zip(TRAIN, [step, step * resolved.game.frames_per_step, one.n, *values], strict=True)
-        )
+        yield dict(zip(TRAIN, [step, step * frames_per_step, one.n, *values], strict=True))
+
+
+def averaged_curve(runs: Sequence[RunDirectory], resolved: Resolved) -> list[dict[str, Cell]]:
+    """The rows of average/evaluation-curve.csv: the runs' means after each epoch of which all of
+    them have a snapshot. step: that of the snapshots, of several the mean.
+    """
+    curves = [curve for run in runs if (curve := read_curve(run, resolved.measure))]
+    if not curves:
+        return []
+    points = [{one.epoch: one for one in curve} for curve in curves]
+    epochs = sorted(set.intersection(*(set(one) for one in points)))
+    if not epochs:
+        return []
+    values = np.array([[one[epoch].mean for epoch in epochs] for one in points], np.float64)
+    averaged = aggregate(values, seed=bootstrap_seed(resolved), resamples=CURVE_RESAMPLES)
+    steps = [round(mean([one[epoch].step for one in points])) for epoch in epochs]
+    rows = averaged_rows(steps, averaged, resolved.game.frames_per_step)
+    return [{"epoch": epoch, **row} for epoch, row in zip(epochs, rows, strict=True)]
 
 
 def evaluation_row(run: RunResult, training: Training, resolved: Resolved) -> dict[str, Cell]:
@@ -411,7 +445,10 @@ def described(values: Sequence[float], seed: int) -> dict[str, Any]:
 
 
 def _are_written(context: StepContext) -> bool:
-    files = (*FILES, ARENA) if context.resolved.descriptor.has_workers else FILES
+    resolved = context.resolved
+    files = [*FILES]
+    files += [ARENA] if resolved.descriptor.has_workers else []
+    files += [CURVE] if resolved.experiment.evaluations else []
     return all((context.directory.average / name).is_file() for name in files)
 
 

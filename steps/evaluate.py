@@ -10,6 +10,7 @@ the ladder.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -28,17 +29,24 @@ from steps.policy import final_policy, final_policy_inputs
 if TYPE_CHECKING:
     import numpy as np
 
+SNAPSHOTS = "--snapshots"
 SAY_EVERY = 10
 SAY_EVERY_S = 30.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if SNAPSHOTS in words:
+        from steps import evaluate_snapshots
+
+        return evaluate_snapshots.main([word for word in words if word != SNAPSHOTS])
     return run_step(
         "evaluate",
         evaluate,
         inputs=inputs,
         complete=_is_written,
+        arguments=_arguments,
         argv=argv,
     )
 
@@ -106,6 +114,15 @@ def evaluate(context: StepContext) -> dict[str, Any]:
         "policy": context.resolved.evaluation_policy,
         "step": step,
     }
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        SNAPSHOTS,
+        action="store_true",
+        help="evaluate the snapshots that there are, also while the training still runs, in place "
+        "of the final policy: what steps.evaluate_snapshots does",
+    )
 
 
 class _Watch:

@@ -26,12 +26,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="FILE",
         help="the file to write (default: %(default)s)",
     )
+    parser.add_argument(
+        "--snapshot",
+        metavar="NAME",
+        help="an earlier policy (parameter evaluations): best, or its environment step; default: "
+        "the final one",
+    )
     parsed = parser.parse_args(argv)
     return guarded("export", lambda: export(parsed))
 
 
 def export(parsed: argparse.Namespace) -> int:
-    """Write the final policy of one run as ONNX, including its normalisation of observations.
+    """Write the final policy of one run, or a snapshot, as ONNX, including its normalisation of
+    observations.
 
     Input: observation, as the environment gives it. Outputs: action, the most probable one; logits,
     or mean and log_std of continuous actions (TD3: neither); value. Needs the packages onnx and
@@ -45,7 +52,9 @@ def export(parsed: argparse.Namespace) -> int:
     runs = Results(outdir).runs
     if not 0 <= parsed.run < len(runs):
         raise BadInput(f"no run {parsed.run}: the experiment has the runs 0 to {len(runs) - 1}")
-    print(f"the policy of run {parsed.run} is in {runs[parsed.run].export(parsed.to)}")
+    written = runs[parsed.run].export(parsed.to, parsed.snapshot)
+    which = "the policy" if parsed.snapshot is None else f"the snapshot {parsed.snapshot}"
+    print(f"{which} of run {parsed.run} is in {written}")
     return 0
 
 

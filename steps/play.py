@@ -64,7 +64,7 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
     if drawing.refused is not None:
         return Skipped(drawing.refused)
     os.environ.update(drawing.variables)
-    _check_codec()
+    check_codec()
     remove_temporaries(context.run.videos)
     if context.resolved.descriptor.has_workers:
         return {"videos": [_write(context, film) for film in _of_games(context)]}
@@ -277,7 +277,7 @@ def _last_words(error: Exception) -> str:
     return next(filter(None, reversed(lines)), type(error).__name__)
 
 
-def _check_codec() -> None:
+def check_codec() -> None:
     """Raise `BadInput`, which says what to install, if films cannot be encoded here. Called before
     anything is played.
     """

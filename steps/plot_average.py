@@ -1,6 +1,7 @@
 """The plots over all runs: `python -m steps.plot_average --outdir results/cartpole`.
 
-Writes average/plots/training, evaluation, losses and resources, as PNG and as SVG; after self-play also
+Writes average/plots/training, training-hours, evaluation, losses and resources, as PNG and as SVG;
+with `evaluations` also evaluation-curve; after self-play also
 elo, opponents, ratings and strength. Unfinished and failed runs are drawn as curves of their own;
 without a usable run nothing is drawn, and the status says so.
 """
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import WrongDirectory
-from steps.average import bootstrap_seed
+from steps.average import CURVE, bootstrap_seed
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.experiment import evaluation_inputs
@@ -60,6 +61,9 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     ]
     if context.resolved.descriptor.has_workers:
         tables += [run.arena_csv for run in _runs(context)]
+    if context.resolved.experiment.evaluations:
+        averages.append(context.directory.average / CURVE)
+        tables += [run.evaluation_curve_csv for run in _runs(context)]
     return {
         **evaluation_inputs(context.record),
         "files": fingerprint(context.directory.root, [*averages, *tables]),
@@ -108,6 +112,7 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
         "training": _training(
             context, usable, {index: one for index, one in curves.items() if len(one)}
         ),
+        "training-hours": _over_time(context, usable, curves, measured),
         "evaluation": _evaluation(context),
         "losses": draw.losses(
             _heading(context, "Learning", len(losses)), losses, frames_per_step=frames
@@ -115,8 +120,35 @@ def _figures(context: StepContext, usable: Sequence[int]) -> dict[str, Figure | 
         "resources": draw.resources(
             _heading(context, "Speed and resources", len(resources)), resources
         ),
+        "evaluation-curve": _evaluation_curve(context),
         **_arena(context),
     }
+
+
+def _evaluation_curve(context: StepContext) -> Figure | None:
+    """The averaged evaluations of the whole training; None if there are none."""
+    from steps.evaluations.curve import read_curve
+    from steps.figures.evaluations import averaged_curve
+
+    resolved = context.resolved
+    path = context.directory.average / CURVE
+    if not resolved.experiment.evaluations:
+        return None
+    averages = read_columns(context.require(path, "average"))
+    if len(averages["step"]) == 0:
+        return None
+    complete = [run for run in _runs(context) if usability(run, resolved).state == "complete"]
+    curves = {run.index: read_curve(run, resolved.measure) for run in complete}
+    count = int(averages["n"][0])
+    return averaged_curve(
+        _heading(context, "Evaluation over the training", count),
+        resolved.measure,
+        averages["step"],
+        _aggregate(count, averages),
+        {index: curve for index, curve in curves.items() if curve},
+        frames_per_step=resolved.game.frames_per_step,
+        solved=resolved.solved,
+    )
 
 
 def _arena(context: StepContext) -> dict[str, Figure | None]:
@@ -157,6 +189,43 @@ def _training(
         {index: one for index, one in curves.items() if index not in usable},
         frames_per_step=context.resolved.game.frames_per_step,
         solved=context.resolved.solved,
+    )
+
+
+def _over_time(
+    context: StepContext,
+    usable: Sequence[int],
+    curves: Mapping[int, Curve],
+    resources: Mapping[int, Numbers],
+) -> Figure | None:
+    """The curves of the usable runs over the time of their trainings, averaged by the same rules;
+    None where no run's times are known. A machine's speed is in it, so it is drawn and kept nowhere
+    else.
+    """
+    import numpy as np
+
+    from steps.figures.averaged_runs import training_curve
+    from steps.statistics.curves import against_time, common_grid, hold
+    from steps.statistics.intervals import CURVE_RESAMPLES
+    from steps.statistics.rule import aggregate
+
+    timed = {index: against_time(curves[index], resources[index]) for index in usable}
+    used = {index: one for index, one in timed.items() if len(one)}
+    grid = common_grid(list(used.values()))
+    if len(grid) == 0:
+        return None
+    seed = bootstrap_seed(context.resolved)
+    values = np.array([hold(one, grid) for one in used.values()])
+    return training_curve(
+        _heading(context, "Training over time", len(used)),
+        context.resolved.measure,
+        grid,
+        aggregate(values, seed=seed, resamples=CURVE_RESAMPLES),
+        used,
+        {},
+        frames_per_step=context.resolved.game.frames_per_step,
+        solved=context.resolved.solved,
+        over_time=True,
     )
 
 

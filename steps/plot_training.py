@@ -1,6 +1,7 @@
 """The plots of one training: `python -m steps.plot_training --outdir results/cartpole --run 0`.
 
-Writes plots/training, plots/losses and plots/resources of the run, as PNG and as SVG.
+Writes plots/training, plots/training-hours (against the time of the training), plots/losses and
+plots/resources of the run, as PNG and as SVG.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from steps.directory.usable import fingerprint, resource_columns, training_colum
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from steps.figures.run import Columns
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,6 +68,7 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
             frames_per_step=frames,
             solved=context.resolved.solved,
         ),
+        "training-hours": _over_time(context, columns, resources),
         "losses": draw.losses(
             columns,
             context.resolved.measure,
@@ -76,6 +80,26 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
             resources, title=f"{title}: speed and resources", subtitle=subtitle
         ),
     }
+
+
+def _over_time(context: StepContext, columns: Columns, resources: Columns) -> Figure | None:
+    """The training curve over hours; None where the time of no step is known."""
+    from steps.figures.run import training_curve
+    from steps.figures.style import experiment_line
+    from steps.statistics.curves import wall_ms
+
+    moments_ms = wall_ms(columns["step"], resources) if columns else None
+    if moments_ms is None or not len(moments_ms):
+        return None
+    return training_curve(
+        columns,
+        context.resolved.measure,
+        title=f"Run {context.run.index}: training over time",
+        subtitle=experiment_line(context.resolved),
+        frames_per_step=context.resolved.game.frames_per_step,
+        solved=context.resolved.solved,
+        moments_ms=moments_ms,
+    )
 
 
 def _are_written(context: StepContext) -> bool:

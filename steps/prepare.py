@@ -96,6 +96,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     with claimed(directory, me, stop):
         # Again: another workflow may have written the record before the directory was claimed.
         record = _continued(directory, submitted)
+        _refuse_late_evaluations(directory, record)
     context = StepContext(
         task="prepare",
         directory=directory,
@@ -117,6 +118,18 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
             }
         )
     return code
+
+
+def _refuse_late_evaluations(directory: ExperimentDirectory, record: ExperimentRecord) -> None:
+    """Raise `BadInput` for `evaluations` of a training that is complete and kept no snapshot."""
+    given = record.resolved.experiment.evaluations
+    for index in range(record.resolved.experiment.runs if given else 0):
+        run = directory.run(index)
+        if not run.snapshot_steps() and _is_trained(run, record):
+            raise BadInput(
+                f"parameter 'evaluations' cannot be {given}: run {index} was trained with "
+                "evaluations=0, and its snapshots cannot be taken later; allowed: 0, or another outdir"
+            )
 
 
 def _is_trained(run: RunDirectory, record: ExperimentRecord) -> bool:

@@ -13,11 +13,13 @@ Self-play has `--role trainer` and `--role worker --member 0`, 1, … in their p
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from config import pipeline
 from config.actors import COMMAND_VARIABLE, ActorSettings
 from config.algorithms.descriptor import MEMBERS, Algorithm
 from config.errors import BadInput
@@ -26,6 +28,7 @@ from steps.command.become import become
 from steps.command.context import StepContext
 from steps.command.main import guarded, run_step
 from steps.command.members import add_roles
+from steps.directory import snapshots
 from steps.directory.experiment import training_inputs
 from steps.directory.status import Status
 
@@ -43,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         train,
         inputs=inputs,
         complete=is_complete,
-        outputs=evaluate_output,
+        outputs=_outputs,
         arguments=_arguments,
         argv=argv,
     )
@@ -115,11 +118,20 @@ def is_complete(context: StepContext) -> bool:
     return bool(outcome(context)) if context.member else is_trained(context.run, context.previous)
 
 
-def evaluate_output(status: Status) -> dict[str, str]:
-    """Argo's output: whether the run is worth evaluating. Only the roles that learn know it."""
+def _outputs(context: StepContext, status: Status) -> dict[str, str]:
+    """Argo's outputs: whether the run is worth evaluating, and the parts in which the snapshots of its
+    policy are evaluated. Only the roles that learn know them.
+    """
     if "evaluate" not in status.details:
         return {}
-    return {"evaluate": "true" if status.details["evaluate"] else "false"}
+    parts = list[str]()
+    if status.details["evaluate"] and context.resolved.experiment.evaluations:
+        count = len(snapshots.parts(context.run.snapshot_steps()))
+        parts = [str(part) for part in range(count)]
+    return {
+        "evaluate": "true" if status.details["evaluate"] else "false",
+        pipeline.SNAPSHOT_PARTS: json.dumps(parts),
+    }
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

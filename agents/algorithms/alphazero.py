@@ -85,6 +85,7 @@ class AlphaZeroTrainer:
     """The training of one run. Implements `agents.selfplay.roles.SelfPlayTrainer` and `HasStreams`."""
 
     learnt = ("network", AVERAGE)
+    policy_entries = ("format", AVERAGE)
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)

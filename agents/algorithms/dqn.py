@@ -111,6 +111,7 @@ class DQNTrainer:
     """The training of one run. Implements `agents.interfaces.Trainer` and `HasStreams`."""
 
     learnt = ("network", "target", "collection.observation_normaliser")
+    policy_entries = ("format", "interface", "network", "collection.observation_normaliser")
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)

@@ -103,6 +103,7 @@ class IMPALATrainer:
     """
 
     learnt = ("network", "observation_normaliser")
+    policy_entries = ("format", "interface", "network", "observation_normaliser")
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)

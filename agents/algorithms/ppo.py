@@ -116,6 +116,7 @@ class PPOTrainer:
     """The training of one run. Implements `agents.interfaces.Trainer`."""
 
     learnt = ("network", "observation_normaliser", *REWARD_SCALE)
+    policy_entries = ("format", "interface", "network", "observation_normaliser")
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)

@@ -94,6 +94,7 @@ class R2D2Trainer(LearnsFromReplay):
     """The learner of one run. Implements `agents.interfaces.Learner` and `HasStreams`."""
 
     learnt = ("network", "target", "observation_normaliser")
+    policy_entries = ("format", "interface", "network", "observation_normaliser")
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)

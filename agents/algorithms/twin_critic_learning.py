@@ -94,6 +94,7 @@ class TwinCriticLearning:
     update is. Where experience comes from is a subclass's affair.
     """
 
+    policy_entries = ("format", "interface", "network", "observation_normaliser")
     groups: ClassVar[tuple[tuple[str, ...], ...]]
     inputs: ClassVar[Mapping[str, tuple[str, ...]]]
     network: TwinCritics

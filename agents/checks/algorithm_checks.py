@@ -18,6 +18,7 @@ from agents.environments.vectors import make_environments
 from agents.evaluation.episodes import Acting
 from agents.interfaces import AnyPolicy, Progress, RecurrentPolicy, State, Trainer
 from agents.load import load_policy, make_trainer
+from agents.states import policy_state
 from config.resolve import Resolved
 
 EPOCHS_BEFORE = 2
@@ -35,6 +36,7 @@ class TrainingChecks:
     def __init__(self, resolved: Resolved) -> None:
         self.resolved = resolved
         self.saved: State = {}
+        self.saved_policy: State = {}
         self.later = list[Progress]()
         self.saved_streams = KeptStreams()
         self.later_streams = KeptStreams()
@@ -95,6 +97,7 @@ class TrainingChecks:
         for _ in range(EPOCHS_BEFORE):
             next(epochs)
         self.saved = trainer.state_dict()
+        self.saved_policy = copy.deepcopy(policy_state(trainer))
         _check_leaves(self.saved)
         # The state is copied, because the trainer goes on and may change what it gave.
         self.saved = copy.deepcopy(self.saved)
@@ -162,8 +165,9 @@ class TrainingChecks:
         return f"equal for {EPOCHS_BEFORE} epochs"
 
     def policy(self) -> str:
-        """Greedy and sampled."""
+        """Greedy and sampled; a snapshot holds all that the policy needs."""
         policy, observations = self._policy_and_observations()
+        self._check_snapshot(policy, observations)
         environments = make_environments(self.resolved, 1)
         space = environments.single_action_space
         environments.close()
@@ -175,6 +179,19 @@ class TrainingChecks:
                     if not space.contains(_as_taken(action, space)):
                         raise Broken(f"the action {action!r} is not in {space}")
         return str(space)
+
+    def _check_snapshot(self, policy: AnyPolicy, observations: np.ndarray) -> None:
+        """Compare the policy of the whole state with that of a snapshot."""
+        try:
+            snapshot = load_policy(self.resolved, copy.deepcopy(self.saved_policy))
+        except KeyError as error:
+            raise Broken(f"the policy reads {error}, which is not in policy_entries") from error
+        for sample in (False, True):
+            expected = _acted(policy, observations, sample)
+            if not all(map(np.array_equal, expected, _acted(snapshot, observations, sample))):
+                raise Broken(
+                    "a policy of policy_entries alone acts otherwise than that of the state"
+                )
 
     def policy_seeds(self) -> str:
         """The same seeds give the same actions, and no row depends on another one's."""

@@ -341,9 +341,13 @@ def halves(count: int) -> tuple[slice, ...]:
     return (slice(0, middle), slice(middle, count))[: min(2, count)]
 
 
-def episode_seed(resolved: Resolved, run: int, episode: int) -> int:
+EVALUATION = "evaluation"
+"""The purpose of the seeds by which a final policy is judged."""
+
+
+def episode_seed(resolved: Resolved, run: int, episode: int, purpose: str = EVALUATION) -> int:
     """The seed of one episode of evaluation; filming the same episode starts from the same one."""
-    return integer_seed(resolved.experiment.seed, run, "evaluation", episode)
+    return integer_seed(resolved.experiment.seed, run, purpose, episode)
 
 
 FIRST_ROWS = 64

@@ -17,7 +17,7 @@ import numpy as np
 from agents.environments.atari import FIRE, life_lost, make_atari, needs_fire
 from agents.environments.games import make_environment
 from agents.environments.masks import KEY, check_some_action, mask
-from agents.environments.training import episode_seed
+from agents.environments.training import EVALUATION, episode_seed
 from agents.environments.vectors import reset
 from agents.interfaces import AnyPolicy, RecurrentPolicy
 from config.errors import Diverged
@@ -59,9 +59,11 @@ def evaluate(
     episodes: int,
     sample: bool,
     watch: Watch = lambda steps, playing: None,
+    *,
+    purpose: str = EVALUATION,
 ) -> Iterator[Episode]:
     """Play `episodes` episodes and yield them in order; sample: sampled actions instead of the most
-    probable ones.
+    probable ones. purpose: of the seeds; episodes of two purposes have nothing in common.
 
     Raises `Diverged` for a reward, an observation or a return that is not finite: no statistics
     could use it.
@@ -73,12 +75,12 @@ def evaluate(
         # differ by 6e-8, and an episode must depend on its number alone.
         rows = range(first, first + LARGEST_GROUP)
         of_actions = [
-            integer_seed(resolved.experiment.seed, run, "evaluation actions", number)
+            integer_seed(resolved.experiment.seed, run, f"{purpose} actions", number)
             for number in rows
         ]
         policy.seed(of_actions)
         numbers = rows[: min(at_once, episodes - first)]
-        seeds = [episode_seed(resolved, run, number) for number in numbers]
+        seeds = [episode_seed(resolved, run, number, purpose) for number in numbers]
         try:
             played = play(Acting(policy, LARGEST_GROUP), resolved, seeds, sample, watch)
         except NotFinite as error:

@@ -140,6 +140,8 @@ def check_arena(resolved: Resolved) -> None:
 
     game = load_game(resolved.game.id)
     openings_of(resolved, game, run=0)
+    if resolved.experiment.evaluations:
+        check_snapshot_openings(resolved, game)
     for name in opponents_of(resolved):
         if is_directory(name):
             run, _ = agent_directory(name, resolved.game.id)
@@ -149,6 +151,17 @@ def check_arena(resolved: Resolved) -> None:
             player = load_player(name, game)
             if is_import_path(name):  # a person's own: whether it can move is known here, too
                 player.choose(game.start(1), [np.random.default_rng(0)])
+
+
+def check_snapshot_openings(resolved: Resolved, game: Game) -> None:
+    """Raise `BadInput` for a game with too few openings for the evaluations of its snapshots."""
+    from agents.arena.matches import opening_lines
+
+    given = resolved.experiment.snapshot_episodes
+    try:
+        opening_lines(game, given // COLOURS, np.random.default_rng(0))
+    except BadInput as error:
+        raise BadInput(f"parameter 'snapshot_episodes' cannot be {given}: {error}") from None
 
 
 def openings_of(resolved: Resolved, game: Game, run: int) -> Integers:

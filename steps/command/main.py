@@ -34,9 +34,10 @@ def run_step(
     *,
     inputs: Callable[[StepContext], Mapping[str, Any]] | None = None,
     complete: Callable[[StepContext], bool] = lambda context: True,
-    outputs: Callable[[Status], Mapping[str, str]] = lambda status: {},
+    outputs: Callable[[StepContext, Status], Mapping[str, str]] = lambda context, status: {},
     arguments: Callable[[argparse.ArgumentParser], None] = lambda parser: None,
     argv: Sequence[str] | None = None,
+    beside_workflow: bool = False,
 ) -> int:
     """Run one step and return its exit code.
 
@@ -44,7 +45,8 @@ def run_step(
     work and returns details for the status file, or `Skipped`, or raises. inputs: what the result
     depends on, small and as JSON. After a success with equal inputs, and if `complete` says that
     its files are intact, a repeat returns 0 at once and changes no file; without `inputs` the step
-    always runs. outputs: Argo's output parameters, computed from the status of a success, new or
+    always runs. beside_workflow: whether it may be run by hand while a workflow owns the directory, because
+    its files disturb nothing of that. outputs: Argo's output parameters, computed from the status of a success, new or
     old. arguments: adds options of this step.
     """
     # First of all: a SIGTERM that arrives while modules are imported must not kill the process.
@@ -52,7 +54,14 @@ def run_step(
     stop.install()
     parsed = _parser(pipeline.find(task), step, arguments).parse_args(argv)
     return guarded(
-        task, lambda: _run(begin_context(task, parsed, stop), step, inputs, complete, outputs)
+        task,
+        lambda: _run(
+            begin_context(task, parsed, stop, beside_workflow=beside_workflow),
+            step,
+            inputs,
+            complete,
+            outputs,
+        ),
     )
 
 
@@ -119,9 +128,11 @@ def command_parser(
     return parser
 
 
-def begin_context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> StepContext:
+def begin_context(
+    task: str, parsed: argparse.Namespace, stop: StopRequest, *, beside_workflow: bool = False
+) -> StepContext:
     """Check the arguments and return the step's context. Raises `BadInput` or `WrongDirectory`
-    before anything is written.
+    before anything is written. beside_workflow: see `run_step`.
     """
     directory = ExperimentDirectory(check_outdir(parsed.outdir, os.environ.get("STORAGE") or None))
     me = owner.from_environment()
@@ -132,7 +143,8 @@ def begin_context(task: str, parsed: argparse.Namespace, stop: StopRequest) -> S
         refuse_links(directory, getattr(parsed, "run", None))
         if me is not None:
             owner.take_back(directory.owner_json, me.uid)
-        owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
+        if me is not None or not beside_workflow:
+            owner.check(directory.owner_json, me.uid if me else None, on_wait=stop.check)
 
     def look_on_network() -> None:
         look()
@@ -168,19 +180,19 @@ def _run(
     step: Callable[[StepContext], Answer],
     inputs: Callable[[StepContext], Mapping[str, Any]] | None,
     complete: Callable[[StepContext], bool],
-    outputs: Callable[[Status], Mapping[str, str]],
+    outputs: Callable[[StepContext, Status], Mapping[str, str]],
 ) -> int:
     # Through JSON, because they are compared with those in a status file: tuples become lists.
     context.inputs = None if inputs is None else json.loads(json.dumps(inputs(context)))
     previous = context.previous
     if previous is not None and _is_finished(previous, context) and complete(context):
-        write_outputs(outputs(previous))
+        write_outputs(outputs(context, previous))
         print(f"{context.title}: {previous.state} before, {previous.ended}; nothing to do")
         return 0
     refuse_second_process(context)
     ended = Attempt(context).run(lambda: step(context))
     if ended.exit_code == 0:
-        write_outputs(outputs(ended))
+        write_outputs(outputs(context, ended))
     return ended.exit_code or 0
 
 

@@ -239,10 +239,10 @@ def load_newest(
             say(
                 f"warning: damaged checkpoints skipped ({'; '.join(skipped)}), continuing from {path}"
             )
-        return checkpoint if identity is None else _of(checkpoint, identity)
+        return checkpoint if identity is None else belonging(checkpoint, identity)
     if last_resort is not None:
         say(f"{run.train_csv.name} keeps a row that ends at epoch {last_resort.epoch}")
-        return last_resort if identity is None else _of(last_resort, identity)
+        return last_resort if identity is None else belonging(last_resort, identity)
     if skipped:
         raise NoUsableState(
             f"every checkpoint is damaged ({'; '.join(skipped)}); delete {run.root} to start this run again"
@@ -472,7 +472,8 @@ def clean(run: RunDirectory) -> None:
     remove_temporaries(run.checkpoints)
 
 
-def _of(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
+def belonging(checkpoint: Checkpoint, identity: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint itself. Raises `WrongDirectory` with the differences if it has another identity."""
     # Through JSON, as the checkpoint's identity went: tuples become lists.
     present = json.loads(json.dumps(identity))
     differences = difference(comparable(checkpoint.record["identity"], present), present)

@@ -247,15 +247,20 @@ def _check_identity(record: ExperimentRecord, source: str) -> None:
         raise WrongDirectory(f"{source} was changed by hand or made by another version: {found}")
 
 
+ADDED_LATER: Mapping[str, Any] = {"start_from": None, "evaluations": 0, "snapshot_episodes": 10}
+"""The parameters that older documents do not have, with the values that mean what they did."""
+
+
 def _as_today(parameters: Any) -> Any:
-    """Convert a document of an older version, which had no `start_from` and allowed `gpus` up to
-    64, of which a training used one. Neither belongs to the identity that it wrote.
+    """Convert a document of an older version, which had no `start_from` and no `evaluations`, and
+    allowed `gpus` up to 64, of which a training used one. None of them belongs to the identity that
+    it wrote.
     """
     try:
         gpus = parameters["experiment"]["gpus"]
         parameters = {
             **parameters,
-            "experiment": {"start_from": None, **parameters["experiment"]},
+            "experiment": {**ADDED_LATER, **parameters["experiment"]},
         }
     except (KeyError, TypeError):
         return parameters

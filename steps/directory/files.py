@@ -353,7 +353,7 @@ def refuse_links(directory: ExperimentDirectory, run_index: int | None = None) -
         folders += [run.root / name for name in pipeline.folders("run")]
         # Whatever else is a folder there was made by a step, too: networks, positions, replay streams.
         folders += [path for path in _links_in(run.root) if not path.is_file()]
-        for numbered in (run.checkpoints, run.networks, run.positions):
+        for numbered in (run.checkpoints, run.networks, run.positions, run.snapshots):
             folders += _links_in(numbered)
         files += [run.train_csv, *run.root.glob("resources*.csv"), *run.logs.glob("*.log")]
     for path in folders:

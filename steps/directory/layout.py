@@ -33,6 +33,34 @@ class RunDirectory:
         return self.root / "checkpoints"
 
     @property
+    def snapshots(self) -> Path:
+        """With `evaluations`: contains the directories `<step>/`, see `steps.directory.snapshots`."""
+        return self.root / "snapshots"
+
+    def snapshot(self, step: int) -> Path:
+        """The directory of the policy's snapshot at an environment step."""
+        return self.snapshots / f"{step:0{STEP_DIGITS}d}"
+
+    def snapshot_steps(self) -> list[int]:
+        """Steps of the complete snapshots, oldest first."""
+        return _numbered(self.snapshots)
+
+    @property
+    def snapshot_evaluations(self) -> Path:
+        """With `evaluations`: the episodes of each snapshot, see `steps.directory.snapshots`."""
+        return self.root / "snapshot-evaluations"
+
+    @property
+    def evaluation_curve_csv(self) -> Path:
+        """With `evaluations`: one row per snapshot, see `steps.evaluation_curve`."""
+        return self.root / "evaluation-curve.csv"
+
+    @property
+    def best_snapshot_csv(self) -> Path:
+        """With `evaluations`: the best snapshot's episodes on other seeds than those that chose it."""
+        return self.root / "best-snapshot.csv"
+
+    @property
     def train_csv(self) -> Path:
         """One row per log interval; nothing in it depends on the clock."""
         return self.root / "train.csv"

@@ -39,6 +39,7 @@ from steps.figures.style import (
     small_multiple,
     steps_axis,
     steps_caption,
+    time_axis,
     visible,
 )
 from steps.statistics.curves import Curve, hold, trailing_mean
@@ -69,9 +70,11 @@ def training_curve(
     *,
     frames_per_step: int,
     solved: float | None,
+    over_time: bool = False,
 ) -> Figure:
     """The averaged measure with its band. Single runs are thin beneath it; excluded runs are dashed
-    and enter no average.
+    and enter no average. over_time: the grid and the curves are in milliseconds of training, not in
+    environment steps.
     """
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
     _excluded_runs(axes, excluded)
@@ -96,15 +99,21 @@ def training_curve(
     axes.plot(
         grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=label
     )
-    clipped = _keep_in_view(
+    clipped = keep_in_view(
         axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high
     )
     mark_solved(axes, solved)
     axes.set_ylabel(measure.training_axis)
-    steps_axis(axes, frames_per_step)
+    if over_time:
+        time_axis(axes)
+    else:
+        steps_axis(axes, frames_per_step)
     legend(axes)
     if averaged.n > 1:
-        grid_caption = f" Averaged on {len(grid)} common steps, up to the end of the shortest run."
+        common = "moments" if over_time else "steps"
+        grid_caption = (
+            f" Averaged on {len(grid)} common {common}, up to the end of the shortest run."
+        )
     else:
         grid_caption = ""
     arrange(
@@ -151,7 +160,7 @@ def _smoothed_centre(
     return np.array([statistic(column) for column in smoothed.T])
 
 
-def _keep_in_view(
+def keep_in_view(
     axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None
 ) -> str:
     """Let the curves decide the scale: the t band of two runs is 18 standard errors wide and would

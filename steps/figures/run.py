@@ -25,6 +25,7 @@ from steps.figures.style import (
     small_multiple,
     steps_axis,
     steps_caption,
+    time_axis,
     visible,
 )
 from steps.statistics.curves import trailing_mean
@@ -93,16 +94,17 @@ def training_curve(
     subtitle: str,
     frames_per_step: int,
     solved: float | None,
+    moments_ms: Floats | None = None,
 ) -> Figure | None:
     """The measure over environment steps: every row pale, a trailing mean strong. None before the
-    first episode has ended.
+    first episode has ended. moments_ms [T]: over the time of the training instead.
     """
     measured = columns.get(measure.training_column, np.empty(0))
     if not np.isfinite(measured).any():
         return None
     figure, (axes,) = panels(1, title=title, subtitle=subtitle)
     rows = np.isfinite(measured)
-    steps = columns["step"][rows]
+    steps = (columns["step"] if moments_ms is None else moments_ms)[rows]
     values = measured[rows]
     window = window_of(len(values))
     each_row = "mean of the episodes of one row"
@@ -120,7 +122,10 @@ def training_curve(
     )
     mark_solved(axes, solved)
     axes.set_ylabel(measure.training_axis)
-    steps_axis(axes, frames_per_step)
+    if moments_ms is None:
+        steps_axis(axes, frames_per_step)
+    else:
+        time_axis(axes)
     legend(axes)
     episodes = int(np.nansum(columns["episodes"]))
     unclipped = " with unclipped rewards" if measure.column == RETURN.column else ""

@@ -185,6 +185,30 @@ def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> Non
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
+def time_axis(axes: Axes) -> None:
+    """Label an x axis whose values are milliseconds of training, in the largest unit of which there
+    are at least two.
+    """
+    units = (("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000))
+    name, size = next((one for one in units if axes.dataLim.x1 >= 2 * one[1]), units[-1])
+    axes.set_xlabel(f"{name} of training")
+    axes.xaxis.set_major_locator(TimeLocator(size))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value / size)))
+
+
+class TimeLocator(MaxNLocator):
+    """Ticks at round numbers of a unit of `size` milliseconds."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(7, steps=[1, 2, 2.5, 5, 10])
+        self._size = size
+
+    def tick_values(self, vmin: float, vmax: float) -> list[float]:
+        """The places of the ticks, in milliseconds."""
+        ticks = super().tick_values(vmin / self._size, vmax / self._size)
+        return [self._size * tick for tick in ticks]
+
+
 def steps_caption(frames_per_step: int) -> str:
     """A sentence for the caption of narrow panels, or nothing."""
     return f" A step is {frames_per_step} frames." if frames_per_step > 1 else ""

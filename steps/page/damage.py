@@ -17,6 +17,7 @@ from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import damage as status_damage
 from steps.directory.tables import TAIL_BYTES, last_row
 from steps.directory.usable import read_episodes
+from steps.evaluations.curve import parsed_curve
 from steps.page.summary import parsed
 
 LONGEST_REASON = 200
@@ -41,6 +42,8 @@ def damaged_files(directory: ExperimentDirectory, runs: int, measure: Measure) -
             (run.evaluated(measure), partial(read_episodes, measure=measure)),
             (run.arena_csv, read_games),
             (run.resources_csv, _ends_in_numbers),
+            (run.evaluation_curve_csv, partial(parsed_curve, measure=measure)),
+            (run.best_snapshot_csv, _ends_in_numbers),
         ]
     runs_there = [directory.run(index) for index in range(runs)]
     statuses += [run.status / f"{name}.json" for run in runs_there for _, name in run.members()]

@@ -28,6 +28,7 @@ from steps.directory.usable import (
     training_score,
     usability,
 )
+from steps.evaluations.curve import Best, read_best
 from steps.page.damage import damaged_files
 from steps.page.summary import parsed
 
@@ -115,6 +116,19 @@ class Run:
         status = self.tasks["evaluate"].status
         noted = status.details.get("cut") if status else None
         return noted if isinstance(noted, int) else 0
+
+    @property
+    def learning(self) -> str:
+        """The film of how it learnt; empty without one."""
+        task = self.tasks.get("play-learning")
+        status = None if task is None else task.status
+        name = status.details.get("file") if status else None
+        return name if name == "learning.mp4" and (self.directory.videos / name).is_file() else ""
+
+    @property
+    def best(self) -> Best | None:
+        """The best of its snapshots, if it was chosen and measured again."""
+        return read_best(self.directory, self.measure)
 
     def film_note(self, name: str) -> str:
         """What `play` recorded about a film: its length, whether it was cut, whether it is the
@@ -337,6 +351,9 @@ def _files(root: Path, left: Iterable[str]) -> tuple[str, ...]:
 
 def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -> Task:
     status = read_status(own.status / f"{name}.json")
+    members = _members(name, own) if isinstance(own, RunDirectory) else ()
+    if status is None and run is not None and _is_shared(name):
+        status = _together(members)
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"
     tail = ""
@@ -348,8 +365,23 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
         status=status,
         log=f"{prefix}logs/{name}.log" if log.is_file() else "",
         tail=tail,
-        members=_members(name, own) if isinstance(own, RunDirectory) else (),
+        members=members,
     )
+
+
+def _is_shared(name: str) -> bool:
+    """Whether each pod of a step does a part of its work, and none represents it."""
+    return any(step.over for step in pipeline.steps("run") if step.name == name)
+
+
+def _together(parts: tuple[Task, ...]) -> Status | None:
+    """How a step ended whose pods share its work: as the first of them that did not succeed, else as
+    the one that took longest. None before any has started.
+    """
+    known = [part.status for part in parts if part.status is not None]
+    unfinished = [status for status in known if status.state not in {"succeeded", "skipped"}]
+    longest = sorted(known, key=lambda status: -(status.duration_s or 0))
+    return next(iter([*unfinished, *longest]), None)
 
 
 def _members(task: str, run: RunDirectory) -> tuple[Task, ...]:

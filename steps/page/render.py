@@ -29,8 +29,25 @@ ARENA_PLOTS = {
     "strength": "Elo ratings over the training",
 }
 """The additional plots after self-play, with their alternative texts."""
-AVERAGE_PLOTS = ("training", "evaluation", *ARENA_PLOTS, "losses", "resources")
-RUN_PLOTS = ("training", "evaluation", "ratings", "strength", "losses", "resources")
+AVERAGE_PLOTS = (
+    "training",
+    "training-hours",
+    "evaluation",
+    "evaluation-curve",
+    *ARENA_PLOTS,
+    "losses",
+    "resources",
+)
+RUN_PLOTS = (
+    "training",
+    "training-hours",
+    "evaluation-curve",
+    "evaluation",
+    "ratings",
+    "strength",
+    "losses",
+    "resources",
+)
 OPEN_RUNS = 4
 """Up to this many runs are shown unfolded."""
 
@@ -65,7 +82,7 @@ def render(facts: Facts, missing: list[str]) -> str:
             arena=standing(facts),
             strength=said_of_strength(facts.summary or {}),
             arena_plots=ARENA_PLOTS,
-            run_tasks=pipeline.names("run"),
+            run_tasks=[step.name for step in pipeline.asked("run", facts.resolved.experiment)],
             shared_tasks=pipeline.names("experiment"),
             style=_trusted(style),
             script=_trusted(script),

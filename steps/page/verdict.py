@@ -8,6 +8,7 @@ from typing import Any
 from config import pipeline
 from config.measures import Measure
 from config.numbers import number
+from config.resolve import Resolved
 from steps.page.facts import Facts, Run, Task
 from steps.page.strength import sample
 
@@ -38,7 +39,7 @@ def shortcomings(facts: Facts) -> list[str]:
     missing = []
     if len(usable) < needed:
         missing.append(f"{len(usable)} of {len(facts.runs)} runs usable, at least {needed} needed")
-    missing += _missing_of_runs(usable)
+    missing += _missing_of_runs(usable, facts.resolved)
     if usable:
         missing += [
             f"{step.name}: {_why(facts.tasks[step.name])}"
@@ -50,11 +51,12 @@ def shortcomings(facts: Facts) -> list[str]:
     return missing
 
 
-def _missing_of_runs(usable: list[Run]) -> list[str]:
+def _missing_of_runs(usable: list[Run], resolved: Resolved) -> list[str]:
     """`play of 97 runs (0–3, 7, …): not started`: one line for all runs that lack the same for the
     same reason.
     """
-    required = [step for step in pipeline.steps("run") if step.required]
+    asked = pipeline.asked("run", resolved.experiment)
+    required = [step for step in asked if step.required]
     of_skipped = [step for step in required if not pipeline.may_be_left_out(step)]
     runs: dict[tuple[str, str], list[int]] = {}
     for run in usable:

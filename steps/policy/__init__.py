@@ -1,4 +1,4 @@
-"""Loads the final policy of a training, for evaluate and for `steps.results`. Imports torch only
+"""Loads the final policy of a training, or that of a snapshot, for evaluate and for `steps.results`. Imports torch only
 then.
 """
 
@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from config.errors import BadInput, shown
 from config.resolve import Resolved
 from steps.command.context import StepContext
-from steps.directory import checkpoints
+from steps.directory import checkpoints, snapshots
 from steps.directory.experiment import evaluation_inputs
 from steps.directory.layout import RunDirectory
 from steps.directory.usable import fingerprint
@@ -33,6 +34,43 @@ def load_policy_of(run: RunDirectory, resolved: Resolved) -> tuple[AnyPolicy, in
     with checkpoints.fitting(checkpoint.path, "delete it, and train repeats its end"):
         policy = load_policy(resolved, checkpoint.state)
     return policy, checkpoint.step
+
+
+BEST = "best"
+"""What a person calls the snapshot that `evaluation-curve` chose."""
+
+
+def snapshot_step(run: RunDirectory, resolved: Resolved, name: str) -> int:
+    """The step of the snapshot that is called `best`, or by its step. Raises `BadInput`, which lists
+    those that there are.
+    """
+    from steps.evaluations.curve import read_best
+
+    steps = run.snapshot_steps()
+    if name == BEST:
+        best = read_best(run, resolved.measure)
+        if best is None:
+            raise BadInput(f"no file {run.best_snapshot_csv}: evaluation-curve makes it")
+        return best.step
+    if name.isdecimal() and int(name) in steps:
+        return int(name)
+    known = ", ".join(map(str, steps)) or "none: the training ran with evaluations=0"
+    raise BadInput(f"no snapshot {shown(name)} of run {run.index}; allowed: {BEST}, {known}")
+
+
+def load_policy_of_snapshot(
+    run: RunDirectory, resolved: Resolved, name: str
+) -> tuple[AnyPolicy, int]:
+    """The policy of a snapshot, on the CPU, and its environment step. Raises as `snapshot_step` and
+    `snapshots.load`.
+    """
+    step = snapshot_step(run, resolved, name)
+    snapshot = snapshots.load(run, step, resolved)
+    from agents.load import load_policy
+
+    with checkpoints.fitting(snapshot.path, snapshots.REMEDY):
+        policy = load_policy(resolved, snapshot.state)
+    return policy, step
 
 
 def final_policy_inputs(context: StepContext) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from steps.directory.usable import (
     read_episodes,
     training_score,
 )
+from steps.evaluations.curve import read_best
 from steps.statistics.scores import mean, standard_deviation
 
 COUNTED = ("epoch", "step", "frame", "episodes")
@@ -45,6 +46,17 @@ def evaluation_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.
     """The whole lines of the measure's table; None and errors as for `training_frame`."""
     read = functools.partial(_evaluation_columns, measure=measure)
     return _frame(run, usable, run.evaluated(measure), read)
+
+
+def curve_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.DataFrame | None:
+    """The rows of evaluation-curve.csv; None and errors as for `training_frame`."""
+    frame = _frame(run, usable, run.evaluation_curve_csv, _training_columns)
+    if frame is None:
+        return None
+    best = read_best(run, measure)
+    frame["best"] = frame["step"] == (-1 if best is None else best.step)
+    frame["again_mean"] = np.where(frame["best"], np.nan if best is None else best.again, np.nan)
+    return frame
 
 
 def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:

@@ -13,9 +13,15 @@ from steps.directory.experiment import ExperimentRecord, read_experiment
 from steps.directory.files import write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.usable import Usable, usability
-from steps.policy import load_policy_of
+from steps.policy import load_policy_of, load_policy_of_snapshot
 from steps.results.acting import TrainedAgent
-from steps.results.frames import evaluation_frame, summary_frame, summary_row, training_frame
+from steps.results.frames import (
+    curve_frame,
+    evaluation_frame,
+    summary_frame,
+    summary_row,
+    training_frame,
+)
 
 
 class Results:
@@ -77,6 +83,20 @@ class Results:
         return self._joined("evaluate", frames)
 
     @cached_property
+    def evaluation_curve(self) -> pd.DataFrame:
+        """Every snapshot of the runs' policies in the course of their trainings (`evaluations`).
+
+        Columns: `run` (int), `usable` (bool); `epoch`, `step`, `frame`, `episodes` (int);
+        `return_mean`, `return_sd`, `return_min`, `return_max`, `length_mean` of these episodes,
+        float; `best` (bool): the snapshot with the highest mean of its run, and there `again_mean`,
+        its mean in other episodes with other seeds, which did not choose it (else NaN). Raises as
+        `training` does.
+        """
+        measure = self.record.resolved.measure
+        frames = [curve_frame(run.directory, run.usable, measure) for run in self.runs]
+        return self._joined("evaluation-curve", frames)
+
+    @cached_property
     def summary(self) -> pd.DataFrame:
         """One row per planned run.
 
@@ -132,8 +152,9 @@ class Run:
         frame = evaluation_frame(self.directory, self.usable, measure)
         return _required(frame, self.directory.evaluated(measure), "evaluate")
 
-    def policy(self) -> TrainedAgent:
+    def policy(self, snapshot: str | None = None) -> TrainedAgent:
         """The policy that the training ended with; torch is imported, and computes on the CPU.
+        snapshot: an earlier one (`evaluations`), "best" or its environment step.
 
         The policy computes with as many threads as the experiment, for the same numbers; the
         process's own number stays. Raises `BadInput` before the training has ended, and after
@@ -150,11 +171,15 @@ class Run:
         resolved = self._record.resolved
         count = resolved.experiment.threads
         with threads(count):
-            policy, step = load_policy_of(self.directory, resolved)
+            if snapshot is None:
+                policy, step = load_policy_of(self.directory, resolved)
+            else:
+                policy, step = load_policy_of_snapshot(self.directory, resolved, snapshot)
         return TrainedAgent(policy, step, count)
 
-    def export(self, path: str | Path) -> Path:
-        """Write the final policy as ONNX, from the raw observation to the action; returns the path.
+    def export(self, path: str | Path, snapshot: str | None = None) -> Path:
+        """Write the final policy, or that of a snapshot as for `policy`, as ONNX, from the raw
+        observation to the action; returns the path.
 
         `agents.evaluation.export` says what the inputs and outputs are called; the file's metadata say where
         the policy comes from. Needs the packages onnx and onnxscript; raises `BadInput` without
@@ -163,7 +188,7 @@ class Run:
         path = Path(path)
         if path.suffix != ".onnx":
             raise BadInput(f"cannot export to {path}: the format is ONNX; allowed: a name.onnx")
-        agent = self.policy()
+        agent = self.policy(snapshot)
         from agents.evaluation.export import to_onnx
 
         content = to_onnx(agent.policy, self._origin(agent.step))

@@ -43,6 +43,33 @@ def training_curve_of(columns: Mapping[str, Floats], measure: Measure) -> Curve:
     return curve(columns["step"], columns[measure.training_column])
 
 
+def wall_ms(steps: Floats, resources: Mapping[str, Floats]) -> Floats:
+    """When a training reached each of its steps [T], in milliseconds of training, by the samples in
+    resources.csv; empty without any. Between two samples the speed is taken to be even.
+    """
+    if not len(resources.get("step", ())):
+        return np.empty(0)
+    reached, first = np.unique(resources["step"], return_index=True)
+    times = resources["wall_s"][first]
+    # The training began at step 0; a sample of step 0 may be taken later than that.
+    inner = reached > 0
+    known = np.concatenate(([0.0], reached[inner]))
+    moments: Floats = np.interp(steps, known, np.concatenate(([0.0], times[inner])))
+    return np.round(1000 * moments)
+
+
+def against_time(one: Curve, resources: Mapping[str, Floats]) -> Curve:
+    """The same curve with milliseconds of training in place of environment steps; empty without
+    samples of the time.
+    """
+    moments = wall_ms(one.steps.astype(np.float64), resources)
+    if not len(moments):
+        return curve([], [])
+    # Several rows may fall into one millisecond: the last of them counts.
+    last = np.append(np.diff(moments) > 0, True)
+    return curve(moments[last], one.values[last])
+
+
 def common_grid(curves: Sequence[Curve], points: int = GRID_POINTS) -> NDArray[np.int64]:
     """Steps from the largest first to the smallest last of all curves -> [≤ points]; empty when
     they share no range.

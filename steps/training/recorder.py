@@ -31,6 +31,7 @@ from config.resolve import Resolved
 from steps.directory.files import full_disk_explained
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import Cell, Table
+from steps.training import dashboards
 
 RECENT_EPISODES = 100
 NOT_PLOTTED = ("epoch", "step", "frame")
@@ -110,6 +111,7 @@ class Recorder:
             self._interval = Interval(**saved["interval"])
         self.table = Table(run.train_csv, offset=offset, permitted=permitted)
         self.events = EventFile(run.tensorboard, purge_step=purge_step)
+        self.events.add_summary(step, dashboards.of_hyperparameters(resolved))
 
     def add(self, progress: Progress) -> None:
         """Count an epoch, and write a row where the log interval ends."""
@@ -129,6 +131,8 @@ class Recorder:
                     if v is not None and name not in NOT_PLOTTED
                 },
             )
+            known = dashboards.of_training(row, self.training_score, self._resolved.measure)
+            self.events.add_tagged(progress.step, known)
             self._interval = Interval()
 
     @property
@@ -160,6 +164,13 @@ def _mean(numbers: deque[float] | list[float] | list[int]) -> float | None:
     return sum(numbers) / len(numbers) if numbers else None
 
 
+def scalars(values: Mapping[str, float]) -> Summary:
+    """The summary of numbers, tag -> value."""
+    return Summary(
+        value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()]
+    )
+
+
 class EventFile:
     """The event file of one attempt, to which several threads may write. Its methods raise
     `ExperimentError` if the disk is full. purge_step: the first step whose events by earlier
@@ -181,12 +192,15 @@ class EventFile:
         """Add one event with all values of a row, which TensorBoard shows together under the name
         of their group. They reach the file at the next `flush`.
         """
-        summary = Summary(
-            value=[
-                Summary.Value(tag=f"{group}/{name}", simple_value=value)
-                for name, value in values.items()
-            ]
-        )
+        self.add_tagged(step, {f"{group}/{name}": value for name, value in values.items()})
+
+    def add_tagged(self, step: int, values: Mapping[str, float]) -> None:
+        """The same with whole tags, tag -> value."""
+        if values:
+            self.add_summary(step, scalars(values))
+
+    def add_summary(self, step: int, summary: Summary) -> None:
+        """Add one event with anything that TensorBoard shows."""
         self._write(Event(step=step, summary=summary))
 
     def flush(self) -> None:

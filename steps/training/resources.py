@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # `make gpu` measures with a Python that may have no TensorBo
 PERIOD_S = 1.0
 LATER_PERIOD_S = 5.0
 """The period after the first minute."""
+KNOWN_SPEEDS = ("time/fps", "charts/SPS")
+"""What the speed is called by Stable-Baselines3 and by CleanRL, see `steps.training.dashboards`."""
 Gpu = Callable[[], tuple[float | None, int | None]]
 """Returns (use in percent, bytes in use)."""
 Measure = Callable[[float], Mapping[str, Cell]]
@@ -107,7 +109,11 @@ class ResourceSampler:
                 for name, value in row.items()
                 if value is not None and name not in ("wall_s", "step")
             }
-            self._events.add(int(row["step"] or 0), numbers, group="resources")
+            step = int(row["step"] or 0)
+            self._events.add(step, numbers, group="resources")
+            if "steps_per_second" in numbers:
+                speed = numbers["steps_per_second"]
+                self._events.add_tagged(step, dict.fromkeys(KNOWN_SPEEDS, speed))
 
     def _sample(self) -> dict[str, Cell]:
         # The training replaces this pair in another thread: read it once.

@@ -57,10 +57,11 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         is_due = attempt.checkpoint is None or attempt.record.get(IMITATED) is False
         attempt.kept[IMITATED] = not is_due
         files = opened.enter_context(TrainingFiles(attempt, Waiting(trainer.counters, inbox)))
-        files.begun(trainer)
+        files.save_given_weights(trainer)
         if is_due:
             _imitate(attempt, trainer, files)
             attempt.kept[IMITATED] = True
+        files.take_first_snapshot(trainer)
         _publish(attempt, trainer, inbox)
         print(f"the trainer waits for games of {attempt.resolved.workers.workers} workers")
         _train(attempt, trainer, inbox, files)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from config.errors import BadInput, ExperimentError, NoProgress
 from config.memory import limit_bytes
 from steps.command.context import StepContext
-from steps.directory import checkpoints, segments
+from steps.directory import checkpoints, segments, snapshots
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.starting_point import first_checkpoint, refusal
 from steps.directory.status import Status
@@ -58,6 +58,7 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
     training = TrainingAttempt(context, newest)
     context.require_ours()  # reading may have taken long, and those behind may be a later attempt's
     checkpoints.discard_after(context.run, training.step)
+    snapshots.discard_after(context.run, training.step)
     training.note(began=False)
     context.stop.describe = lambda: (
         f"preempted at step {training.step}, continues from {training.saved_step}"

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agents.interfaces import HasStreams
-from steps.directory import checkpoints
+from steps.directory import checkpoints, snapshots
 from steps.directory import status as directory_status
 from steps.directory.usable import TRAINING_EPISODES, TRAINING_TABLE
 from steps.training.recorder import Recorder
@@ -49,6 +49,7 @@ class TrainingFiles:
             saved=attempt.record.get("recorder"),
             permitted=self._context.require_ours,
         )
+        self._snapshot_epochs = frozenset(self._resolved.snapshot_epochs)
         before = attempt.checkpoint.streams if attempt.checkpoint else {}
         self._saver = Saver()
         self._streams = StreamFiles(
@@ -72,6 +73,19 @@ class TrainingFiles:
         self._recorder.close()
 
     def begun(self, trainer: Resumable) -> None:
+        """Save what the training begins with, as far as that is needed: see `save_given_weights` and
+        `take_first_snapshot`.
+        """
+        self.save_given_weights(trainer)
+        self.take_first_snapshot(trainer)
+
+    def take_first_snapshot(self, trainer: Resumable) -> None:
+        """Take the snapshot of a training that begins, before its first epoch, if one is asked for."""
+        if trainer.epoch == 0 and 0 in self._snapshot_epochs:
+            self._add_to_streams(trainer)
+            self._take_snapshot(trainer)
+
+    def save_given_weights(self, trainer: Resumable) -> None:
         """Save weights that came from another experiment before they are used: when the next
         attempt begins, that experiment may be gone or have other weights.
         """
@@ -97,6 +111,9 @@ class TrainingFiles:
         self._recorder.add(progress)
         self._print(progress, last)
         self._add_to_streams(trainer)
+        # Before the checkpoint: a training that continues from that finds this snapshot taken.
+        if progress.epoch in self._snapshot_epochs:
+            self._take_snapshot(trainer)
         if stops or self._is_scheduled(progress.epoch):
             self._save(trainer)
         if stops:
@@ -159,6 +176,23 @@ class TrainingFiles:
     def _add_to_streams(self, trainer: Resumable) -> None:
         if isinstance(trainer, HasStreams):
             self._streams.add(trainer.grown())
+
+    def _take_snapshot(self, trainer: Resumable) -> None:
+        from agents.states import policy_state
+
+        step = trainer.step
+        packed = snapshots.pack(
+            step=step,
+            epoch=trainer.epoch,
+            state=policy_state(trainer),
+            identity=self._context.record.identity,
+        )
+
+        def write() -> None:
+            self._context.require_ours()
+            snapshots.write(self._run, step, packed)
+
+        self._saver.start(write)
 
     def _save(self, trainer: Resumable) -> None:
         step = trainer.step

@@ -60,7 +60,7 @@ def test_every_plot_is_drawn(browser):
     browser.until(f"{images}.every((one) => one.complete)")
     assert (
         browser.evaluate(f"{images}.map((one) => one.naturalWidth > 300 && one.clientWidth > 300)")
-        == [True] * 12
+        == [True] * 15
     )
 
 

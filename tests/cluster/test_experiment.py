@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from config import pipeline
+from config.experiment import Experiment
 from tests.cluster import kubernetes as k
 from tests.cluster.comparison import differences, run_here, summary
 from tests.cluster.conftest import Images, parameters, submit
 
 CARTPOLE = {"game": "cartpole", "runs": "3", "epochs": "60"}
-COMPARED = ["runs/*/train.csv", "runs/*/evaluation.csv", "average/*.csv"]
+EVALUATED = {**CARTPOLE, "evaluations": "6"}
+COMPARED = ["runs/*/train.csv", "runs/*/evaluation*.csv", "runs/*/best*.csv", "average/*.csv"]
 
 
 def test_three_runs_share_two_gpus(
@@ -25,7 +27,10 @@ def test_three_runs_share_two_gpus(
         submit(manifest, name, outdir, images, **CARTPOLE)
         status = k.ended(name)
     assert status["phase"] == "Succeeded", status.get("message")
-    assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in pipeline.names("run"))
+    asked = [step.name for step in pipeline.asked("run", Experiment())]
+    assert all(k.phases(status, step) == ["Succeeded"] * 3 for step in asked)
+    assert k.phases(status, "evaluate-snapshots") == ["Skipped"] * 3, "there are no parts"
+    assert k.phases(status, "evaluation-curve") == ["Omitted"] * 3
     trainings = [p for p in pods.values() if p.template == "train"]
     others = [p for p in pods.values() if p.template != "train"]
     assert len(trainings) == 3
@@ -46,14 +51,14 @@ def test_the_same_files_as_on_this_machine(
     images: Images, restricted: str, manifest: Path, outdir: Path, tmp_path: Path
 ) -> None:
     name = "t-equal"
-    submit(manifest, name, outdir, images, **CARTPOLE)
+    submit(manifest, name, outdir, images, **EVALUATED)
     there = summary(k.ended(name))
-    here = run_here(name, manifest, parameters(outdir, images, **CARTPOLE), tmp_path)
+    here = run_here(name, manifest, parameters(outdir, images, **EVALUATED), tmp_path)
     assert differences(name, there, here) == []
     assert there["phase"] == here["phase"] == "Succeeded"
     local = tmp_path / "storage" / outdir.relative_to(outdir.parents[1])
     files = sorted(str(f.relative_to(outdir)) for pattern in COMPARED for f in outdir.glob(pattern))
-    assert len(files) == 3 + 3 + 2
+    assert len(files) == 3 + 2 * 3 + 3 + 3
     assert [f for f in files if (outdir / f).read_bytes() != (local / f).read_bytes()] == []
 
 

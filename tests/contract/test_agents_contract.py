@@ -24,10 +24,11 @@ from agents.checks.kept_streams import KeptStreams
 from agents.distributed.local import LocalLink
 from agents.distributed.protocol import Ack, Actor, Learner, Receiver, Unreachable, Unrolls
 from agents.distributed.queues import WAITING
-from agents.evaluation.episodes import evaluate
+from agents.evaluation.episodes import Acting, evaluate
 from agents.evaluation.rendering import Replay
 from agents.interfaces import HasStreams, Progress, State, Trainer
 from agents.load import load_policy, make_actor, make_learner, make_trainer
+from agents.states import policy_state
 from config.algorithms import ALGORITHMS, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE
 from config.described import parameters
@@ -83,6 +84,10 @@ WITH_ACTORS = [
     if family in USUAL and find_algorithm(algorithm).has_actors
 ]
 """Those whose experience comes from other processes, here from threads."""
+
+ONE_OF_EACH = list(
+    {algorithm: (algorithm, game) for algorithm, game in (*PAIRS, *WITH_ACTORS)}.values()
+)
 
 
 def short(algorithm: str, game: str, **others: str) -> Resolved:
@@ -305,6 +310,39 @@ def test_a_policy_acts_in_the_environment_s_own_terms(pair: tuple[str, str]) -> 
         return
     (episode,) = evaluate(policy, resolved, 0, 1, True)
     assert episode.length > 0 and np.isfinite(episode.return_)
+
+
+def after_one_epoch(algorithm: str, game: str) -> tuple[Resolved, Any]:
+    """A training whose statistics of observations are no longer those of its start."""
+    resolved = short(algorithm, game)
+    if find_algorithm(algorithm).has_actors:
+        learner = make_learner(resolved, run=1, device="cpu", precision="fp32")
+        learn(learner, resolved, 1, 1, KeptStreams())
+        return resolved, learner
+    trainer = make_trainer(resolved, run=0, device="cpu", precision="fp32")
+    next(epochs_of(trainer))
+    trainer.close()
+    return resolved, trainer
+
+
+@pytest.mark.parametrize("pair", ONE_OF_EACH, ids=" on ".join)
+def test_the_policy_of_a_snapshot_acts_as_that_of_the_checkpoint(pair: tuple[str, str]) -> None:
+    resolved, trainer = after_one_epoch(*pair)
+    whole, part = trainer.state_dict(), policy_state(trainer)
+    seeds = np.random.default_rng(0)
+    policies = [load_policy(resolved, state) for state in (whole, part)]
+    shape = (3, *policies[0].spaces.environment_shape)
+    observations = seeds.normal(size=shape).astype(np.float32)
+    if policies[0].spaces.image:
+        observations = seeds.integers(0, 256, shape).astype(np.uint8)
+    taken = []
+    for policy in policies:
+        policy.seed(range(3))
+        acting = Acting(policy, 3)
+        taken.append([acting.act(observations, sample=sample) for sample in (False, True)])
+    np.testing.assert_array_equal(taken[0], taken[1])
+    if pair[0] in ALGORITHMS:
+        assert len(flat(part)) < len(flat(whole)), "not the whole training"
 
 
 @pytest.mark.slow

@@ -34,6 +34,12 @@ AFTER_PREPARE = [step for step in pipeline.STEPS if step.name != pipeline.PREPAR
 each_step = pytest.mark.parametrize("step", AFTER_PREPARE, ids=lambda step: step.name)
 
 
+PARAMETERS = (
+    "game=cartpole", "epochs=3", "evaluation_episodes=4", "evaluations=3", "snapshot_episodes=2",
+)  # fmt: skip
+"""Of an experiment that has every step."""
+
+
 def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", module, *arguments],
@@ -79,7 +85,7 @@ def test_a_missing_directory_is_one_line_and_nothing_is_written(step, tmp_path):
 def experiment(tmp_path_factory):
     """One real run of a few epochs, through every step."""
     outdir = tmp_path_factory.mktemp("steps") / "experiment"
-    parameters = ("game=cartpole", "epochs=3", "evaluation_episodes=4", f"outdir={outdir}")
+    parameters = (*PARAMETERS, f"outdir={outdir}")
     prepared = run("steps.prepare", "--algorithm=ppo", *(f"-p{one}" for one in parameters))
     assert prepared.returncode == 0, prepared.stderr
     for step in AFTER_PREPARE:
@@ -138,7 +144,7 @@ def test_the_evaluation_is_what_the_status_says(experiment):
 def listed_as_trained(experiment, folder, monkeypatch):
     """What `prepare` says of the runs when the same is submitted again."""
     monkeypatch.setenv("OUTPUTS", str(folder))
-    given = ("game=cartpole", "epochs=3", "evaluation_episodes=4", f"outdir={experiment}", "runs=2")
+    given = (*PARAMETERS, f"outdir={experiment}", "runs=2")
     arguments = [word for one in given for word in ("-p", one)]
     assert prepare.main(["--algorithm=ppo", *arguments]) == 0
     return (folder / pipeline.TRAINED).read_text()
@@ -204,6 +210,8 @@ def test_a_repeat_changes_nothing(step, experiment):
     [
         ("evaluate", "evaluation.csv"),
         ("plot-evaluation", "plots/evaluation.svg"),
+        ("evaluate-snapshots", "snapshot-evaluations/000000000512.csv"),
+        ("evaluation-curve", "best-snapshot.csv"),
         pytest.param("plot-training", "plots/losses.png", marks=pytest.mark.slow),
         pytest.param("plot-average", "average/plots/training.png", marks=pytest.mark.slow),
     ],

@@ -20,6 +20,8 @@ WANTED = {
     "evaluation_policy": "sample",
     "evaluation_episodes": 4,
     "video_episodes": 2,
+    "evaluations": 3,
+    "snapshot_episodes": 2,
 }
 
 
@@ -123,3 +125,39 @@ def test_an_evaluation_whose_episodes_never_end_is_cut_or_stopped(
             time.sleep(1)
             step.kill(signal.SIGTERM)
         assert (step.end(), says in step.text) == (code, True), step.text
+
+
+def snapshots_of(outdir: Path) -> tuple[str, list[str]]:
+    return "steps.evaluate_snapshots", ["--outdir", str(outdir), "--run", "0"]
+
+
+def tables(outdir: Path) -> dict[str, tuple[int, bytes]]:
+    """The evaluations of snapshots: (inode, content) of each file, temporaries included."""
+    found = sorted((outdir / "runs/0/snapshot-evaluations").iterdir())
+    return {path.name: (path.stat().st_ino, path.read_bytes()) for path in found}
+
+
+def test_killed_evaluations_of_snapshots_go_on_with_the_next_one(
+    trained: Path, start: Start, tmp_path: Path
+) -> None:
+    """Each is evaluated once, by whichever process, and damaged ones are named."""
+    outdir, undisturbed_one = (shutil.copytree(trained, tmp_path / name) for name in "xy")
+    assert start(*snapshots_of(undisturbed_one)).end() == 0
+    expected = {name: content for name, (_, content) in tables(undisturbed_one).items()}
+    assert len(expected) == 2 * 3, "a table and the actions of each"
+    fault = {"EXPERIMENT_FAULT": "after_temporary:4:snapshot-evaluations"}
+    assert start(*snapshots_of(outdir), fault).end() == -signal.SIGKILL
+    before = {name: one for name, one in tables(outdir).items() if not name.startswith(".")}
+    assert len(before) == 3, "the first snapshot, and the actions of the second"
+    again = start(*snapshots_of(outdir))
+    assert again.end() == 0 and "snapshot 2 of 2" in again.text
+    after = tables(outdir)
+    assert {name: content for name, (_, content) in after.items()} == expected
+    first = min(before)
+    assert after[first] == before[first], "nobody plays it again"
+    run = ExperimentDirectory(outdir).run(0)
+    (run.snapshot(run.snapshot_steps()[1]) / "tensors.safetensors").write_bytes(b"damaged")
+    (run.snapshot_evaluations / f"{run.snapshot(run.snapshot_steps()[1]).name}.csv").unlink()
+    damaged = start(*snapshots_of(outdir))
+    assert damaged.end() == 4
+    assert "is damaged" in damaged.text and "delete it, and the curve" in damaged.text

@@ -26,17 +26,24 @@ from tests.fault.conftest import Start, assignments, snapshot
 from tests.outside import ROOT, outside
 
 pytestmark = pytest.mark.timeout(600)
-Oracle = tuple[bytes, bytes, str]
+Oracle = tuple[bytes, bytes, str, dict[str, bytes]]
+EVALUATIONS = 5
 
 
 def products(run: RunDirectory) -> Oracle:
-    """What must be equal: train.csv, the final weights, and the rest of the trainer's state."""
+    """What must be equal: train.csv, the final weights, the rest of the trainer's state, and the
+    snapshots of the policy, none missing and none too many."""
     final = run.checkpoint(run.checkpoint_steps()[-1])
     state = json.loads((final / "state.json").read_bytes())["state"]
     return (
         run.train_csv.read_bytes(),
         (final / "tensors.safetensors").read_bytes(),
         json.dumps(state),
+        {
+            str(path.relative_to(run.root)): path.read_bytes()
+            for path in sorted(run.snapshots.rglob("*"))
+            if path.is_file()
+        },
     )
 
 
@@ -44,7 +51,8 @@ def prepare(start: Start, outdir: Path, **changed: object) -> RunDirectory:
     """A prepared directory; made once for each set of parameters, then copied."""
     key = str(sorted(changed.items()))
     if key not in _PREPARED:
-        step = start("steps.prepare", assignments(outdir, **changed))
+        given = {"evaluations": EVALUATIONS, **changed}
+        step = start("steps.prepare", assignments(outdir, **given))
         assert step.end() == 0, step.text
         _PREPARED[key] = outdir.parent.parent / f"prepared-{len(_PREPARED)}"
         shutil.copytree(outdir, _PREPARED[key])
@@ -96,6 +104,15 @@ def kill_at_random(
     assert step.end() == 0, step.text
     assert products(run) == oracle
     assert len(run.checkpoint_steps()) == 2
+
+
+def test_snapshots_change_nothing_in_a_training(
+    start: Start, tmp_path: Path, oracle: Oracle
+) -> None:
+    run = prepare(start, tmp_path / "x", evaluations=0)
+    assert start(*train(tmp_path / "x")).end() == 0
+    assert products(run) == (*oracle[:3], {})
+    assert len({Path(name).parent for name in oracle[3]}) == EVALUATIONS
 
 
 @pytest.mark.slow
@@ -168,6 +185,8 @@ def test_case_5_three_sigterms_during_a_save(
         ("mid_save:2:checkpoints", "temporary"),
         pytest.param("before_rename:3:checkpoints", "temporary", marks=pytest.mark.slow),
         ("after_rename:3:checkpoints", "three checkpoints"),
+        ("before_rename:2:snapshots", "nothing"),
+        pytest.param("after_rename:3:snapshots", "nothing", marks=pytest.mark.slow),
         pytest.param(  # the last one: nothing is left to train
             "after_rename:14:checkpoints", "three checkpoints", marks=pytest.mark.slow
         ),

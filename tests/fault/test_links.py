@@ -28,6 +28,8 @@ OUTSIDE_OF_RUNS = [
 ]
 INSIDE = [
     "checkpoints",
+    "snapshots",
+    "snapshot-evaluations",
     "tensorboard",
     "videos",
     "plots",
@@ -37,7 +39,14 @@ INSIDE = [
     "resources.csv",
     "logs/train.log",
 ]
-FURTHER = ["networks", "positions", "replay", "networks/000000000005", "checkpoints/000000000005"]
+FURTHER = [
+    "networks",
+    "positions",
+    "replay",
+    "networks/000000000005",
+    "checkpoints/000000000005",
+    "snapshots/000000000005",
+]
 """Folders in which only some algorithms write, and folders inside of folders."""
 PLACES = [*OUTSIDE_OF_RUNS, "runs/0", *(f"runs/0/{name}" for name in INSIDE)]
 

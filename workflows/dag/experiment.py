@@ -3,9 +3,15 @@
 prepare ─▶ runs[i] ─────────────────────────────────────┐
              train ─▶ evaluate ─▶ play                  │ all runs ended,
                  │        └─────▶ plot-evaluation       │ however they ended
+                 ├──▶ evaluate-snapshots × M            │
+                 │        ├─────▶ evaluation-curve      │
+                 │        └─────▶ play-learning         │
                  └──▶ plot-training                     │
              train-actors, with some algorithms         ▼
                                           average ─▶ plot-average
+
+evaluate-snapshots has a pod for each part of the snapshots, as `train` lists them; with
+`evaluations=0` it lists none, and then neither this step nor what needs it has a pod.
 
 exit handler, finish: report, always last, also after a stop or a deadline. It is a DAG for its one
 task because the controller knows the nodes of an exit handler by the name `….onExit` of their
@@ -51,7 +57,7 @@ from workflows.dag.pods import (
     outputs,
     volumes,
 )
-from workflows.dag.topologies import active_runs, beside_train, read_by_argo, train
+from workflows.dag.topologies import MEMBER, active_runs, beside_train, read_by_argo, train
 
 RESULTS: Mapping[End, Any] = {
     "succeeded": TaskResult.succeeded,
@@ -110,6 +116,8 @@ def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
         return train(find_algorithm(algorithm), cluster)
     if step.name == pipeline.PREPARE:
         more = ["parameters"]
+    elif step.over:
+        more = ["run", "member"]
     elif step.in_run:
         more = ["run"]
     else:
@@ -140,7 +148,8 @@ def _args(step: Step, algorithm: str) -> list[str]:
         call = "--call={{node.name}}"  # the same in every attempt, another in every call
         return [f"--algorithm={algorithm}", call, every, of_workflow, *fixed]
     more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
-    return [OUTDIR, *more[step.scope]]
+    part = ["--role=part", MEMBER] if step.over else []
+    return [OUTDIR, *more[step.scope], *part]
 
 
 def _tasks(
@@ -158,7 +167,11 @@ def _tasks(
     """
     tasks: dict[str, Task] = {}
     for step in pipeline.STEPS:
-        if step.scope == scope:
+        if step.scope == scope and step.over:
+            listed = _output_of(step, tasks)
+            part = {**instead, "member": "{{item}}"}
+            _call(step.name, templates[step.name], step.needs, tasks, part, with_param=listed)
+        elif step.scope == scope:
             _call(step.name, templates[step.name], step.needs, tasks, instead)
             for beside in beside_train if step.name == pipeline.TRAIN else ():
                 _call(str(beside.name), beside, step.needs, tasks, instead)
@@ -169,6 +182,14 @@ def _tasks(
             run = {"run": "{{item}}", pipeline.TRAINED: str(trained.value)}
             template = templates[pipeline.RUNS]
             _call(pipeline.RUNS, template, needs, tasks, run, with_param=listed)
+
+
+def _output_of(step: Step, tasks: Mapping[str, Task]) -> Parameter:
+    """The list over which a step is repeated, an output of one of the tasks that it needs."""
+    for need in step.needs:
+        if any(one.name == step.over for one in pipeline.find(need.task).outputs):
+            return tasks[need.task].get_parameter(step.over)
+    raise ValueError(f"{step.name} needs no task that lists {step.over}")
 
 
 def _call(

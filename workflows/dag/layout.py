@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -52,10 +52,12 @@ class Layout:
         """The layout of a whole manifest."""
         spec = manifest["spec"]
         templates = {template["name"]: template for template in spec.get("templates", [])}
+        parameters = _parameters(spec.get("arguments"))
+        inside = _tasks(spec.get("entrypoint", ""), templates, ())
         return Layout(
-            inside=_tasks(spec.get("entrypoint", ""), templates, ()),
+            inside=_asked(inside, parameters),
             at_exit=_tasks(spec.get("onExit", ""), templates, ()),
-            parameters=_parameters(spec.get("arguments")),
+            parameters=parameters,
         )
 
     @property
@@ -147,6 +149,20 @@ def _tasks(name: str, templates: Mapping[str, Any], around: tuple[str, ...]) -> 
     if "dag" not in template or name in around:
         return ()
     return tuple(_task(task, templates, (*around, name)) for task in template["dag"]["tasks"])
+
+
+def _asked(tasks: tuple[Layout, ...], parameters: Values) -> tuple[Layout, ...]:
+    """The tasks without those that this workflow's parameters do not ask for: they get no pod."""
+    left_out = {
+        step.name
+        for step in pipeline.STEPS
+        if step.asked_by and parameters.get(step.asked_by) == "0"
+    }
+    return tuple(
+        replace(task, inside=_asked(task.inside, parameters))
+        for task in tasks
+        if task.name not in left_out
+    )
 
 
 def _task(task: Mapping[str, Any], templates: Mapping[str, Any], around: tuple[str, ...]) -> Layout:

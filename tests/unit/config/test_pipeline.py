@@ -45,7 +45,9 @@ def test_the_rows_fit_together() -> None:
 def test_what_needs_the_evaluation_may_be_left_out() -> None:
     """Of a run below `evaluate_above` a report requires the rest."""
     left_out = {step.name for step in pipeline.STEPS if pipeline.may_be_left_out(step)}
-    assert left_out == {"evaluate", "play", "plot-evaluation"}
+    assert left_out == {
+        "evaluate", "play", "plot-evaluation", "evaluate-snapshots", "evaluation-curve", "play-learning",
+    }  # fmt: skip
     further = Step(name="further", scope="run", needs=(Need(task="play"),))
     assert pipeline.may_be_left_out(further)
     assert not pipeline.may_be_left_out(own_step.STEP)

@@ -68,6 +68,7 @@ def test_every_number_of_runs_follows_the_rule(runs, tmp_path):
             "losses",
             "resources",
             "training",
+            "training-hours",
         ]
 
 

@@ -378,7 +378,7 @@ def test_the_command_on_a_network(
 ) -> None:
     monkeypatch.setattr(check, "_killed", lambda what, texts: "train.csv")
     assert check.main(["my_lab.nets:Residual", "-p", "rollout_length=16"]) == 0
-    assert capsys.readouterr().out.count("ok    ") == 9
+    assert capsys.readouterr().out.count("ok    ") == 10
 
 
 def test_what_a_network_and_a_game_are_tried_with(

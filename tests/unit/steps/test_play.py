@@ -97,7 +97,7 @@ def test_without_ffmpeg_the_message_says_what_to_install(monkeypatch):
         lambda: (_ for _ in ()).throw(RuntimeError("No ffmpeg exe could be found")),
     )
     with pytest.raises(BadInput, match="install imageio-ffmpeg"):
-        play._check_codec()
+        play.check_codec()
 
 
 def test_what_shall_not_be_filmed_is_skipped(tmp_path):

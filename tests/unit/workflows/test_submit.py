@@ -15,6 +15,7 @@ import pytest
 
 from config import VERSION, pipeline
 from config.described import parameters
+from config.experiment import Experiment
 from tests.unit.workflows.loopback_argo import LoopbackArgo
 from workflows import submit
 from workflows.dag import manifest_yaml, render
@@ -246,7 +247,8 @@ def test_manifest_with_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     )
 
 
-def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("evaluations", [0, 5])
+def test_dry_run(evaluations: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
         submit.main(
             [
@@ -259,6 +261,8 @@ def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
                 "epochs=196",
                 "-p",
                 "outdir=results/x",
+                "-p",
+                f"evaluations={evaluations}",
                 "--dry-run",
             ]
         )
@@ -267,7 +271,8 @@ def test_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "this machine" in shown and "3 x 196 epochs x 256 steps = 3 x 50,176 steps" in shown
     first, *after = (*pipeline.names("experiment"), *pipeline.names("exit"))
-    inside = ", ".join(pipeline.names("run"))
+    experiment = Experiment(evaluations=evaluations)
+    inside = ", ".join(step.name for step in pipeline.asked("run", experiment))
     assert f"{first}, 3 x ({inside}), {', '.join(after)}" in shown
     assert "  * runs " in shown and "    seed " in shown and "directory    results/x" in shown
     assert files() == []

@@ -79,7 +79,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shut-out", action="store_true")
 
 
-def _outputs(status: Status) -> dict[str, str]:
+def _outputs(context: StepContext, status: Status) -> dict[str, str]:
     return {"state": status.state}
 
 

@@ -153,7 +153,7 @@ PRODUCTS = [step for step in pipeline.STEPS if step.required and step.name not i
 
 @pytest.mark.parametrize("step", PRODUCTS, ids=lambda step: step.name)
 def test_a_product_that_failed_for_good_makes_it_incomplete(step, tmp_path):
-    directory = synthetic.experiment(tmp_path, ("complete",))
+    directory = synthetic.experiment(tmp_path, ("complete",), evaluations=5)
     synthetic.succeed(directory.run(0), "run")
     synthetic.succeed(directory, "experiment")
     synthetic.status(

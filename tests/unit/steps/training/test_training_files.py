@@ -21,6 +21,7 @@ from config.errors import ExperimentError
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.tables import read_rows
+from steps.evaluations.event_file import write_animation, write_curve
 from steps.training import self_play_trainer
 from steps.training.recorder import EventFile, Interval, Recorder
 from steps.training.resources import ResourceSampler
@@ -161,6 +162,27 @@ def test_tensorboard_drops_what_a_killed_attempt_wrote(
     events = EventAccumulator(str(run.tensorboard)).Reload()
     assert [event.step for event in events.Scalars("train/loss")] == [30, 60, 80]
     assert events.Scalars("train/return_mean")[0].value == 7.0
+
+
+def test_tensorboard_has_the_tags_of_other_libraries(run: RunDirectory, resolved: Resolved) -> None:
+    """Stable-Baselines3's and CleanRL's, so that theirs and ours are drawn in the same charts."""
+    record(run, resolved, 1, 8, None)
+    rows = [dict(row, return_mean=12.5, length_mean=9.0, step=40) for row in ({},)]
+    write_curve(run, rows, resolved.measure)
+    write_curve(run, rows, resolved.measure)
+    write_animation(run, b"GIF89a", (4, 3))
+    events = EventAccumulator(str(run.tensorboard)).Reload()
+    known = {
+        "rollout/ep_rew_mean", "rollout/ep_len_mean", "charts/episodic_return",
+        "charts/episodic_length", "eval/mean_reward", "eval/mean_ep_length",
+    }  # fmt: skip
+    assert known <= set(events.Tags()["scalars"])
+    assert [(one.step, one.value) for one in events.Scalars("eval/mean_reward")] == [(40, 12.5)]
+    assert events.Scalars("train/return_mean"), "the files of the evaluation drop nothing"
+    assert events.Tags()["images"] == ["videos/learning"]
+    (text,) = events.Tensors("hyperparameters/text_summary")
+    assert b"|game|" in text.tensor_proto.string_val[0]
+    assert "_hparams_/session_start_info" in events.PluginTagToContent("hparams")
 
 
 def test_resources_are_sampled_and_continued(

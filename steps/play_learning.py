@@ -1,0 +1,110 @@
+"""The film of how one run learnt: `python -m steps.play_learning --outdir results/cartpole --run 0`.
+
+videos/learning.mp4 shows a few seconds of one evaluated episode of each snapshot of the policy
+(`evaluations`), from the first to the last, with its step above it; after self-play, the end of a game
+against the strongest player of the ladder. TensorBoard gets a small animation of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from steps.command.context import Skipped, StepContext
+from steps.command.main import run_step
+from steps.directory import snapshots
+from steps.directory.elsewhere import Drawing, drawn_elsewhere
+from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
+from steps.directory.usable import fingerprint
+from steps.play import check_codec, write_video
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FILM = "learning.mp4"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the step and return its exit code."""
+    return run_step("play-learning", play_learning, inputs=inputs, complete=_is_written, argv=argv)
+
+
+def inputs(context: StepContext) -> Mapping[str, Any]:
+    """What the film depends on: the episodes of the snapshots."""
+    run = context.run
+    tables = [snapshots.table(run, step) for step in run.snapshot_steps()]
+    return {
+        "identity": context.record.identity_hash,
+        "asked": bool(context.resolved.experiment.evaluations),
+        "files": fingerprint(context.directory.root, tables),
+    }
+
+
+def play_learning(context: StepContext) -> dict[str, Any] | Skipped:
+    """Film the snapshots of one run."""
+    drawing = _drawing(context)
+    if drawing.refused is not None:
+        return Skipped(drawing.refused)
+    os.environ.update(drawing.variables)
+    check_codec()
+    from agents.evaluation.pictures import NoImages
+    from steps.evaluations import learning_film as film
+    from steps.evaluations.event_file import write_animation
+
+    listed, rate = film.parts(context)
+    animation = film.Animation(every=round(rate))
+    frames = animation.watch(film.labelled(listed))
+    try:
+        written = _write(context, context.run.videos / FILM, frames, rate)
+    except NoImages as error:
+        return Skipped(f"{context.resolved.game.name!r} gives no images: {error}")
+    write_animation(context.run, animation.gif(), animation.size)
+    seconds = round(written / rate, 2)
+    print(f"{FILM}: {len(listed)} snapshots, {written} frames, {seconds} s")
+    return {"file": FILM, "snapshots": len(listed), "frames": written, "seconds": seconds}
+
+
+def _drawing(context: StepContext) -> Drawing:
+    """How the pictures are drawn on this machine, or why there is no film."""
+    if not context.resolved.experiment.evaluations:
+        return Drawing({}, "evaluations is 0")
+    if not context.run.snapshot_steps():
+        return Drawing({}, f"there is no snapshot in {context.run.snapshots}")
+    return drawn_elsewhere(context.resolved)
+
+
+def _write(context: StepContext, path: Path, frames: Iterator[np.ndarray], rate: float) -> int:
+    """Write the film, which gets its name when it is complete. Returns the number of frames."""
+
+    def until_stop() -> Iterator[np.ndarray]:
+        for frame in frames:
+            context.check_stop()
+            yield frame
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_temporaries(path.parent, of=path.name)
+    temporary = temporary_beside(path)
+    try:
+        written = write_video(temporary, until_stop(), rate)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        context.require_ours()
+        temporary.replace(path)
+        sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return written
+
+
+def _is_written(context: StepContext) -> bool:
+    if context.previous is not None and context.previous.state == "skipped":
+        # What cannot be drawn here may be drawn on another machine, or once a library is installed.
+        return _drawing(context).refused is not None
+    return (context.run.videos / FILM).is_file()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
