@@ -324,7 +324,18 @@ class TrainingEnvironments:
                 # Logs store the smallest type; environments get int64, as the policy sends it.
                 if not self.interface.continuous:
                     taken = taken.astype(np.int64)
+                self._let_wait(begins > row, taken)
                 self.step(taken)
+
+    def _let_wait(self, waiting: np.ndarray, actions: np.ndarray) -> None:
+        """Give the environments whose log begins later, bool [n], actions that their masks allow: they
+        step, too, and a forbidden action may raise.
+        """
+        if self.masks is None or not waiting.any():
+            return
+        ends = np.cumsum(self.interface.choices)[:-1]
+        allowed = [part.argmax(axis=1) for part in np.split(self.masks[waiting], ends, axis=1)]
+        actions[waiting] = allowed[0] if self.interface.discrete else np.stack(allowed, axis=1)
 
     def close(self) -> None:
         """Release the environments."""

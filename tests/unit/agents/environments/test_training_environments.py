@@ -338,3 +338,23 @@ def test_a_native_vector_without_a_masked_reset_is_not_used(
     assert isinstance(
         make_environments(resolved_for("cartpole"), 2), gymnasium.vector.SyncVectorEnv
     )
+
+
+def test_while_another_is_replayed_an_environment_takes_allowed_actions_only() -> None:
+    """All logs end in the same row, so a shorter one begins later; until then its environment steps,
+    too, and a step that its mask forbids raises in this maze."""
+    resolved = resolved_for("my_lab.envs:Maze", num_envs="2")
+    environments = TrainingEnvironments(resolved, 0)
+    for _ in range(200):
+        assert environments.masks is not None
+        environments.step(environments.masks.argmax(axis=1))
+        lengths = environments.state_dict()["lengths"]
+        if lengths[0] >= 4 + lengths[1] > 4:
+            break
+    state = environments.state_dict()
+    again = TrainingEnvironments(resolved, 0)
+    assert not again.load_state_dict(state).any()
+    assert np.array_equal(again.observation, environments.observation)
+    assert np.array_equal(again.masks, environments.masks)
+    for one in (environments, again):
+        one.close()
