@@ -23,6 +23,7 @@ from agents.load import load_policy, make_trainer
 from config.errors import BadInput
 from config.resolve import Resolved, resolve
 from steps.directory.elsewhere import made_elsewhere, tried_elsewhere
+from steps.directory.processes import start_time
 
 SHORT = {"num_envs": "3", "rollout_length": "16", "minibatches": "1", "epochs": "2"}
 
@@ -52,7 +53,10 @@ class Careless(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         self.time = 0
         observation = np.zeros(2, np.float32)
-        return observation if self.kind == "old reset" else (observation, self._info())
+        if self.kind == "old reset":
+            return observation
+        further = (0,) if self.kind == "long reset" else ()
+        return observation, self._info(), *further
 
     def step(self, action: Any) -> Any:
         self.time += 1
@@ -82,12 +86,14 @@ class Unseeded(Careless):
 
 
 class Lasting(Careless):
-    """Leaves a thread and a process behind."""
+    """Leaves a thread and a process behind. pids: the file for the numbers of such processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, pids: str) -> None:
         super().__init__()
         threading.Thread(target=threading.Event().wait).start()
-        subprocess.Popen(["sleep", "60"])
+        left = subprocess.Popen(["sleep", "60"])
+        with Path(pids).open("a") as file:
+            file.write(f"{left.pid}\n")
 
 
 class Alone(Careless):
@@ -112,6 +118,7 @@ def game(kind: str, name: str = "Careless", **given: str) -> Resolved:
 
 BROKEN = {
     "old reset": "reset() returns (observation, info): it returned an array of shape (2,); return a pair",
+    "long reset": "it returned a tuple of 3 values; return a pair",
     "old step": "it returned a tuple of 4 values; return five values",
     "vector": "a reward is one number: it was an array of shape (2,) in step 1; return a float",
     "nothing": "a reward is one number: it was None in step 1",
@@ -186,8 +193,15 @@ def test_it_is_tried_in_a_process_of_its_own(kind: str, line: str) -> None:
     assert time.monotonic() - started_s < 50
 
 
-def test_what_an_environment_leaves_behind_holds_nothing_up() -> None:
-    tried_elsewhere(game("", "Lasting"), 60)
+def test_what_an_environment_leaves_behind_holds_nothing_up_and_is_ended(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    tried_elsewhere(game("", "Lasting", env_options=f"pids={pids}"), 60)
+    left = [int(line) for line in pids.read_text().splitlines()]
+    assert left
+    end = time.monotonic() + 10  # a signal takes a moment
+    while any(map(start_time, left)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not any(map(start_time, left))
 
 
 def test_a_module_of_the_working_directory_is_not_taken_for_ours(
