@@ -601,28 +601,38 @@ def test_strangers_take_neither_the_learner_s_files_nor_its_time(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "STRANGERS", 8)
-    monkeypatch.setattr(service, "HANDSHAKE_S", 1.0)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as opened:
         opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 512), hard))
+        # In this time nothing is closed for its silence.
+        monkeypatch.setattr(service, "HANDSHAKE_S", 600.0)
         server = opened.enter_context(serve(PlainReceiver(), actors=2))
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
         honest = connect(server.address)
         honest.join(join_request(1))
-        strangers = [
-            opened.enter_context(
-                socket.create_connection((server.address.host, server.address.port))
-            )
-            for _ in range(100)
-        ]
-        for stranger in strangers:
-            stranger.setblocking(False)
+        strangers = [opened.enter_context(stranger_of(server)) for _ in range(100)]
         until(lambda: sum(map(is_closed, strangers)) >= 100 - 2 - 8)
         honest.send(some_unrolls(1))
-        # Those that came in never say anything, and are closed, too.
+
+
+def test_a_stranger_that_says_nothing_is_closed(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "STRANGERS", 8)
+    monkeypatch.setattr(service, "HANDSHAKE_S", 1.0)
+    with contextlib.ExitStack() as opened:
+        server = opened.enter_context(serve(PlainReceiver(), actors=2))
+        strangers = [opened.enter_context(stranger_of(server)) for _ in range(8)]
         until(lambda: all(map(is_closed, strangers)))
         connect(server.address).join(join_request(2))
+
+
+def stranger_of(server: Server) -> socket.socket:
+    """A connection without a word."""
+    connection = socket.create_connection((server.address.host, server.address.port))
+    connection.setblocking(False)
+    return connection
 
 
 def is_closed(connection: socket.socket) -> bool:
