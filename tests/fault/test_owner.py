@@ -94,6 +94,8 @@ def test_a_step_takes_back_what_its_own_workflow_has_released(
     steps = ["--outdir", str(outdir), "--run", "0"]
     other = start("steps.evaluate", steps, environment("second"))
     assert other.end() == 4, other.text
+    present = owner.read_owner(ExperimentDirectory(outdir).owner_json)
+    assert present is not None and present.released
     again = start("steps.evaluate", steps, environment("first"))
     assert again.end() != 4, again.text
     present = owner.read_owner(ExperimentDirectory(outdir).owner_json)
