@@ -210,3 +210,38 @@ def test_what_the_steps_need_of_the_environment_reaches_every_pod(
     assert {"MUJOCO_GL", "EXPERIMENT_FAULT"} <= set(seen)
     assert not {"OMP_NUM_THREADS", "ARGO_TOKEN"} & set(seen)
     assert seen["EXPERIMENT_OWNER_PROCESS"].split(":")[1] == str(os.getpid())
+
+
+def test_paths_in_what_a_person_gave_stay_and_those_of_the_manifest_are_the_pod_s(
+    tmp_path: Path,
+) -> None:
+    """A mount at `/home/own` is a folder of the pod, unless the person means one of this machine."""
+    container = {
+        "volumeMounts": [
+            {"name": "storage", "mountPath": "/storage"},
+            {"name": "own", "mountPath": "/home/own"},
+        ]
+    }
+    program = "import sys, json; open(sys.argv[1], 'w').write(json.dumps(sys.argv[2:]))"
+    written = [f"{{{{workflow.parameters.{name}}}}}" for name in ("mine", "theirs")]
+    manifest = workflow(
+        [task("a", "leaf")],
+        pod("leaf", program, "/storage/seen.json", *written, container=container),
+        volumes=[
+            {"name": "storage", "persistentVolumeClaim": {"claimName": "any"}},
+            {"name": "own", "emptyDir": {}},
+        ],
+    )
+    values = {"mine": "log_dir=/home/own/x", "theirs": "/home/own/y"}
+    manifest["spec"]["arguments"] = {
+        "parameters": [{"name": name, "value": value} for name, value in values.items()]
+    }
+    place = Place(storage=tmp_path, outdir="/storage/x", directory=tmp_path / "x")
+    resolved = resolve("ppo", {"outdir": "/storage/x", "game": "cartpole"})
+    submission = Submission(
+        name="w", resolved=resolved, given={"mine"}, manifest=manifest, place=place
+    )
+    assert on_this_machine.run(submission) == 0
+    mine, theirs = json.loads((tmp_path / "seen.json").read_text())
+    assert mine == values["mine"]
+    assert theirs.endswith("/y") and theirs != values["theirs"]

@@ -343,3 +343,17 @@ def test_a_defect_of_the_engine_itself_ends_with_a_final_status(
         "defect of the local engine: ZeroDivisionError: division by zero",
     )
     assert status.finished is not None
+
+
+def test_a_defect_of_the_engine_itself_ends_nodes_that_still_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(state: Any, call: Any) -> None:
+        call.add(state, "Pod", "Running")
+        raise ZeroDivisionError("of the engine")
+
+    monkeypatch.setattr(engine, "execute", broken)
+    status = local.run(workflow(str(tmp_path / "made")), storage=tmp_path / "storage")
+    (node,) = status.nodes.values()
+    assert (node.phase, node.message) == (status.phase, status.message)
+    assert status.phase == "Error" and node.finished is not None
