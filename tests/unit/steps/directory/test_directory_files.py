@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import json
 import math
@@ -217,6 +218,17 @@ def test_a_file_that_grows_while_it_is_read_is_read_whole(
     assert read_bytes(path, 10) == b"0123456789"
     with pytest.raises(BadInput, match="at most 9 are read"):
         read_bytes(path, 9)
+
+
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_a_fifo_is_refused_and_not_read(tmp_path: Path, has_writer: bool) -> None:
+    path = tmp_path / "x"
+    os.mkfifo(path)
+    with contextlib.ExitStack() as opened:
+        if has_writer:
+            opened.callback(os.close, os.open(path, os.O_RDWR))
+        with pytest.raises(IsADirectoryError, match="no regular file"):
+            files.open_regular(path)
 
 
 def test_a_stale_handle_is_opened_once_more(
