@@ -239,7 +239,7 @@ def test_the_command_checks_a_network_that_remembers_with_ppo_lstm(
     sizes = ["-p", "rollout_length=16", "-p", "sequence_length=16"]
     assert check.main(["my_lab.nets:Gated", *sizes]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("ok    ") == 9 and "a reset clears what is remembered" in printed
+    assert printed.count("ok    ") == 10 and "a reset clears what is remembered" in printed
     assert seen == ["ppo-lstm"]
 
 

@@ -54,7 +54,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExperimentDir
 
 
 def test_every_plot_and_film_is_there(finished: ExperimentDirectory) -> None:
-    of_run = ("evaluation", "ratings", "strength", "training", "losses", "resources")
+    of_run = (
+        "evaluation",
+        "ratings",
+        "strength",
+        "training",
+        "training-hours",
+        "losses",
+        "resources",
+    )
     of_all = (*of_run, "elo", "opponents")
     for folder, names in ((finished.run(1).plots, of_run), (finished.average / "plots", of_all)):
         assert sorted(path.name for path in folder.iterdir()) == sorted(
