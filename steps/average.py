@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from config import pipeline
+from config.ending import end
 from config.ladder import AGENT, ANCHOR, VALUE_KEPT
 from config.measures import ELO, Measure
 from config.resolve import Resolved
@@ -453,4 +453,4 @@ def _are_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -21,6 +21,7 @@ from agents.games.named import OPENSPIEL, OURS, load_game
 from config.algorithms import ALGORITHMS, algorithm_names, checked, find_algorithm
 from config.algorithms.descriptor import FAMILIES, SINGLE, Algorithm
 from config.described import parameters
+from config.ending import end
 from config.errors import BadInput, shown
 from config.games import find_game
 from config.given import from_assignments
@@ -277,4 +278,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

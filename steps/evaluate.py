@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from config.ending import end
 from config.errors import BadInput
 from config.measures import Measure
 from steps.command.context import StepContext
@@ -162,4 +163,4 @@ def _mean(rows: Sequence[Mapping[str, Cell]], measure: Measure) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -11,10 +11,10 @@ the training still takes more.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from config.ending import end
 from config.errors import BadInput
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
@@ -124,4 +124,4 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -8,10 +8,10 @@ files. The run is judged by its final policy alone, see `steps.evaluate`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from config.ending import end
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory import checkpoints, snapshots
@@ -135,4 +135,4 @@ def _are_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

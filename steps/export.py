@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 
+from config.ending import end
 from config.errors import BadInput
 from config.outdir import check_outdir
 from steps.command.main import command_parser, guarded
@@ -59,4 +59,4 @@ def export(parsed: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -14,11 +14,11 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from config.ending import end
 from config.errors import BadInput, ExperimentError
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
@@ -292,4 +292,4 @@ def check_codec() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

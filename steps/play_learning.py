@@ -8,11 +8,11 @@ against the strongest player of the ladder. TensorBoard gets a small animation o
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from config.ending import end
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory import snapshots
@@ -107,4 +107,4 @@ def _is_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -8,12 +8,12 @@ without a usable run nothing is drawn, and the status says so.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from config.ending import end
 from config.errors import WrongDirectory
 from steps.average import CURVE, bootstrap_seed
 from steps.command.context import Skipped, StepContext
@@ -341,4 +341,4 @@ def _are_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

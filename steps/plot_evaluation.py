@@ -6,10 +6,10 @@ plots/ratings and plots/strength stand beside it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from config.ending import end
 from config.errors import BadInput
 from config.pipeline import EVALUATE
 from steps.command.context import StepContext
@@ -91,4 +91,4 @@ def _is_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -6,10 +6,10 @@ plots/resources of the run, as PNG and as SVG.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from config.ending import end
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.experiment import training_inputs
@@ -112,4 +112,4 @@ def _are_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

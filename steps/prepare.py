@@ -16,13 +16,13 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from config import pipeline
 from config.algorithms import ALGORITHMS
+from config.ending import end
 from config.errors import BadInput, ExperimentError, shown
 from config.given import from_argo, from_assignments, refuse_replaced, together
 from config.outdir import check_outdir
@@ -384,4 +384,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

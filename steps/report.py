@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from config import pipeline
+from config.ending import end
 from config.errors import NEVER_RETRIED, ExperimentError, Incomplete, on_one_line
 from steps.command.context import StepContext
 from steps.command.main import run_step
@@ -222,4 +223,4 @@ def _is_written(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -22,6 +22,7 @@ from typing import Any
 from config import pipeline
 from config.actors import COMMAND_VARIABLE, ActorSettings
 from config.algorithms.descriptor import MEMBERS, Algorithm
+from config.ending import end
 from config.errors import BadInput
 from config.workers import WorkerSettings
 from steps.command.become import become
@@ -148,4 +149,4 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -15,6 +15,7 @@ from agents.arena.opponents import NAMES, load_player, trained
 from agents.arena.players import Player
 from agents.games.named import OPENSPIEL, OURS, load_game
 from agents.games.rules import Game
+from config.ending import end
 from config.errors import BadInput, shown
 from config.ladder import is_directory
 from steps.arena.entrants import agent_at
@@ -103,4 +104,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    end(main())

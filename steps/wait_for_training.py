@@ -8,10 +8,10 @@ It ends with 0 when the training runs or needs no helpers any more, and writes n
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 
+from config.ending import end
 from config.pipeline import TRAIN
 from steps.command.context import StepContext
 from steps.command.main import begin_context, command_parser, guarded
@@ -60,4 +60,4 @@ def _runs(context: StepContext) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -23,6 +23,7 @@ from config import VERSION
 from config.algorithms import algorithm_names, find_algorithm
 from config.algorithms.descriptor import Algorithm
 from config.cluster import Cluster, defaults, load_cluster
+from config.ending import end
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import over_presets
 from config.ladder import with_directories
@@ -257,4 +258,4 @@ def _check_together(request: Request, address: server.Address | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

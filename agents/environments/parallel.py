@@ -54,6 +54,8 @@ class ParallelEnvironments(AsyncVectorEnv):
                 # A forked process would inherit locks that torch's threads held, without the threads
                 # that release them.
                 context="spawn",
+                # An environment may start processes of its own, which a daemon may not.
+                daemon=False,
                 worker=_work,
                 autoreset_mode=AutoresetMode.DISABLED,
             )

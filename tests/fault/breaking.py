@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -62,3 +64,22 @@ class Endless(BreaksAtStep50):
     def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         time.sleep(self.pause_s)
         return np.zeros(2, np.float32), 1.0, False, False, {}
+
+
+class LeavesBehind(BreaksAtStep50):
+    """Starts what `LEFT` names with every environment, and never ends it; breaks nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        left = os.environ["LEFT"]
+        if left == "thread":
+            threading.Thread(target=time.sleep, args=(120,), name="viewer").start()
+        if left == "process":
+            subprocess.Popen(["sleep", "120"])
+        if left == "child":
+            context = multiprocessing.get_context("spawn")
+            context.Process(target=time.sleep, args=(120,), name="simulator").start()
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        return np.zeros(2, np.float32), 1.0, self.steps % 20 == 0, False, {}

@@ -10,6 +10,7 @@ import resource
 import socket
 import sys
 
+from config.ending import end
 from tests.modes import respect_modes
 from tests.outside import OF_A_WORKFLOW
 
@@ -39,7 +40,4 @@ def run_step(
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
     if unprivileged:
         respect_modes()
-    code = importlib.import_module(module).main(argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    end(importlib.import_module(module).main(argv))

@@ -341,6 +341,32 @@ def test_an_environment_that_ends_the_process_makes_no_success(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("left", "vectorisation"),
+    [
+        ("thread", "sync"), ("thread", "async"), ("process", "sync"), ("child", "sync"), ("child", "async"),
+    ],
+)  # fmt: skip
+def test_what_an_environment_leaves_behind_keeps_no_step_alive(
+    start: Start, tmp_path: Path, left: str, vectorisation: str
+) -> None:
+    """`prepare` tries the environment, and `train` and `evaluate` use it."""
+    environment = {"LEFT": left}
+    game = "tests.fault.breaking:LeavesBehind"
+    arguments = assignments(tmp_path / "x", game=game, vectorisation=vectorisation, epochs=4)
+    for name, argv in (
+        ("prepare", arguments),
+        ("train", train(tmp_path / "x")[1]),
+        ("evaluate", train(tmp_path / "x")[1]),
+    ):
+        step = start(f"steps.{name}", argv, environment)
+        assert step.end(timeout_s=60) == 0, step.text
+        if name == "train" and vectorisation == "sync" and left != "process":
+            assert "ended without waiting for" in step.text
+            assert {"thread": "thread viewer", "child": "simulator"}[left] in step.text
+
+
+@pytest.mark.slow
 def test_same_step_twice_without_progress(start: Start, tmp_path: Path) -> None:
     run = prepare(start, tmp_path / "x", game="tests.fault.breaking:BreaksAtStep50")
     first = start(*train(tmp_path / "x"))

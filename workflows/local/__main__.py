@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from config.ending import end
 from config.errors import BadInput, ExperimentError
 from config.given import from_assignments
 from config.numbers import if_any
@@ -166,4 +167,4 @@ class _Printer:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())
