@@ -76,7 +76,7 @@ messages: $(INSTALLED) ## make agents/transport/learner_pb2.py of learner.proto 
 
 $(BENCHMARK): pyproject.toml
 	$(PYTHON) -m venv .venv-benchmark
-	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check 'stable-baselines3[extra]' sb3-contrib ale-py
+	.venv-benchmark/bin/python -m pip install --quiet --disable-pip-version-check 'stable-baselines3[extra]' sb3-contrib ale-py 'gymnasium[mujoco]' minatar
 	@touch $@
 
 $(RLLIB): pyproject.toml

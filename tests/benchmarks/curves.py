@@ -37,13 +37,17 @@ class Learnt:
     """What came of one algorithm on one game: of every run its training and its final score."""
 
     algorithm: str
-    bound: Bound
     curves: Sequence[Curve]
     scores: Sequence[float]
+    bound: Bound | None = None
 
 
-def side_by_side(title: str, subtitle: str, games: Mapping[str, Sequence[Learnt]]) -> Figure:
-    """A panel for each game, a colour for each algorithm, at most two; none without a curve."""
+def side_by_side(
+    title: str, subtitle: str, games: Mapping[str, Sequence[Learnt]], note: str
+) -> Figure:
+    """A panel for each game, a colour for each algorithm, at most two; none without a curve. note: what the
+    marks beside the curves are.
+    """
     figure, all_axes = panels(len(games), title=title, subtitle=subtitle)
     figure.set_figheight(HEIGHT_IN)
     shown: dict[str, Artist] = {}
@@ -59,8 +63,7 @@ def side_by_side(title: str, subtitle: str, games: Mapping[str, Sequence[Learnt]
     arrange(
         figure,
         "Thin: every run in training, where actions are sampled; strong: the mean of the runs, of "
-        f"each a trailing mean of {rows} rows. Diamonds: the final policies, 20 greedy episodes of "
-        "each run; dashed: the bound for their mean.",
+        f"each a trailing mean of {rows} rows. {note}",
     )
     figure.subplots_adjust(top=0.765, right=0.915, wspace=0.44)
     return figure
@@ -81,10 +84,11 @@ def _draw(axes: Axes, one: Learnt, colour: str) -> int:
     end = np.full(len(one.scores), BEYOND * max(curve.steps[-1] for curve in one.curves))
     edge = {"markeredgecolor": "white", "markeredgewidth": 0.6}
     axes.plot(end, one.scores, "D", color=colour, markersize=5, clip_on=False, **edge)
-    axes.axhline(one.bound.value, color=colour, linewidth=1.0, linestyle=DASHES, zorder=1)
-    beside = axes.get_yaxis_transform()
-    text = {"color": colour, "fontsize": 8, "va": "center", "transform": beside}
-    axes.text(1.03, one.bound.value, str(one.bound), **text)
+    if one.bound is not None:
+        axes.axhline(one.bound.value, color=colour, linewidth=1.0, linestyle=DASHES, zorder=1)
+        beside = axes.get_yaxis_transform()
+        text = {"color": colour, "fontsize": 8, "va": "center", "transform": beside}
+        axes.text(1.03, one.bound.value, str(one.bound), **text)
     return window
 
 

@@ -53,6 +53,7 @@ TITLES = (
     "Velocities must be remembered",
     "return of training episodes of PPO with a memory (ppo-lstm) and without (ppo)",
 )
+NOTE = "Diamonds: the final policies, 20 greedy episodes of each run; dashed: the bound for their mean."
 BREAKOUT = ("ppo", "breakout")
 """Neither a number of steps nor a bound of its own."""
 REFUSED, INTERRUPTED = 2, 130
@@ -211,7 +212,7 @@ def draw(goals: Sequence[Goal], outdir: Path) -> None:
         return
     stem = outdir / "without-velocities"
     with look():
-        write(side_by_side(*TITLES, games), stem)
+        write(side_by_side(*TITLES, games, NOTE), stem)
     print(f"Figure: {stem}.png")
 
 
