@@ -1,0 +1,4 @@
+"""Comparisons of algorithms over games, from directories, whoever trained them.
+
+entries.py    what is compared: the runs of one algorithm on one game
+"""
