@@ -15,7 +15,7 @@ from typing import Any
 
 from config.actors import ActorSettings
 from config.algorithms import ALGORITHMS, algorithm_path, find_algorithm
-from config.algorithms.descriptor import BOARD, MEMBERS, Algorithm
+from config.algorithms.descriptor import BOARD, MEMBERS, READ_BY_ARGO, Algorithm
 from config.described import own_defaults
 from config.environment import (
     ATARI_ONLY,
@@ -239,6 +239,16 @@ class Resolved:
         was given.
         """
         return self.total_steps if name == STEPS else getattr(getattr(self, section), name)
+
+    def read_by_argo(self) -> dict[str, str]:
+        """The parameters that Argo itself reads of this experiment, as text."""
+        sections = [one for one in (self.experiment, self.members) if one is not None]
+        return {
+            name: to_text(getattr(section, name))
+            for name in READ_BY_ARGO[self.topology]
+            for section in sections
+            if name in declared(type(section))
+        }
 
     def later(self) -> dict[str, dict[str, Any]]:
         """Section -> parameters that only steps after the training read, with their values."""

@@ -2,8 +2,9 @@
 outdir=results/cartpole`.
 
 Checks every parameter, claims the output directory, writes `experiment.yaml`, and outputs the list
-of runs and of those that are trained already. Bad input fails here, before anything is written and before a GPU pod exists. The same
-again continues the experiment and changes nothing.
+of runs, of those that are trained already, and what Argo reads of the experiment. Bad input fails here,
+before anything is written and before a GPU pod exists. The same again continues the experiment and
+changes nothing.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
         given = together(given, from_argo(arguments.workflow_parameters, "--workflow-parameters"))
     elif arguments.parameters is not None:
         given = together(given, from_argo(arguments.parameters))
-    resolved = resolve(arguments.algorithm, given)
+    resolved = resolve(arguments.algorithm, from_assignments(arguments.default) | given)
     storage = os.environ.get("STORAGE") or None
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
@@ -115,6 +116,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
             {
                 pipeline.RUNS: json.dumps(list(runs)),
                 pipeline.TRAINED: "".join(f",{run}" for run in trained) + ",",
+                **record.resolved.read_by_argo(),
             }
         )
     return code
@@ -379,6 +381,13 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="one parameter; what --parameters says of it must be the same",
+    )
+    parser.add_argument(
+        "--default",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="the value of a parameter that is given nowhere else",
     )
     return parser
 

@@ -7,9 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workflows.dag.pods import READ_BY_ARGO
+from config.algorithms.descriptor import READ_BY_ARGO, SINGLE
 
 Manifest = dict[str, Any]
+OF_WORKFLOW = (*READ_BY_ARGO[SINGLE], "claim")
+"""Parameters of the workflow, which are the defaults of every experiment in it."""
 DIRECTORIES = "{{workflow.parameters.directories}}"
 
 
@@ -19,7 +21,7 @@ def calling(manifest: Manifest, experiments: Mapping[str, Mapping[str, str]]) ->
     """
     outer = copy.deepcopy(manifest)
     spec = outer["spec"]
-    given = [one for one in spec["arguments"]["parameters"] if one["name"] in READ_BY_ARGO]
+    given = [one for one in spec["arguments"]["parameters"] if one["name"] in OF_WORKFLOW]
     listed = {"name": "directories", "value": json.dumps(list(experiments))}
     spec["arguments"]["parameters"] = [*given, listed]
     calls = [
@@ -27,7 +29,12 @@ def calling(manifest: Manifest, experiments: Mapping[str, Mapping[str, str]]) ->
         for index, arguments in enumerate(map(_arguments, experiments, experiments.values()))
     ]
     reports = {"name": "report", "template": "report", "withParam": DIRECTORIES}
-    reports["arguments"] = {"parameters": [{"name": "outdir", "value": "{{item}}"}]}
+    reports["arguments"] = {
+        "parameters": [
+            {"name": "outdir", "value": "{{item}}"},
+            {"name": "cpu_image", "value": "{{workflow.parameters.cpu_image}}"},
+        ]
+    }
     own = [template for template in spec["templates"] if template["name"] != spec["onExit"]]
     study = {"name": "study", "dag": {"tasks": calls}}
     ending = {"name": "reports", "dag": {"tasks": [reports]}}

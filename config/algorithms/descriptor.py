@@ -34,6 +34,21 @@ MEMBERS: Mapping[str, tuple[str, type[ActorSettings] | type[WorkerSettings]]] = 
 """Of topologies of several processes: the section of an experiment that says how many there are and
 how patient, and its parameters."""
 
+READ_BY_ARGO: Mapping[str, tuple[str, ...]] = {
+    SINGLE: ("gpus", "training_memory", "gpu_image", "cpu_image"),
+    ACTOR_LEARNER: (
+        "gpus", "training_memory", "gpu_image", "cpu_image",
+        "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
+    ),
+    SELF_PLAY: (
+        "gpus", "training_memory", "gpu_image", "cpu_image",
+        "workers", "worker_gpus", "workers_per_gpu",
+    ),
+}  # fmt: skip
+"""Of each topology, the parameters of an experiment that Argo itself reads, for its pods: `prepare` passes
+them on as outputs, so that the experiments of one workflow may differ in them. The claim is also read
+by Argo, once for a whole workflow."""
+
 
 class Hyperparameters(Protocol):
     """A frozen dataclass whose fields are made by `config.parameters.parameter`.

@@ -19,18 +19,19 @@ RETRY_UNLESS_LATE = (
 )
 TAG = re.compile(r"\{\{\s*(.+?)\s*\}\}")
 NAMED = re.compile(r"[a-z]+(?:\.[A-Za-z0-9_-]+)+")
-GPU_IMAGE = "{{workflow.parameters.gpu_image}}"
+GPU_IMAGE = "{{inputs.parameters.gpu_image}}"
 IS_TRAINED = "inputs.parameters.trained contains (',' + inputs.parameters.run + ',')"
-GPUS = f"{{{{={IS_TRAINED} ? '0' : workflow.parameters.gpus}}}}"
+GPUS = f"{{{{={IS_TRAINED} ? '0' : inputs.parameters.gpus}}}}"
 IMAGES_OF_HELPERS = {
-    "train-actor": "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
-    " : workflow.parameters.cpu_image}}",
-    "train-worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? workflow.parameters.cpu_image"
-    " : workflow.parameters.gpu_image}}",
+    "train-actor": "{{=inputs.parameters.actor_image != '' ? inputs.parameters.actor_image"
+    " : inputs.parameters.cpu_image}}",
+    "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? inputs.parameters.cpu_image"
+    " : inputs.parameters.gpu_image}}",
 }
+IMAGES_OF_FIRST = {"prepare": "{{workflow.parameters.cpu_image}}"}
 GPUS_OF_HELPERS = {
-    "train-actor": "{{=asInt(workflow.parameters.actor_gpus) == 0 ? '0' : '1'}}",
-    "train-worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? '0' : '1'}}",
+    "train-actor": "{{=asInt(inputs.parameters.actor_gpus) == 0 ? '0' : '1'}}",
+    "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? '0' : '1'}}",
 }
 LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
@@ -357,7 +358,7 @@ def a_training_gets_the_memory_of_its_parameter(manifest: Manifest) -> Iterator[
     for leaf in leaves(manifest):
         patch = leaf.get("podSpecPatch", "")
         if leaf.get("container", {}).get("image") == GPU_IMAGE:
-            if patch.count('"memory":"{{workflow.parameters.training_memory}}"') != 2:
+            if patch.count('"memory":"{{inputs.parameters.training_memory}}"') != 2:
                 yield f"{leaf['name']}: {patch}"
         elif "memory" in patch:
             yield f"{leaf['name']}: {patch}"
@@ -389,9 +390,10 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
 def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         image = leaf.get("container", {}).get("image", "")
-        if image != IMAGES_OF_HELPERS.get(leaf["name"]) and not re.fullmatch(
-            r"\{\{workflow\.parameters\.(gpu|cpu)_image\}\}", image
-        ):
+        if image not in (
+            IMAGES_OF_HELPERS.get(leaf["name"]),
+            IMAGES_OF_FIRST.get(leaf["name"]),
+        ) and not re.fullmatch(r"\{\{inputs\.parameters\.(gpu|cpu)_image\}\}", image):
             yield f"{leaf['name']}: image {image}"
     for parameter in manifest["spec"]["arguments"]["parameters"]:
         may_be_empty = parameter["name"] == "actor_image" and parameter["value"] == ""

@@ -392,7 +392,7 @@ def test_each_rule_can_fail(
 
 def members_of(parameter: str) -> str:
     """The number of members of a stage: as many as the parameter says, none of a trained run."""
-    return f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.{parameter})}}}}"
+    return f"{{{{={IS_TRAINED} ? 0 : asInt(inputs.parameters.{parameter})}}}}"
 
 
 def test_the_actors_of_a_run_stand_beside_its_training(with_actors: Manifest) -> None:
@@ -472,9 +472,9 @@ def test_actors_have_an_image_of_their_own_if_they_are_given_one(
     with_actors: Manifest, own: str, image: str
 ) -> None:
     values = {
-        "workflow.parameters.actor_image": own,
-        "workflow.parameters.cpu_image": "rl:1-cpu",
-        "workflow.parameters.actors": "3",
+        "inputs.parameters.actor_image": own,
+        "inputs.parameters.cpu_image": "rl:1-cpu",
+        "inputs.parameters.actors": "3",
     }
     container = replaced(leaf(with_actors, "train-actor")["container"], values)
     assert container["image"] == image
@@ -487,8 +487,8 @@ def test_a_run_that_is_trained_asks_for_no_gpu_and_no_actor(
 ) -> None:
     values = {
         "inputs.parameters.trained": ",0,1,11,", "inputs.parameters.run": run,
-        "workflow.parameters.gpus": "3", "workflow.parameters.actors": "3",
-        "workflow.parameters.training_memory": "4Gi",
+        "inputs.parameters.gpus": "3", "inputs.parameters.actors": "3",
+        "inputs.parameters.training_memory": "4Gi",
     }  # fmt: skip
     training = replaced(leaf(with_actors, "train"), values)
     (patched,) = json.loads(training["podSpecPatch"])["containers"]
@@ -508,7 +508,7 @@ def test_an_actor_and_a_worker_ask_for_one_gpu_or_their_part_of_one(
     with_actors: Manifest, role: str, gpus: str, per_gpu: str, limits: dict[str, str]
 ) -> None:
     values = {
-        f"workflow.parameters.{role}_gpus": gpus, f"workflow.parameters.{role}s_per_gpu": per_gpu,
+        f"inputs.parameters.{role}_gpus": gpus, f"inputs.parameters.{role}s_per_gpu": per_gpu,
     }  # fmt: skip
     manifests = {"actor": with_actors, "worker": manifest_yaml.load(built("alphazero"))}
     helper = replaced(leaf(manifests[role], f"train-{role}"), values)
@@ -520,9 +520,9 @@ def test_an_actor_and_a_worker_ask_for_one_gpu_or_their_part_of_one(
 @pytest.mark.parametrize(("gpus", "image"), [("0", "rl:1-cpu"), ("2", "rl:1-gpu")])
 def test_workers_with_gpus_have_the_image_of_trainings(gpus: str, image: str) -> None:
     values = {
-        "workflow.parameters.worker_gpus": gpus,
-        "workflow.parameters.cpu_image": "rl:1-cpu",
-        "workflow.parameters.gpu_image": "rl:1-gpu",
+        "inputs.parameters.worker_gpus": gpus,
+        "inputs.parameters.cpu_image": "rl:1-cpu",
+        "inputs.parameters.gpu_image": "rl:1-gpu",
     }
     worker = leaf(manifest_yaml.load(built("alphazero")), "train-worker")
     assert replaced(worker["container"], values)["image"] == image

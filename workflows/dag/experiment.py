@@ -24,8 +24,9 @@ directory of its own: its inputs are that (`outdir`) and the parameters of this 
 reads `{{workflow.parameters.json}}`: `argo submit -p typo=1` adds a parameter, and only so is it seen
 and refused. A parameter of the workflow that has the name of an input of its entry replaces that input:
 one called `parameters` would take the place of all others, so `prepare` sees the workflow's, too,
-and refuses it. What Argo itself reads (`READ_BY_ARGO`) holds for a whole workflow and stays its
-parameter, which `prepare` is told, too.
+and refuses it. What Argo itself reads (`READ_BY_ARGO`) becomes an output of `prepare`, which knows the
+experiment, and from there an input of every template that reads it. The workflow's parameter of the
+same name is the default. Only the claim holds for a whole workflow.
 Who calls it knows the directories, and so its exit handler calls `report` for each of them, in a
 loop over the same list: a parameter of the workflow, or an output with a `globalName`, which is
 still there after a stop.
@@ -33,7 +34,6 @@ still there after a stop.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -42,22 +42,24 @@ from hera.workflows import models as m
 
 from config import pipeline
 from config.algorithms import find_algorithm
+from config.algorithms.descriptor import READ_BY_ARGO
 from config.cluster import Cluster, defaults
 from config.described import ParameterInfo, offered
 from config.pipeline import End, Need, Scope, Step
 from workflows.dag.pods import (
-    OF_RUN,
     OUTDIR,
     RUN,
     UNPRIVILEGED_POD,
     cpu,
-    gpu,
     grace_period_patch,
+    handed_on,
     inputs,
+    inputs_of,
     outputs,
+    passed_on,
     volumes,
 )
-from workflows.dag.topologies import MEMBER, active_runs, beside_train, read_by_argo, train
+from workflows.dag.topologies import MEMBER, active_runs, beside_train, train
 
 RESULTS: Mapping[End, Any] = {
     "succeeded": TaskResult.succeeded,
@@ -69,14 +71,37 @@ KEEP_FINISHED_S = 7 * 24 * 3600
 def build(algorithm: str, cluster: Cluster) -> Workflow:
     """The workflow of one algorithm for one cluster. Every other choice is a workflow parameter."""
     descriptor = find_algorithm(algorithm)
-    with Workflow(
+    arguments = _arguments(algorithm, cluster)
+    with workflow(f"{descriptor.name}-", "experiment", arguments, cluster) as made:
+        never = descriptor.never_set
+        read = [name for name in READ_BY_ARGO[descriptor.topology] if name not in never]
+        told = _told(algorithm)
+        first = prepare(descriptor.topology, cluster, told, own=["parameters"], defaults=read)
+        # Empty stands for the workflow's own. Their text as the default would be kept in the status of
+        # three nodes: two thirds of a small workflow.
+        given = Parameter(name="parameters", default="")
+        experiment(
+            descriptor.topology,
+            cluster,
+            first,
+            after_training(cluster),
+            given=[given],
+            several_learners=descriptor.several_learners,
+        )
+        finish(cluster)
+    return in_order(made)
+
+
+def workflow(prefix: str, entry: str, arguments: Sequence[Parameter], cluster: Cluster) -> Workflow:
+    """A workflow without templates. prefix: how its name begins. entry: the template to begin with."""
+    return Workflow(
         api_version="argoproj.io/v1alpha1",
         kind="Workflow",
-        generate_name=f"{descriptor.name}-",
-        entrypoint="experiment",
+        generate_name=prefix,
+        entrypoint=entry,
         on_exit="finish",
         service_account_name=cluster.service_account,
-        arguments=_arguments(algorithm, cluster),
+        arguments=list(arguments),
         volumes=volumes(),
         security_context=UNPRIVILEGED_POD,
         pod_metadata=m.Metadata(
@@ -85,71 +110,121 @@ def build(algorithm: str, cluster: Cluster) -> Workflow:
         pod_spec_patch=grace_period_patch(cluster),
         pod_gc=m.PodGC(strategy="OnPodSuccess", delete_delay_duration="60s"),
         ttl_strategy=m.TTLStrategy(seconds_after_completion=KEEP_FINISHED_S),
-    ) as workflow:
-        templates = {step.name: _template(step, algorithm, cluster) for step in pipeline.STEPS}
-        members = beside_train(descriptor, cluster)
-        with DAG(name="run", inputs=inputs(*OF_RUN)) as run:
-            _tasks("run", templates, beside_train=members)
-        with DAG(
-            name="experiment",
-            inputs=[
-                *inputs("outdir"),
-                # Empty stands for the workflow's own. Their text as the default would be kept in
-                # the status of three nodes: two thirds of a small workflow.
-                Parameter(name="parameters", default=""),
-            ],
-            parallelism=active_runs(descriptor, cluster),
-        ):
-            _tasks("experiment", templates | {pipeline.RUNS: run})
-        with DAG(name="finish"):
-            _tasks("exit", templates, outdir="{{workflow.parameters.outdir}}")
-    # In the file the DAGs come first, the whole before its parts.
-    workflow.templates.sort(
-        key=lambda template: {"experiment": 0, "run": 1, "finish": 2}.get(template.name or "", 3)
     )
-    return workflow
 
 
-def _template(step: Step, algorithm: str, cluster: Cluster) -> Container | DAG:
+def in_order(made: Workflow) -> Workflow:
+    """The workflow with its DAGs first, the whole before its parts."""
+    first = {made.entrypoint: 0, "experiment": 1, "run": 2, "finish": 4}
+
+    def place(template: Any) -> int:
+        kind = next((name for name in first if (template.name or "").startswith(str(name))), None)
+        return first.get(kind, 5) if isinstance(template, DAG) else 5
+
+    made.templates.sort(key=place)
+    return made
+
+
+def experiment(
+    topology: str,
+    cluster: Cluster,
+    first: Container,
+    pods: Mapping[str, Container],
+    *,
+    several_learners: bool,
+    given: Sequence[Parameter] = (),
+    suffix: str = "",
+) -> DAG:
+    """The template of an experiment, with that of its runs. first: `prepare`. pods: the templates of
+    the steps after `train`. given: the inputs that `prepare` reads beside the directory. suffix: of the
+    templates' names, where a workflow has several topologies.
+    """
+    training = train(topology, cluster, suffix)
+    members = beside_train(topology, cluster, suffix, several_learners=several_learners)
+    of_run = {**pods, pipeline.TRAIN: training}
+    called = [of_run[step.name] for step in pipeline.steps("run")]
+    named = inputs_of([*called, *members], but=["member"])
+    with DAG(name=f"run{suffix}", inputs=inputs(*named)) as run:
+        _tasks("run", of_run, beside_train=members)
+    with DAG(
+        name=f"experiment{suffix}",
+        inputs=[*inputs("outdir"), *given],
+        parallelism=active_runs(topology, cluster),
+    ) as whole:
+        _tasks("experiment", {**pods, pipeline.PREPARE: first, pipeline.RUNS: run})
+    return whole
+
+
+def finish(cluster: Cluster) -> DAG:
+    """The exit handler of a workflow of one experiment."""
+    (step,) = pipeline.steps("exit")
+    report = _template(step, cluster)
+    of_workflow = {name: f"{{{{workflow.parameters.{name}}}}}" for name in inputs_of([report])}
+    with DAG(name="finish") as handler:
+        _tasks("exit", {step.name: report}, instead=of_workflow)
+    return handler
+
+
+def after_training(cluster: Cluster) -> dict[str, Container]:
+    """The templates of the steps that follow `train`, which are the same for every topology."""
+    but = (pipeline.PREPARE, pipeline.TRAIN)
+    steps = (*pipeline.steps("run"), *pipeline.steps("experiment"))
+    return {step.name: _template(step, cluster) for step in steps if step.name not in but}
+
+
+def _template(step: Step, cluster: Cluster) -> Container:
     """The template of one step's pod."""
-    if step.name == pipeline.TRAIN:
-        return train(find_algorithm(algorithm), cluster)
-    if step.name == pipeline.PREPARE:
-        more = ["parameters"]
-    elif step.over:
-        more = ["run", "member"]
-    elif step.in_run:
-        more = ["run"]
-    else:
-        more = []
-    if step.pool == "gpu":
-        pod = gpu
-    else:
-        pod = functools.partial(cpu, deadline_s=step.deadline_s)
-    return pod(
+    more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
+    part = ["--role=part", MEMBER] if step.over else []
+    own = ["outdir", *(["run"] if step.in_run else []), *(["member"] if step.over else [])]
+    return cpu(
         cluster,
         step.name,
         step.module,
-        inputs=inputs("outdir", *more),
-        args=_args(step, algorithm),
+        own=own,
+        deadline_s=step.deadline_s,
+        args=[OUTDIR, *more[step.scope], *part],
         outputs=outputs(step),
     )
 
 
-def _args(step: Step, algorithm: str) -> list[str]:
-    """The arguments of a step. The first step gets all parameters and records them for the others."""
-    if step.name == pipeline.PREPARE:
-        read = read_by_argo(find_algorithm(algorithm))
-        known = [("outdir", "{{inputs.parameters.outdir}}")]
-        known += [(name, f"{{{{workflow.parameters.{name}}}}}") for name in read]
-        fixed = [word for name, value in known for word in ("-p", f"{name}={value}")]
-        every = "--parameters={{inputs.parameters.parameters}}"
-        of_workflow = "--workflow-parameters={{workflow.parameters.json}}"
-        call = "--call={{node.name}}"  # the same in every attempt, another in every call
-        return [f"--algorithm={algorithm}", call, every, of_workflow, *fixed]
-    more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
-    part = ["--role=part", MEMBER] if step.over else []
-    return [OUTDIR, *more[step.scope], *part]
+def prepare(
+    topology: str,
+    cluster: Cluster,
+    told: Sequence[str],
+    *,
+    own: Sequence[str] = (),
+    defaults: Sequence[str],
+    suffix: str = "",
+) -> Container:
+    """The template of the first step, which records what the experiment is, and passes on what Argo
+    reads of it. told: arguments that name the experiment. own: the inputs in them. defaults: the
+    parameters of the workflow that hold where the experiment does not say otherwise.
+    """
+    step = pipeline.find(pipeline.PREPARE)
+    values = [f"{name}={{{{workflow.parameters.{name}}}}}" for name in defaults]
+    return cpu(
+        cluster,
+        f"{step.name}{suffix}",
+        step.module,
+        own=["outdir", *own],
+        image="{{workflow.parameters.cpu_image}}",  # nobody knows yet which one the experiment wants
+        deadline_s=step.deadline_s,
+        args=[
+            *told,
+            "--call={{node.name}}",  # the same in every attempt, another in every call
+            *("-p", "outdir={{inputs.parameters.outdir}}"),
+            *("-p", "claim={{workflow.parameters.claim}}"),
+            *(word for value in values for word in ("--default", value)),
+        ],
+        outputs=[*(outputs(step) or []), *(passed_on(name) for name in READ_BY_ARGO[topology])],
+    )
+
+
+def _told(algorithm: str) -> list[str]:
+    """How `prepare` learns the parameters of the one experiment of a workflow."""
+    every = "--parameters={{inputs.parameters.parameters}}"
+    return [f"--algorithm={algorithm}", every, "--workflow-parameters={{workflow.parameters.json}}"]
 
 
 def _tasks(
@@ -157,15 +232,16 @@ def _tasks(
     templates: Mapping[str, Container | DAG],
     *,
     beside_train: Sequence[DAG] = (),
-    **instead: str,
+    instead: Mapping[str, str] | None = None,
 ) -> None:
     """The tasks of one DAG, in the order of the table. The loop over the runs stands where their
     first row does, and needs what they need of the steps outside. instead: arguments that are no
-    inputs of the DAG.
+    inputs of the DAG; what `prepare` passes on is one, too.
 
     Every edge names how a task must have ended: a bare dependency would also accept a skipped one.
     """
     tasks: dict[str, Task] = {}
+    instead = dict(instead or {})
     for step in pipeline.STEPS:
         if step.scope == scope and step.over:
             listed = _output_of(step, tasks)
@@ -173,15 +249,23 @@ def _tasks(
             _call(step.name, templates[step.name], step.needs, tasks, part, with_param=listed)
         elif step.scope == scope:
             _call(step.name, templates[step.name], step.needs, tasks, instead)
+            if step.name == pipeline.PREPARE:
+                instead |= _passed_on_by(tasks[step.name], templates[step.name])
             for beside in beside_train if step.name == pipeline.TRAIN else ():
                 _call(str(beside.name), beside, step.needs, tasks, instead)
         elif step.in_run and scope == "experiment" and pipeline.RUNS not in tasks:
             needs = [need for one in pipeline.steps("run") for need in one.needs]
             listed = tasks[pipeline.PREPARE].get_parameter(pipeline.RUNS)
-            trained = tasks[pipeline.PREPARE].get_parameter(pipeline.TRAINED)
-            run = {"run": "{{item}}", pipeline.TRAINED: str(trained.value)}
+            run = {**instead, "run": "{{item}}"}
             template = templates[pipeline.RUNS]
             _call(pipeline.RUNS, template, needs, tasks, run, with_param=listed)
+
+
+def _passed_on_by(task: Task, template: Container | DAG) -> dict[str, str]:
+    """The outputs of a task, as arguments of the same names for those that follow it."""
+    listed = cast(list[Parameter], template.outputs or [])
+    names = [str(one.name) for one in listed if one.name != pipeline.RUNS]
+    return {name: str(task.get_parameter(name).value) for name in names}
 
 
 def _output_of(step: Step, tasks: Mapping[str, Task]) -> Parameter:
@@ -201,15 +285,15 @@ def _call(
     **options: Any,
 ) -> None:
     """Add one task behind those tasks of this DAG that it needs. A task that it needs outside of
-    this DAG comes before the DAG itself. Its inputs are the DAG's inputs of the same names.
+    this DAG comes before the DAG itself. Its inputs are the DAG's inputs of the same names, except
+    for those that stand in `instead`.
     """
     inside = [need for need in needs if need.task in tasks]
     wanted = [tasks[need.task].get_parameter(need.only_if) for need in inside if need.only_if]
     when = " && ".join(f'"{value}" == "true"' for value in wanted)
-    named = [parameter.name for parameter in cast(list[Parameter], template.inputs)]
-    handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in named} | {**instead}
+    arguments = {input: instead.get(input, text) for input, text in handed_on(template).items()}
     # Hera cannot say in its types that a template called inside a DAG makes a task.
-    task = cast(Task, template(name=name, arguments=handed_on, when=when or None, **options))
+    task = cast(Task, template(name=name, arguments=arguments, when=when or None, **options))
     for need in inside:
         tasks[need.task].next(task, on=RESULTS[need.end])
     tasks[name] = task

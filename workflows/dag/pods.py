@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from hera.workflows import (
+    DAG,
     Container,
     EmptyDirVolume,
     Env,
@@ -43,28 +44,19 @@ OF_RUN = ("outdir", "run", pipeline.TRAINED)
 """The inputs of every template of a run's training."""
 IS_TRAINED = f"inputs.parameters.{pipeline.TRAINED} contains (',' + inputs.parameters.run + ',')"
 """Expression: whether this run's training was complete when the workflow was submitted."""
-READ_BY_ARGO = ("gpus", "training_memory", "gpu_image", "cpu_image", "claim")
-"""Parameters that hold for a whole workflow, because Argo itself reads them for volumes and pods.
-"""
-READ_OF_ACTORS = (
-    "actors", "learners", "actor_image", "actor_command", "actor_gpus", "actors_per_gpu",
-)  # fmt: skip
-"""Further ones for experiments with actors."""
-READ_OF_WORKERS = ("workers", "worker_gpus", "workers_per_gpu")
-"""Further ones for experiments with workers."""
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "void"}
 """Set explicitly, because on a node whose default runtime is NVIDIA's, a pod that asks for no GPU
 would see all of them.
 """
 IMAGES = {
-    "gpu": "{{workflow.parameters.gpu_image}}",
-    "cpu": "{{workflow.parameters.cpu_image}}",
-    "actor": "{{=workflow.parameters.actor_image != '' ? workflow.parameters.actor_image"
-    " : workflow.parameters.cpu_image}}",
-    "worker": "{{=asInt(workflow.parameters.worker_gpus) == 0 ? workflow.parameters.cpu_image"
-    " : workflow.parameters.gpu_image}}",
+    "gpu": "{{inputs.parameters.gpu_image}}",
+    "cpu": "{{inputs.parameters.cpu_image}}",
+    "actor": "{{=inputs.parameters.actor_image != '' ? inputs.parameters.actor_image"
+    " : inputs.parameters.cpu_image}}",
+    "worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? inputs.parameters.cpu_image"
+    " : inputs.parameters.gpu_image}}",
 }
-"""The image parameter of each kind of pod."""
+"""The image of each kind of pod."""
 
 # Exit codes 2 (bad input), 3 (diverged), 4 (wrong directory) and 5 (incomplete) would end the same
 # way again. The code is "-1" when the container never ended by itself: a deleted pod, a lost node.
@@ -96,16 +88,18 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 )
 
 
-def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
-    """A pod that trains. The parameters `gpus` and `training_memory` set its resources, and it may
-    be retried often. For a training that was complete before, it asks for no GPU.
+def gpu(
+    cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
+) -> Container:
+    """A pod that trains. own: the inputs of its arguments, beside those of the pod itself. The
+    inputs `gpus` and `training_memory` set its resources, and it may be retried often. For a training that was complete before, it asks for no GPU.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
-    3. Both parameters go through `podSpecPatch`, because Argo accepts no parameter in a resource
+    3. Both go through `podSpecPatch`, because Argo accepts no parameter in a resource
     quantity.
     """
-    memory = {"memory": "{{workflow.parameters.training_memory}}"}
-    gpus = f"{{{{={IS_TRAINED} ? '0' : workflow.parameters.gpus}}}}"
+    memory = {"memory": "{{inputs.parameters.training_memory}}"}
+    gpus = f"{{{{={IS_TRAINED} ? '0' : inputs.parameters.gpus}}}}"
     limits = {cluster.gpu_resource: gpus, **memory}
     resources = {"requests": memory, "limits": limits}
     return _pod(
@@ -116,16 +110,24 @@ def gpu(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
         environment={},
         shared_memory=True,
         retries=_retries(limit=100, first_wait="5s", longest_wait="2m"),
+        inputs=inputs(*own, "gpus", "training_memory", "gpu_image"),
         pod_spec_patch=_patched(resources),
         **options,
     )
 
 
 def cpu(
-    cluster: Cluster, name: str, module: str, *, deadline_s: int | None = None, **options: Any
+    cluster: Cluster,
+    name: str,
+    module: str,
+    *,
+    own: Sequence[str],
+    image: str = "",
+    deadline_s: int | None = None,
+    **options: Any,
 ) -> Container:
-    """A pod that evaluates, films, plots or reports; it never has a GPU. deadline_s: how long it may
-    be on a node; without one there is no limit.
+    """A pod that evaluates, films, plots or reports; it never has a GPU. image: by default the input
+    `cpu_image`. deadline_s: how long it may be on a node; without one there is no limit.
     """
     retries = _retries(limit=6, first_wait="2s", longest_wait="5m")
     if deadline_s is not None:
@@ -135,15 +137,18 @@ def cpu(
         name,
         module,
         pool=cluster.cpu,
-        image=IMAGES["cpu"],
+        image=image or IMAGES["cpu"],
         environment=NO_GPU,
         shared_memory=False,
         retries=retries,
+        inputs=inputs(*own, *([] if image else ["cpu_image"])),
         **options,
     )
 
 
-def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
+def actor(
+    cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
+) -> Container:
     """A pod that steps environments for a learner, in an image of its own if the parameter
     `actor_image` names one.
 
@@ -159,15 +164,20 @@ def actor(cluster: Cluster, name: str, module: str, **options: Any) -> Container
         module,
         pool=cluster.actor,
         image=IMAGES["actor"],
-        environment={COMMAND_VARIABLE: "{{workflow.parameters.actor_command}}"},
+        environment={COMMAND_VARIABLE: "{{inputs.parameters.actor_command}}"},
         shared_memory=True,
         retries=HELPER_RETRIES,
+        inputs=inputs(
+            *own, "actor_image", "cpu_image", "actor_command", "actor_gpus", "actors_per_gpu"
+        ),
         **_one_gpu_if_any(cluster, "actor"),
         **options,
     )
 
 
-def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
+def worker(
+    cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
+) -> Container:
     """A pod that plays games against itself for a trainer. Resources and retries are an actor's,
     for the same reasons. With a GPU it uses the image of trainings.
     """
@@ -179,12 +189,15 @@ def worker(cluster: Cluster, name: str, module: str, **options: Any) -> Containe
         environment={},
         shared_memory=False,
         retries=HELPER_RETRIES,
+        inputs=inputs(*own, "worker_gpus", "workers_per_gpu", "cpu_image", "gpu_image"),
         **_one_gpu_if_any(cluster, "worker"),
         **options,
     )
 
 
-def waiting(cluster: Cluster, name: str, module: str, **options: Any) -> Container:
+def waiting(
+    cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
+) -> Container:
     """A pod that only waits, on the nodes of `cpu()`. It asks for next to nothing, so that it holds
     nothing that others need.
     """
@@ -197,6 +210,7 @@ def waiting(cluster: Cluster, name: str, module: str, **options: Any) -> Contain
         environment=NO_GPU,
         shared_memory=False,
         retries=HELPER_RETRIES,
+        inputs=inputs(*own, "cpu_image"),
         **options,
     )
 
@@ -208,11 +222,11 @@ def _one_gpu_if_any(cluster: Cluster, role: str) -> dict[str, Any]:
     If it asks for none, only the image hides the GPUs, as for training pods: a variable of the
     container would replace the device plugin's.
     """
-    per_gpu = f"workflow.parameters.{role}s_per_gpu"
+    per_gpu = f"inputs.parameters.{role}s_per_gpu"
     whole = cluster.gpu_resource
     shared = cluster.shared_gpu_resource
     gpu = f"{{{{=asInt({per_gpu}) == 1 ? '{whole}' : '{shared}'}}}}"
-    count = f"{{{{=asInt(workflow.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
+    count = f"{{{{=asInt(inputs.parameters.{role}_gpus) == 0 ? '0' : '1'}}}}"
     return {
         "annotations": {PODS_PER_GPU: f"{{{{{per_gpu}}}}}"},
         "pod_spec_patch": _patched({"limits": {gpu: count}}),
@@ -236,6 +250,26 @@ def volumes() -> list[ExistingVolume | EmptyDirVolume]:
 def inputs(*names: str) -> list[Parameter]:
     """The inputs of a template; the caller must give all of them."""
     return [Parameter(name=name) for name in names]
+
+
+def passed_on(name: str) -> Parameter:
+    """An output parameter that the step always writes as a file."""
+    return Parameter(name=name, value_from=m.ValueFrom(path=f"{OUTPUTS}/{name}"))
+
+
+def inputs_of(templates: Iterable[Container | DAG], but: Iterable[str] = ()) -> list[str]:
+    """The names of all inputs of these templates, each once, without those that their caller knows."""
+    named = [name for template in templates for name in _names(template)]
+    return [name for name in dict.fromkeys(named) if name not in but]
+
+
+def handed_on(template: Container | DAG) -> dict[str, str]:
+    """The arguments of a call by which a DAG passes on its own inputs."""
+    return {name: f"{{{{inputs.parameters.{name}}}}}" for name in _names(template)}
+
+
+def _names(template: Container | DAG) -> list[str]:
+    return [str(one.name) for one in cast(list[Parameter], template.inputs or [])]
 
 
 def outputs(step: Step) -> list[Parameter] | None:

@@ -19,26 +19,24 @@ they ask for themselves may be what the learner waits for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from hera.workflows import DAG, Container
 from hera.workflows import models as m
 
 from config import pipeline
-from config.algorithms.descriptor import MEMBERS, Algorithm
+from config.algorithms.descriptor import MEMBERS, SELF_PLAY
 from config.cluster import Cluster
 from workflows.dag.pods import (
     IS_TRAINED,
     OF_RUN,
     OUTDIR,
-    READ_BY_ARGO,
-    READ_OF_ACTORS,
-    READ_OF_WORKERS,
     RUN,
     actor,
     gpu,
+    handed_on,
     inputs,
+    inputs_of,
     outputs,
     waiting,
     worker,
@@ -46,85 +44,89 @@ from workflows.dag.pods import (
 
 LEARNERS = "train-learners"
 WAIT = "wait-for-training"
-FURTHER = f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.learners) - 1}}}}"
+FURTHER = f"{{{{={IS_TRAINED} ? 0 : asInt(inputs.parameters.learners) - 1}}}}"
 """Number of learners besides the first, none for a training that is complete. A loop over 0 items
 creates no pod.
 """
 MEMBER = "--member={{inputs.parameters.member}}"
 
 
-def train(algorithm: Algorithm, cluster: Cluster) -> Container:
-    """The template `train`: one GPU pod with the training process, the learner or the trainer."""
+def train(topology: str, cluster: Cluster, suffix: str = "") -> Container:
+    """The template `train`: one GPU pod with the training process, the learner or the trainer.
+    suffix: of the template's name, where a workflow has several topologies.
+    """
     step = pipeline.find(pipeline.TRAIN)
-    role = [f"--role={_roles(algorithm)[0]}"] if algorithm.topology in MEMBERS else []
+    role = [f"--role={MEMBERS[topology][1].roles[0]}"] if topology in MEMBERS else []
     return gpu(
         cluster,
-        step.name,
+        f"{step.name}{suffix}",
         step.module,
-        inputs=inputs(*OF_RUN),
+        own=OF_RUN,
         args=[OUTDIR, RUN, *role],
         outputs=outputs(step),
     )
 
 
-def beside_train(algorithm: Algorithm, cluster: Cluster) -> list[DAG]:
+def beside_train(
+    topology: str, cluster: Cluster, suffix: str = "", *, several_learners: bool = False
+) -> list[DAG]:
     """The templates of the tasks that a run starts together with `train`, by the names of these
-    tasks.
+    tasks. suffix: of the templates' names that two topologies would share.
     """
-    if algorithm.topology not in MEMBERS:
+    if topology not in MEMBERS:
         return []
-    role = _roles(algorithm)[1]
-    pod = worker if algorithm.has_workers else actor
+    role = MEMBERS[topology][1].roles[1]
+    pod = worker if topology == SELF_PLAY else actor
     one = pod(cluster, f"train-{role}", **_member(role))
-    needed = f"{{{{={IS_TRAINED} ? 0 : asInt(workflow.parameters.{role}s)}}}}"
+    needed = f"{{{{={IS_TRAINED} ? 0 : asInt(inputs.parameters.{role}s)}}}}"
     count = m.IntOrString(root=needed)
-    gate = waiting(
-        cluster, WAIT, f"steps.{WAIT.replace('-', '_')}", inputs=inputs(*OF_RUN), args=[OUTDIR, RUN]
-    )
-    helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count), behind=gate)
-    if not algorithm.several_learners:
+    module = f"steps.{WAIT.replace('-', '_')}"
+    gate = waiting(cluster, f"{WAIT}{suffix}", module, own=OF_RUN, args=[OUTDIR, RUN])
+    helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count), f"{role}s", behind=gate)
+    if not several_learners:
         return [helpers]
     one = gpu(cluster, "train-learner", **_member("learner"))
     further = m.Sequence(start=m.IntOrString(root="1"), count=m.IntOrString(root=FURTHER))
-    return [_loop(LEARNERS, one, "learner", further), helpers]
-
-
-def _roles(algorithm: Algorithm) -> tuple[str, str]:
-    """The role that represents the training, and the role that helps it."""
-    return MEMBERS[algorithm.topology][1].roles
+    return [_loop(LEARNERS, one, "learner", further, "learners"), helpers]
 
 
 def _member(role: str) -> dict[str, Any]:
     """The fields that the pods of all members have in common."""
     return {
         "module": pipeline.find(pipeline.TRAIN).module,
-        "inputs": inputs(*OF_RUN, "member"),
+        "own": (*OF_RUN, "member"),
         "args": [OUTDIR, RUN, f"--role={role}", MEMBER],
     }
 
 
 def _loop(
-    name: str, one: Container, task: str, members: m.Sequence, *, behind: Container | None = None
+    name: str,
+    one: Container,
+    task: str,
+    members: m.Sequence,
+    counted: str,
+    *,
+    behind: Container | None = None,
 ) -> DAG:
-    """A loop over all members of one role. behind: what must have ended before they start, however
-    it ended.
+    """A loop over all members of one role. counted: the input that says how many there are. behind:
+    what must have ended before they start, however it ended.
     """
-    with DAG(name=name, inputs=inputs(*OF_RUN)) as loop:
-        handed_on = {name: f"{{{{inputs.parameters.{name}}}}}" for name in OF_RUN}
+    called = [one, behind] if behind is not None else [one]
+    with DAG(name=name, inputs=inputs(*inputs_of(called, but=["member"]), counted)) as loop:
         tolerated = m.ContinueOn(failed=True, error=True)
         dependencies = None
         if behind is not None:
             once = m.IntOrString(root=f"{{{{={IS_TRAINED} ? 0 : 1}}}}")
             behind(
-                name=behind.name,
-                arguments=handed_on,
+                name=WAIT,
+                arguments=handed_on(behind),
                 with_sequence=m.Sequence(count=once),
                 continue_on=tolerated,
             )
-            dependencies = [behind.name]
+            dependencies = [WAIT]
         one(
             name=task,
-            arguments={**handed_on, "member": "{{item}}"},
+            arguments=handed_on(one) | {"member": "{{item}}"},
             with_sequence=members,
             continue_on=tolerated,
             dependencies=dependencies,
@@ -132,23 +134,13 @@ def _loop(
     return loop
 
 
-def read_by_argo(algorithm: Algorithm) -> Sequence[str]:
-    """The parameters that hold for a whole workflow of this algorithm."""
-    if algorithm.has_workers:
-        return (*READ_BY_ARGO, *READ_OF_WORKERS)
-    if algorithm.has_actors:
-        names = (*READ_BY_ARGO, *READ_OF_ACTORS)
-        return tuple(name for name in names if name not in algorithm.never_set)
-    return READ_BY_ARGO
-
-
-def active_runs(algorithm: Algorithm, cluster: Cluster) -> int:
+def active_runs(topology: str, cluster: Cluster) -> int:
     """How many runs of an experiment are active at once.
 
     Actors and workers that have started stay when their learner is preempted. They may then hold
     processors that it needs. Each gives up after `reconnect_timeout`; fewer active runs make this
     rarer.
     """
-    if algorithm.topology in MEMBERS:
+    if topology in MEMBERS:
         return cluster.parallelism_with_actors
     return cluster.parallelism

@@ -68,7 +68,7 @@ def test_it_reaches_the_actors_and_nobody_else_through_their_environment() -> No
     for algorithm, told in (("impala", ["train-actor"]), ("ppo", [])):
         manifest = render.build_manifest(algorithm, load_cluster())
         leaves = [one for one in manifest["spec"]["templates"] if "container" in one]
-        value = {"name": "ACTOR_COMMAND", "value": "{{workflow.parameters.actor_command}}"}
+        value = {"name": "ACTOR_COMMAND", "value": "{{inputs.parameters.actor_command}}"}
         assert [one["name"] for one in leaves if value in one["container"]["env"]] == told
 
 

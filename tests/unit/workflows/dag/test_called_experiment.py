@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from config.algorithms.descriptor import READ_BY_ARGO, SINGLE
 from config.cluster import load_cluster
 from config.described import parameters
 from config.errors import shown
@@ -19,7 +20,6 @@ from steps.directory.processes import identity
 from tests.calling import calling
 from workflows import local
 from workflows.dag.layout import Layout, refuse_shared_directories
-from workflows.dag.pods import READ_BY_ARGO
 from workflows.dag.render import rendered
 from workflows.local import __main__ as command
 from workflows.local.status import WorkflowStatus
@@ -157,7 +157,7 @@ def test_the_names_of_a_call_are_checked_where_it_is_prepared(
     wrong = {
         "/storage/a": TINY | {"epoch": "3"},
         "/storage/b": TINY | {"outdir": "/storage/c"},
-        "/storage/d": TINY | {"gpus": "0"},
+        "/storage/d": TINY | {"claim": "other"},
     }
     status = run(calling(manifest, wrong), tmp_path)
     assert status.phase == "Failed"
@@ -166,7 +166,7 @@ def test_the_names_of_a_call_are_checked_where_it_is_prepared(
     storage = tmp_path / "storage"
     given, wanted = (shown(f"{storage}/{name}") for name in "bc")  # a long path is cut
     assert f"'outdir' was given twice: {given} and {wanted}" in said
-    assert "'gpus' was given twice: '1' and '0'" in said
+    assert "'claim' was given twice: 'storage' and 'other'" in said
     assert list(storage.iterdir()) == []
 
 
@@ -188,17 +188,22 @@ def test_what_plain_argo_submit_appends_is_seen_and_refused(
     assert list((tmp_path / "storage").iterdir()) == []
 
 
-def test_what_argo_reads_itself_is_the_workflows(manifest: dict[str, Any]) -> None:
-    """All else can be chosen by every call; `prepare` is told what it cannot be given."""
+def test_what_argo_reads_itself_may_differ_between_experiments(manifest: dict[str, Any]) -> None:
+    """Pods take it from the outputs of `prepare`, which knows the workflow's own as the defaults. Only
+    the volumes are those of the whole workflow."""
     spec = manifest["spec"]
     pods = {one["name"]: one for one in spec["templates"] if "container" in one}
-    told = " ".join(pods.pop("prepare")["container"]["args"])
-    read = json.dumps([spec["volumes"], *pods.values()])
+    first = pods.pop("prepare")
+    told = " ".join(first["container"]["args"])
     names = [info.name for info in parameters("ppo")]
-    assert {name for name in names if f"workflow.parameters.{name}}}" in read} == set(READ_BY_ARGO)
-    assert {name for name in names if f"-p {name}={{{{workflow.parameters.{name}}}}}" in told} == (
-        set(READ_BY_ARGO)
-    )
+    read = json.dumps([spec["volumes"], *pods.values()])
+    assert [name for name in names if f"workflow.parameters.{name}}}" in read] == ["claim"]
+    as_default = {
+        name for name in names if f"--default {name}={{{{workflow.parameters.{name}}}}}" in told
+    }
+    assert as_default == {*READ_BY_ARGO[SINGLE]}
+    passed_on = {one["name"] for one in first["outputs"]["parameters"]}
+    assert passed_on == {"runs", "trained", *READ_BY_ARGO[SINGLE]}
     assert "workflow.parameters.json" not in json.dumps(list(pods.values()))
 
 
