@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,23 @@ def load_mapping(path: Path, loader: type[StrictLoader] | None = None) -> dict[s
     if not isinstance(document, dict):
         raise BadInput(f"{path}: a mapping is expected, this is {type(document).__name__}")
     return document
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int:
+    """The line, from 1, of a value in a document that `load` accepts: that of its key, or of its
+    beginning in a list. path: the keys and indices that lead to it.
+    """
+    roots = yaml.compose_all(text, Loader=StrictLoader)
+    node = next((root for root in roots if root.tag != "tag:yaml.org,2002:null"), None)
+    line = 0
+    for part in path:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next(pair for pair in node.value if pair[0].value == part)
+            line = key.start_mark.line
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            node = node.value[part]
+            line = node.start_mark.line
+    return line + 1
 
 
 class StrictLoader(yaml.SafeLoader):
