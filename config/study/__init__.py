@@ -1,6 +1,15 @@
 """Studies: many experiments that are compared, described by one file.
 
+study_file.py      the file as a whole: `read_study`, `Study`
 axes.py            algorithms, variants, games, the grid, and parameters of all
 given_settings.py  parameters as the file gives them
 labels.py          labels for figures, and directories' names made from them
+cells.py           the experiments: names, exclusions, checks
+compared.py        baseline, scores and number of runs
 """
+
+from config.study.cells import Cell
+from config.study.compared import AdaptiveRuns
+from config.study.study_file import Study, read_study
+
+__all__ = ["AdaptiveRuns", "Cell", "Study", "read_study"]

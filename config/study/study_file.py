@@ -1,0 +1,166 @@
+"""Reads a study from its file.
+
+```yaml
+outdir: results/gae
+runs: 5
+algorithms: [ppo, a2c, {ppo: {gae_lambda: 1}, label: "PPO, λ = 1"}]
+games: [cartpole, acrobot, lunarlander]
+parameters: {normalise_rewards: true}
+grid: {learning_rate: [0.0003, 0.001]}
+compare: {baseline: ppo, scores: {lunarlander: [-200, 250]}}
+```
+
+A value that stands later in this list replaces an earlier one: presets, `parameters`, a game's own,
+an algorithm's own, `variants`, `grid`, `-p`. Everything is checked: the file's form, every name, and
+every experiment as `config.resolve` checks it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from config.errors import BadInput
+from config.located import Located
+from config.outdir import check_outdir_text
+from config.parameters import Parameter
+from config.strict_yaml import dump
+from config.study.axes import MOST_CELLS, read_axes
+from config.study.cells import Cell, checked, plan, read_exclusions, without_excluded
+from config.study.compared import (
+    AdaptiveRuns,
+    compare_document,
+    given_runs,
+    read_compare,
+    read_runs,
+    refuse_undecidable,
+    score_ranges,
+)
+from config.study.labels import REPLACED
+
+LARGEST_BYTES = 64 * 1024
+"""Of a study's file, which a workflow passes on as one parameter."""
+AT_ONCE = "parallel_experiments"
+REQUIRED = ("outdir", "runs", "algorithms", "games")
+BY_KEY = ("outdir", "runs")
+"""Keys of the study that `-p` may also give."""
+KEYS = (*REQUIRED, AT_ONCE, "parameters", "grid", "variants", "exclude", "compare")
+ACTIVE = Parameter(AT_ONCE, int, None, "experiments at once", low=1, high=MOST_CELLS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Many experiments that are compared.
+
+    outdir: the study's directory; cells: the experiments, label by label in the order of the file;
+    baseline: the label that the others are compared with; scores: of games that have them, the value
+    of the measure that is score 0 and that which is score 1; runs: of each experiment, and if adaptive
+    each cell begins with one group, and the workflow adds the others; parallel_experiments: how many
+    are active at once, None if the study does not say; document: the study as it was understood, with
+    what `-p` gave, which `read_study` reads as the same study.
+    """
+
+    outdir: str
+    cells: tuple[Cell, ...]
+    baseline: str | None
+    scores: Mapping[str, tuple[float, float]]
+    runs: int | AdaptiveRuns
+    parallel_experiments: int | None
+    document: Mapping[str, Any]
+
+
+def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyType({})) -> Study:
+    """Read and check a study. Raises `BadInput` with one line.
+
+    source: the file's name in messages. given: the values of `-p`, which hold for all experiments;
+    `outdir` and `runs` replace the study's own, and an empty value means the file's.
+    """
+    _refuse_text(text, source)
+    root = Located.of(text, source)
+    entries = root.entries("the study", KEYS)
+    over = {name: value for name, value in given.items() if name in BY_KEY and value}
+    _refuse_missing(root, entries, over)
+    outdir = _outdir(entries, over)
+    runs = given_runs(over["runs"]) if "runs" in over else read_runs(entries["runs"])
+    at_once = _at_once(entries)
+    of_all = {name: value for name, value in given.items() if name not in BY_KEY}
+    axes = read_axes(entries).with_given(of_all)
+    exclusions = read_exclusions(entries["exclude"], axes) if "exclude" in entries else []
+    planned = without_excluded(plan(axes, _at_first(runs)), exclusions)
+    experiments = checked(planned)
+    labels = list(dict.fromkeys(one.cell.label for one in planned))
+    played = list({one.cell.game: one.played for one in planned}.values())
+    baseline, scores = read_compare(entries.get("compare"), labels, played)
+    refuse_undecidable(runs, baseline, labels, entries.get("runs", root))
+    document = {
+        "outdir": outdir,
+        "runs": runs.document() if isinstance(runs, AdaptiveRuns) else runs,
+        **({} if at_once is None else {AT_ONCE: at_once}),
+        **axes.document(),
+        **({"exclude": [dict(one.values) for one in exclusions]} if exclusions else {}),
+        **compare_document(baseline, scores),
+    }
+    _refuse_size(dump(document), f"{source} with all that it means")
+    return Study(
+        outdir=outdir,
+        cells=tuple(one.cell for one in planned),
+        baseline=baseline,
+        scores=score_ranges(played, experiments, scores),
+        runs=runs,
+        parallel_experiments=at_once,
+        document=document,
+    )
+
+
+def _refuse_text(text: str, source: str) -> None:
+    """Raise `BadInput` for a text that a workflow cannot pass on as it is."""
+    _refuse_size(text, source)
+    for found in REPLACED:
+        if found in text:
+            line = text[: text.index(found)].count("\n") + 1
+            raise BadInput(
+                f"{source}: line {line}: {found!r} is not allowed in a study: Argo or Kubernetes "
+                "would replace it"
+            )
+
+
+def _refuse_size(text: str, source: str) -> None:
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > LARGEST_BYTES:
+        raise BadInput(f"{source}: {size} bytes; allowed: {LARGEST_BYTES}")
+
+
+def _refuse_missing(
+    root: Located, entries: Mapping[str, Located], given: Mapping[str, str]
+) -> None:
+    """Raise `BadInput` for a study without a key that it needs."""
+    missing = [key for key in REQUIRED if key not in entries and key not in given]
+    if missing:
+        raise root.refused(f"the study has no {' and no '.join(missing)}")
+
+
+def _outdir(entries: Mapping[str, Located], given: Mapping[str, str]) -> str:
+    if "outdir" in given:
+        check_outdir_text(given["outdir"])
+        return given["outdir"]
+    node = entries["outdir"]
+    outdir = node.text("outdir")
+    with node.named():
+        check_outdir_text(outdir)
+    return outdir
+
+
+def _at_once(entries: Mapping[str, Located]) -> int | None:
+    if AT_ONCE not in entries:
+        return None
+    node = entries[AT_ONCE]
+    with node.named():
+        count: int = ACTIVE.parse(node.value)
+    return count
+
+
+def _at_first(runs: int | AdaptiveRuns) -> int:
+    """The number of runs with which each experiment begins."""
+    return runs.group if isinstance(runs, AdaptiveRuns) else runs
