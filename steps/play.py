@@ -65,7 +65,8 @@ def play(context: StepContext) -> dict[str, Any] | Skipped:
         return Skipped(drawing.refused)
     os.environ.update(drawing.variables)
     check_codec()
-    remove_temporaries(context.run.videos)
+    # Not that of the film of learning, which another step may be writing into the same folder.
+    remove_temporaries(context.run.videos, of="episode-")
     if context.resolved.descriptor.has_workers:
         return {"videos": [_write(context, film) for film in _of_games(context)]}
     from agents.evaluation.pictures import NoImages

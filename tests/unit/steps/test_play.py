@@ -20,6 +20,7 @@ from steps.directory import network_storage
 from steps.directory.arrays import write_actions
 from steps.directory.elsewhere import Drawing
 from steps.directory.experiment import read_experiment
+from steps.directory.files import temporary_beside, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
 from steps.page import facts as page_facts
@@ -167,6 +168,16 @@ def test_a_film_of_another_episode_is_never_passed_off_as_the_evaluated_one(tmp_
     assert video["differs"].startswith(said)
     assert f"warning: episode-0.mp4 is not the evaluated episode: {said}" in capfd.readouterr().out
     assert read_facts(run, "episode-0.mp4").endswith(", not the evaluated episode")
+
+
+def test_only_its_own_unfinished_films_are_removed(tmp_path):
+    """The film of learning is written into the same folder, perhaps at the same time."""
+    run, _ = evaluated(tmp_path)
+    learning = temporary_beside(run.videos / "learning.mp4")
+    for unfinished in (learning, temporary_beside(run.videos / "episode-7.mp4")):
+        write_atomically(unfinished, b"half")
+    ended(run, 0)
+    assert {path.name for path in run.videos.iterdir()} == {learning.name, "episode-0.mp4"}
 
 
 def read_facts(run, name):
