@@ -1,12 +1,11 @@
 """The films of one run: `python -m steps.play --outdir results/cartpole --run 0`.
 
 Films the first `video_episodes` episodes of the evaluation (same seeds, same actions) as
-videos/episode-0.mp4 …: H.264 in yuv420p with the index first, which every browser plays. A film is
-cut after two minutes, and its status says so; it says, too, if a whole film does not have the
-return and the length of its row in evaluation.csv, and which picture the environment drew in another
-size or not at all. Small pictures are enlarged by whole factors without blurring. After self-play the
-films show games of the arena, against the strongest player of the ladder first, and on the board what
-the agent's search thinks.
+videos/episode-0.mp4 …, which every browser plays. A film is cut after two minutes, and its status
+says so; it says, too, if a whole film does not have the return and the length of its row in
+evaluation.csv, and which picture the environment drew in another size or not at all. After self-play
+the films show games of the arena, against the strongest player of the ladder first, and on the board
+what the agent's search thinks.
 """
 
 from __future__ import annotations
@@ -19,28 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from config.ending import end
-from config.errors import BadInput, ExperimentError
+from config.errors import BadInput
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.arrays import read_actions
 from steps.directory.elsewhere import Drawing, drawn_elsewhere
 from steps.directory.experiment import evaluation_inputs
-from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
+from steps.directory.files import remove_temporaries
 from steps.directory.usable import Episode, evaluation_episodes, fingerprint
+from steps.films.mp4 import check_codec, write_film
 
 if TYPE_CHECKING:
     import numpy as np
 
 LONGEST_S = 120.0
-SMALLEST_SIDE_PIXELS = 320
-LARGEST_SIDE_PIXELS = 4096
-"""What browsers decode."""
-NARROWEST_PIXELS = 64
-"""A film that would be narrower gets black borders: encoders and players refuse a few pixels."""
-QUALITY = "22"
-"""x264's constant rate factor. The edges of pixel art stay sharp, and two minutes of Breakout take
-a few MB.
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,26 +149,13 @@ def _are_written(context: StepContext) -> bool:
 
 
 def _write(context: StepContext, film: Film) -> dict[str, Any]:
-    """Write one mp4, which gets its final name when it is complete and checked."""
+    """Write one film, and say how it differs from what was evaluated."""
     rate = film.frames_per_second
-    frames = film.frames
     path = video_path(context, film.episode)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_beside(path)
-    try:
-        longest = int(LONGEST_S * rate)
-        written = write_video(
-            temporary, _until_stop(context, itertools.islice(frames, longest)), rate
-        )
-        # Asked only at the limit: one more frame tells a film that was cut from one that fits.
-        is_cut = written == longest and next(frames, None) is not None
-        # ffmpeg wrote the file: it is synced before it gets its name, so none is ever half there.
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_directory(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    longest = int(LONGEST_S * rate)
+    written = write_film(context, path, itertools.islice(film.frames, longest), rate)
+    # Asked only at the limit: one more frame tells a film that was cut from one that fits.
+    is_cut = written == longest and next(film.frames, None) is not None
     difference = None if is_cut else film.difference()
     print(
         f"{path.name}: {written} frames, {written / rate:.1f} s, {path.stat().st_size} bytes{', cut there' if is_cut else ''}"
@@ -195,101 +173,6 @@ def _write(context: StepContext, film: Film) -> dict[str, Any]:
         "differs": difference,
         "irregular": irregular,
     }
-
-
-def _until_stop(context: StepContext, frames: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    for frame in frames:
-        context.check_stop()
-        yield frame
-
-
-def write_video(path: Path, frames: Iterator[np.ndarray], frames_per_second: float) -> int:
-    """Encode frames, uint8 [H, W, 3] of one size, as mp4, whatever the file's name. Returns their
-    number.
-
-    Raises `ExperimentError` unless the written file decodes to as many frames, so that an empty
-    film is never taken for a finished one.
-    """
-    from moviepy.video.io.ffmpeg_writer import FFMPEG_VideoWriter
-
-    first = next(frames, None)
-    if first is None:
-        raise ExperimentError("the environment gave no frame to film")
-    height, width = first.shape[:2]
-    encoding = _encoding(width, height)
-    writer = FFMPEG_VideoWriter(
-        str(path),
-        (width, height),
-        frames_per_second,
-        codec="libx264",
-        preset="veryfast",
-        ffmpeg_params=encoding,
-    )
-    count = 0
-    with writer:
-        for frame in itertools.chain([first], frames):
-            try:
-                writer.write_frame(frame)
-            except OSError as error:
-                raise ExperimentError(
-                    f"{path.name} cannot be encoded: {_last_words(error)}"
-                ) from error
-            count += 1
-    decoded = count_frames(path)
-    if decoded != count:
-        raise ExperimentError(f"{path.name} holds {decoded} of the {count} frames that were filmed")
-    return count
-
-
-def _encoding(width: int, height: int) -> list[str]:
-    """The encoder's options: enlarge by a whole factor with hard edges, or shrink what is too large;
-    pad to even sizes as yuv420p needs; write the index first.
-
-    The pixel format is set by a filter, because moviepy names none for pictures of odd size, and
-    x264 would then keep 4:4:4, which browsers refuse.
-    """
-    shorter = min(width, height)
-    longer = max(width, height)
-    enlarged = -(-SMALLEST_SIDE_PIXELS // shorter)
-    factor = min(enlarged, LARGEST_SIDE_PIXELS // longer) or LARGEST_SIDE_PIXELS / longer
-    scaled = [max(1, round(side * factor)) for side in (width, height)]
-    padded = [max(NARROWEST_PIXELS, side + side % 2) for side in scaled]
-    filters = (
-        f"scale={scaled[0]}:{scaled[1]}:flags={'neighbor' if factor >= 1 else 'area'},"
-        f"pad={padded[0]}:{padded[1]}:-1:-1,format=yuv420p"
-    )
-    return ["-vf", filters, "-crf", QUALITY, "-movflags", "+faststart", "-f", "mp4"]
-
-
-def count_frames(path: Path) -> int:
-    """Decode a whole film and count its frames. Raises `ExperimentError` if it cannot be decoded."""
-    import imageio_ffmpeg
-
-    try:
-        frames, _ = imageio_ffmpeg.count_frames_and_secs(str(path))
-    except (OSError, RuntimeError) as error:
-        raise ExperimentError(f"{path.name} cannot be decoded: {_last_words(error)}") from error
-    return int(frames)
-
-
-def _last_words(error: Exception) -> str:
-    """The last line of what ffmpeg said; before it come its version and configuration."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next(filter(None, reversed(lines)), type(error).__name__)
-
-
-def check_codec() -> None:
-    """Raise `BadInput`, which says what to install, if films cannot be encoded here. Called before
-    anything is played.
-    """
-    import imageio_ffmpeg
-
-    try:
-        imageio_ffmpeg.get_ffmpeg_exe()
-    except RuntimeError as error:
-        raise BadInput(
-            f"no ffmpeg to write mp4 with ({error}); install imageio-ffmpeg, or set IMAGEIO_FFMPEG_EXE"
-        ) from error
 
 
 if __name__ == "__main__":

@@ -8,21 +8,17 @@ against the strongest player of the ladder. TensorBoard gets a small animation o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from config.ending import end
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory import snapshots
 from steps.directory.elsewhere import Drawing, drawn_elsewhere
-from steps.directory.files import remove_temporaries, sync_directory, temporary_beside
+from steps.directory.files import remove_temporaries
 from steps.directory.usable import fingerprint
-from steps.play import check_codec, write_video
-
-if TYPE_CHECKING:
-    import numpy as np
+from steps.films.mp4 import check_codec, write_film
 
 FILM = "learning.mp4"
 
@@ -55,10 +51,11 @@ def play_learning(context: StepContext) -> dict[str, Any] | Skipped:
     from steps.evaluations.event_file import write_animation
 
     listed, rate = film.parts(context)
+    remove_temporaries(context.run.videos, of=FILM)
     animation = film.Animation(every=round(rate))
     frames = animation.watch(film.labelled(listed))
     try:
-        written = _write(context, context.run.videos / FILM, frames, rate)
+        written = write_film(context, context.run.videos / FILM, frames, rate)
     except NoImages as error:
         return Skipped(f"{context.resolved.game.name!r} gives no images: {error}")
     write_animation(context.run, animation.gif(), animation.size)
@@ -74,29 +71,6 @@ def _drawing(context: StepContext) -> Drawing:
     if not context.run.snapshot_steps():
         return Drawing({}, f"there is no snapshot in {context.run.snapshots}")
     return drawn_elsewhere(context.resolved)
-
-
-def _write(context: StepContext, path: Path, frames: Iterator[np.ndarray], rate: float) -> int:
-    """Write the film, which gets its name when it is complete. Returns the number of frames."""
-
-    def until_stop() -> Iterator[np.ndarray]:
-        for frame in frames:
-            context.check_stop()
-            yield frame
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_temporaries(path.parent, of=path.name)
-    temporary = temporary_beside(path)
-    try:
-        written = write_video(temporary, until_stop(), rate)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        context.require_ours()
-        temporary.replace(path)
-        sync_directory(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return written
 
 
 def _is_written(context: StepContext) -> bool:

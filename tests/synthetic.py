@@ -267,11 +267,29 @@ def _draw(draw: bool, path: Path, step: Callable[..., int], *arguments: str) -> 
 
 
 def _film(run: RunDirectory) -> dict[str, Any]:
-    from steps.play import write_video
+    from steps.films.mp4 import write_video
 
     run.videos.mkdir()
     write_video(run.videos / "episode-0.mp4", frames(), 30)
     return {"file": "episode-0.mp4", "frames": 60, "seconds": 2.0, "cut": False}
+
+
+def writer_that_loses(count: int) -> type[Any]:
+    """The class of a writer whose first frames never reach the encoder, without an error: as with a
+    full pipe, or an encoder that skips equal pictures.
+    """
+    from moviepy.video.io import ffmpeg_writer
+
+    class Losing(ffmpeg_writer.FFMPEG_VideoWriter):
+        left = count
+
+        def write_frame(self, frame: np.ndarray) -> None:
+            if self.left:
+                self.left -= 1
+                return
+            super().write_frame(frame)
+
+    return Losing
 
 
 def resolved_of(directory: ExperimentDirectory) -> Resolved:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 from config.errors import BadInput, ExperimentError, NoUsableState, WrongDirectory
 from config.measures import RETURN
-from steps import play
 from steps.command.context import StepContext
 from steps.command.main import write_outputs
 from steps.command.stop import StopRequest
@@ -45,6 +44,7 @@ from steps.directory.tables import (
     read_rows,
     whole_lines_bytes,
 )
+from steps.films import mp4
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
@@ -141,7 +141,8 @@ def _film(path: Path) -> None:
         "play", ExperimentDirectory(path.parents[3]), 0, None, argparse.Namespace(), StopRequest()
     )
     frames = iter(np.zeros((3, 32, 32, 3), np.uint8))
-    play._write(context, play.Film(0, frames, 10, lambda: None))
+    context.fence.claim()
+    mp4.write_film(context, path, frames, 10)
 
 
 @pytest.mark.parametrize(

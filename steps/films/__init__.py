@@ -1,0 +1,1 @@
+"""Films: how pictures become a file that every browser plays."""
