@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,11 +21,11 @@ from config.errors import BadInput
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.arrays import read_actions
-from steps.directory.elsewhere import Drawing, drawn_elsewhere
 from steps.directory.experiment import evaluation_inputs
 from steps.directory.files import remove_temporaries
 from steps.directory.usable import Episode, evaluation_episodes, fingerprint
-from steps.films.mp4 import check_codec, write_film
+from steps.films.mp4 import write_film
+from steps.films.skipping import film_or_skip, nothing_left_to_film
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,28 +50,19 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 def play(context: StepContext) -> dict[str, Any] | Skipped:
     """Film the first episodes of the evaluation of one run."""
-    drawing = _drawing(context)
-    if drawing.refused is not None:
-        return Skipped(drawing.refused)
-    os.environ.update(drawing.variables)
-    check_codec()
-    # Not that of the film of learning, which another step may be writing into the same folder.
+    return film_or_skip(context, _unfilmed(context), _film)
+
+
+def _film(context: StepContext) -> dict[str, Any]:
+    # Not the film of learning, which another step may be writing into the same folder.
     remove_temporaries(context.run.videos, of="episode-")
-    if context.resolved.descriptor.has_workers:
-        return {"videos": [_write(context, film) for film in _of_games(context)]}
-    from agents.evaluation.pictures import NoImages
-
-    try:
-        return {"videos": [_write(context, film) for film in _of_episodes(context)]}
-    except NoImages as error:
-        return Skipped(f"{context.resolved.game.name!r} gives no images: {error}")
+    of_games = context.resolved.descriptor.has_workers
+    films = _of_games(context) if of_games else _of_episodes(context)
+    return {"videos": [_write(context, film) for film in films]}
 
 
-def _drawing(context: StepContext) -> Drawing:
-    """How the pictures are drawn on this machine, or why there is no film."""
-    if context.resolved.experiment.video_episodes == 0:
-        return Drawing({}, "video_episodes is 0")
-    return drawn_elsewhere(context.resolved)
+def _unfilmed(context: StepContext) -> str | None:
+    return "video_episodes is 0" if context.resolved.experiment.video_episodes == 0 else None
 
 
 class Film(NamedTuple):
@@ -139,13 +129,9 @@ def video_path(context: StepContext, episode: int) -> Path:
 
 
 def _are_written(context: StepContext) -> bool:
-    if context.previous is not None and context.previous.state == "skipped":
-        # What cannot be drawn here may be drawn on another machine, or once a library is installed.
-        return _drawing(context).refused is not None
-    return all(
-        video_path(context, episode).is_file()
-        for episode in range(context.resolved.experiment.video_episodes)
-    )
+    episodes = range(context.resolved.experiment.video_episodes)
+    paths = [video_path(context, episode) for episode in episodes]
+    return nothing_left_to_film(context, _unfilmed(context), paths)
 
 
 def _write(context: StepContext, film: Film) -> dict[str, Any]:

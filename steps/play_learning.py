@@ -7,7 +7,6 @@ against the strongest player of the ladder. TensorBoard gets a small animation o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +14,10 @@ from config.ending import end
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory import snapshots
-from steps.directory.elsewhere import Drawing, drawn_elsewhere
 from steps.directory.files import remove_temporaries
 from steps.directory.usable import fingerprint
-from steps.films.mp4 import check_codec, write_film
+from steps.films.mp4 import write_film
+from steps.films.skipping import film_or_skip, nothing_left_to_film
 
 FILM = "learning.mp4"
 
@@ -41,12 +40,10 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
 
 def play_learning(context: StepContext) -> dict[str, Any] | Skipped:
     """Film the snapshots of one run."""
-    drawing = _drawing(context)
-    if drawing.refused is not None:
-        return Skipped(drawing.refused)
-    os.environ.update(drawing.variables)
-    check_codec()
-    from agents.evaluation.pictures import NoImages
+    return film_or_skip(context, _unfilmed(context), _film)
+
+
+def _film(context: StepContext) -> dict[str, Any]:
     from steps.evaluations import learning_film as film
     from steps.evaluations.event_file import write_animation
 
@@ -54,30 +51,23 @@ def play_learning(context: StepContext) -> dict[str, Any] | Skipped:
     remove_temporaries(context.run.videos, of=FILM)
     animation = film.Animation(every=round(rate))
     frames = animation.watch(film.labelled(listed))
-    try:
-        written = write_film(context, context.run.videos / FILM, frames, rate)
-    except NoImages as error:
-        return Skipped(f"{context.resolved.game.name!r} gives no images: {error}")
+    written = write_film(context, context.run.videos / FILM, frames, rate)
     write_animation(context.run, animation.gif(), animation.size)
     seconds = round(written / rate, 2)
     print(f"{FILM}: {len(listed)} snapshots, {written} frames, {seconds} s")
     return {"file": FILM, "snapshots": len(listed), "frames": written, "seconds": seconds}
 
 
-def _drawing(context: StepContext) -> Drawing:
-    """How the pictures are drawn on this machine, or why there is no film."""
+def _unfilmed(context: StepContext) -> str | None:
     if not context.resolved.experiment.evaluations:
-        return Drawing({}, "evaluations is 0")
+        return "evaluations is 0"
     if not context.run.snapshot_steps():
-        return Drawing({}, f"there is no snapshot in {context.run.snapshots}")
-    return drawn_elsewhere(context.resolved)
+        return f"there is no snapshot in {context.run.snapshots}"
+    return None
 
 
 def _is_written(context: StepContext) -> bool:
-    if context.previous is not None and context.previous.state == "skipped":
-        # What cannot be drawn here may be drawn on another machine, or once a library is installed.
-        return _drawing(context).refused is not None
-    return (context.run.videos / FILM).is_file()
+    return nothing_left_to_film(context, _unfilmed(context), [context.run.videos / FILM])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from steps.directory.experiment import read_experiment
 from steps.directory.files import temporary_beside, write_atomically
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
+from steps.films import skipping
 from steps.page import facts as page_facts
 from tests import synthetic
 
@@ -39,11 +40,11 @@ def test_what_shall_not_be_filmed_is_skipped(tmp_path):
 def test_what_cannot_be_drawn_here_is_skipped_and_filmed_where_it_can(tmp_path, monkeypatch):
     """Whether a picture can be drawn is a fact about a machine, and not about the experiment."""
     run, _ = evaluated(tmp_path)
-    monkeypatch.setattr(play, "drawn_elsewhere", lambda _: Drawing({}, "no OpenGL here"))
+    monkeypatch.setattr(skipping, "drawn_elsewhere", lambda _: Drawing({}, "no OpenGL here"))
     for _ in range(2):
         status = ended(run, 0)
         assert (status.state, status.reason, status.attempt) == ("skipped", "no OpenGL here", 1)
-    monkeypatch.setattr(play, "drawn_elsewhere", lambda _: Drawing({"MUJOCO_GL": "egl"}))
+    monkeypatch.setattr(skipping, "drawn_elsewhere", lambda _: Drawing({"MUJOCO_GL": "egl"}))
     monkeypatch.setenv("MUJOCO_GL", "")
     status = ended(run, 0)
     assert (status.state, status.attempt) == ("succeeded", 2)
