@@ -75,6 +75,15 @@ class Interface:
         """Numbers that a network says of the actions: logits, or means."""
         return sum(self.choices) if self.choices else self.actions
 
+    def best_actions(self, scores: np.ndarray) -> np.ndarray:
+        """The discrete actions with the highest scores, the first of equal ones: [N], or [N, A] for
+        several components. scores: [N, policy_outputs].
+        """
+        ends = np.cumsum(self.choices)[:-1]
+        parts = np.split(scores, ends, axis=1)
+        best = np.stack([part.argmax(axis=1) for part in parts], axis=1)
+        return best[:, 0] if self.discrete else best
+
     @functools.cached_property
     def observation_size(self) -> int:
         """Numbers in one observation."""

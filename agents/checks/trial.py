@@ -62,6 +62,4 @@ def _random_actions(
     scores = generator.random((count, spaces.policy_outputs))
     if environments.masks is not None:
         scores = np.where(environments.masks, scores, -1.0)
-    ends = np.cumsum(spaces.choices)[:-1]
-    chosen = [part.argmax(axis=1) for part in np.split(scores, ends, axis=1)]
-    return chosen[0] if spaces.discrete else np.stack(chosen, axis=1)
+    return spaces.best_actions(scores)

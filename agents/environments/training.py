@@ -333,9 +333,7 @@ class TrainingEnvironments:
         """
         if self.masks is None or not waiting.any():
             return
-        ends = np.cumsum(self.interface.choices)[:-1]
-        allowed = [part.argmax(axis=1) for part in np.split(self.masks[waiting], ends, axis=1)]
-        actions[waiting] = allowed[0] if self.interface.discrete else np.stack(allowed, axis=1)
+        actions[waiting] = self.interface.best_actions(self.masks[waiting])
 
     def close(self) -> None:
         """Release the environments."""

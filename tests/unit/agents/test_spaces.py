@@ -146,6 +146,28 @@ def test_several_actions_are_counted_and_shaped_as_the_environment_has_them() ->
     assert (bits.choices, bits.family) == ((2, 2, 2, 2), "multi-binary")
 
 
+@pytest.mark.parametrize(
+    ("space", "components"),
+    [
+        (spaces.Discrete(4, start=7), [range(4)]),
+        (spaces.MultiDiscrete([[3], [2]]), [range(3), range(3, 5)]),
+        (spaces.MultiBinary(2), [range(2), range(2, 4)]),
+    ],
+    ids=["discrete", "multi-discrete", "multi-binary"],
+)
+def test_the_best_actions_are_the_first_with_the_highest_score_of_each_component(
+    space: spaces.Space[Any], components: list[range]
+) -> None:
+    seen = interface("game", spaces.Box(-1, 1, (1,)), space)
+    # Few different scores: many are equal.
+    scores = np.random.default_rng(0).integers(0, 3, (50, seen.policy_outputs))
+    rows = scores.tolist()
+    expected = [[max(c, key=row.__getitem__) - c.start for c in components] for row in rows]
+    best = seen.best_actions(scores)
+    assert best.reshape(50, -1).tolist() == expected
+    assert best.shape == ((50,) if seen.discrete else (50, len(components)))
+
+
 def test_several_categoricals_agree_with_torch_s() -> None:
     generator = torch.Generator().manual_seed(0)
     choices, actions = (3, 2, 5), MultiDiscreteActions((3, 2, 5))
