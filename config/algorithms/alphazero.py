@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from config.algorithms.common_hyperparameters import falling_learning_rate
 from config.algorithms.descriptor import BOARD, SELF_PLAY, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import Environments
@@ -202,9 +203,7 @@ class AlphaZero:
         kept = {round(first * k / self.kept_generations) for k in range(spaced + 1)}
         return generation in kept or generation == last
 
-    def tied_to_length(self) -> list[str]:
-        """The learning rate, where it falls."""
-        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+    tied_to_length = falling_learning_rate
 
     def steps_per_epoch(self, environment: Environments) -> int:
         """Positions of one generation, over all workers."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.algorithms.common_hyperparameters import falling_learning_rate
 from config.algorithms.descriptor import ACTOR_LEARNER, FAMILIES, Algorithm
 from config.algorithms.ppo import LARGEST_BATCH
 from config.environment import EnvironmentSettings
@@ -146,9 +147,7 @@ class IMPALA:
         """
         return 0
 
-    def tied_to_length(self) -> list[str]:
-        """The learning rate, where it falls."""
-        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+    tied_to_length = falling_learning_rate
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

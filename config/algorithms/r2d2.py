@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.algorithms.common_hyperparameters import falling_learning_rate
 from config.algorithms.descriptor import ACTOR_LEARNER, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import EnvironmentSettings
@@ -182,9 +183,7 @@ class R2D2:
         """Environment steps before the first update."""
         return self.learning_starts
 
-    def tied_to_length(self) -> list[str]:
-        """The learning rate, where it falls."""
-        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+    tied_to_length = falling_learning_rate
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.algorithms.common_hyperparameters import falling_learning_rate
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.off_policy import TwinCritics
 from config.environment import EnvironmentSettings
@@ -36,9 +37,7 @@ class SAC(TwinCritics):
         "... 1; empty: minus the number of actions",
     )
 
-    def tied_to_length(self) -> list[str]:
-        """The learning rate, where it falls."""
-        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+    tied_to_length = falling_learning_rate
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

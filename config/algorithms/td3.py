@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.algorithms.common_hyperparameters import falling_learning_rate
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.off_policy import TwinCritics
 from config.parameters import parameter
@@ -60,9 +61,7 @@ class TD3(TwinCritics):
         "... 1",
     )
 
-    def tied_to_length(self) -> list[str]:
-        """The learning rate, where it falls."""
-        return ["anneal_learning_rate"] if self.anneal_learning_rate else []
+    tied_to_length = falling_learning_rate
 
 
 ALGORITHM = Algorithm(
