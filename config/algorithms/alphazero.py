@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from config.algorithms.common_hyperparameters import falling_learning_rate
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import BOARD, SELF_PLAY, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import Environments
@@ -125,10 +125,8 @@ class AlphaZero:
     batch_size: int = parameter(
         256, low=1, high=65_536, unit="steps", help="positions in one update"
     )
-    learning_rate: float = parameter(1e-3, low=1e-8, high=1.0, help="step size of the optimiser")
-    anneal_learning_rate: bool = parameter(
-        False, help="whether the learning rate falls linearly to 0 over the training"
-    )
+    learning_rate: float = common.learning_rate(1e-3)
+    anneal_learning_rate: bool = common.anneal_learning_rate(False)
     weight_decay: float = parameter(
         1e-4, low=0, high=1, help="weight of the sum of squared network weights in the loss"
     )
@@ -203,7 +201,7 @@ class AlphaZero:
         kept = {round(first * k / self.kept_generations) for k in range(spaced + 1)}
         return generation in kept or generation == last
 
-    tied_to_length = falling_learning_rate
+    tied_to_length = common.falling_learning_rate
 
     def steps_per_epoch(self, environment: Environments) -> int:
         """Positions of one generation, over all workers."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.off_policy import OffPolicy
 from config.environment import EnvironmentSettings
@@ -46,13 +47,7 @@ class DQN(OffPolicy):
         unit="steps",
         help="steps of all environments with random actions before the first update",
     )
-    train_every: int = parameter(
-        4,
-        low=1,
-        high=10**6,
-        unit="steps",
-        help="steps of all environments between two rounds of updates",
-    )
+    train_every: int = common.train_every(4)
     updates: int = parameter(1, low=1, high=10_000, help="updates of the network in one round")
     batch_size: int = parameter(32, low=1, high=65_536, help="transitions in one update")
     target_every: int = parameter(
@@ -63,26 +58,11 @@ class DQN(OffPolicy):
         help="steps of all environments between two copies of the network to the target "
         "network; a copy waits for the end of a round of updates",
     )
-    learning_rate: float = parameter(1e-4, low=1e-8, high=1.0, help="step size of the optimiser")
-    anneal_learning_rate: bool = parameter(
-        False, help="whether the learning rate falls linearly to 0 over the training"
-    )
-    adam_epsilon: float = parameter(
-        1e-8, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
-    )
-    max_gradient_norm: float = parameter(
-        10.0,
-        low=1e-3,
-        high=1000,
-        help="largest norm of a gradient; a larger gradient is scaled down to it",
-    )
-    discount: float = parameter(
-        0.99,
-        low=0,
-        high=1,
-        help="gamma: factor by which a reward loses weight for each step that it lies in the "
-        "future",
-    )
+    learning_rate: float = common.learning_rate(1e-4)
+    anneal_learning_rate: bool = common.anneal_learning_rate(False)
+    adam_epsilon: float = common.adam_epsilon(1e-8)
+    max_gradient_norm: float = common.max_gradient_norm(10.0)
+    discount: float = common.discount(0.99)
     exploration_fraction: float = parameter(
         0.1,
         low=0,
@@ -101,13 +81,7 @@ class DQN(OffPolicy):
     dueling: bool = parameter(
         False, help="separate streams for value and advantages, starting at the last hidden layer"
     )
-    n_step: int = parameter(
-        1,
-        low=1,
-        high=100,
-        unit="steps",
-        help="rewards that are summed in a target before the value of a later state is added",
-    )
+    n_step: int = common.n_step(1)
     prioritised: bool = parameter(
         False, help="whether transitions with a large error are sampled more often"
     )

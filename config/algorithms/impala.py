@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.algorithms.common_hyperparameters import falling_learning_rate
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import ACTOR_LEARNER, FAMILIES, Algorithm
 from config.algorithms.ppo import LARGEST_BATCH
 from config.environment import EnvironmentSettings
@@ -33,9 +33,7 @@ class IMPALA:
         unit="unrolls",
         help="unrolls in one update, over all learners together",
     )
-    epoch_updates: int = parameter(
-        10, low=1, high=10**6, unit="updates", help="updates of the network in one epoch"
-    )
+    epoch_updates: int = common.epoch_updates(10)
     inference: str = parameter(
         "actor",
         choices=("actor", "learner"),
@@ -68,23 +66,11 @@ class IMPALA:
         high=1,
         help="lambda: additional factor on the weight of later steps in a target",
     )
-    optimiser: str = parameter(
-        "adam", choices=("adam", "rmsprop"), help="gradient-descent algorithm"
-    )
-    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="step size of the optimiser")
-    anneal_learning_rate: bool = parameter(
-        True, help="whether the learning rate falls linearly to 0 over the training"
-    )
-    adam_epsilon: float = parameter(
-        1e-5, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
-    )
-    discount: float = parameter(
-        0.99,
-        low=0,
-        high=1,
-        help="gamma: factor by which a reward loses weight for each step that it lies in the "
-        "future",
-    )
+    optimiser: str = common.optimiser("adam")
+    learning_rate: float = common.learning_rate(5e-4)
+    anneal_learning_rate: bool = common.anneal_learning_rate(True)
+    adam_epsilon: float = common.adam_epsilon(1e-5)
+    discount: float = common.discount(0.99)
     reward_scale: float = parameter(
         1.0,
         low=1e-6,
@@ -92,21 +78,9 @@ class IMPALA:
         help="factor on the rewards used for learning, applied after clipping; reported "
         "returns are not scaled",
     )
-    entropy_coefficient: float = parameter(
-        0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
-    )
-    value_coefficient: float = parameter(
-        0.5,
-        low=0,
-        high=100,
-        help="weight of the value loss, half the mean squared error, in the loss",
-    )
-    max_gradient_norm: float = parameter(
-        0.5,
-        low=1e-3,
-        high=1000,
-        help="largest norm of a gradient; a larger gradient is scaled down to it",
-    )
+    entropy_coefficient: float = common.entropy_coefficient(0.01)
+    value_coefficient: float = common.value_coefficient(0.5)
+    max_gradient_norm: float = common.max_gradient_norm(0.5)
     network: str | None = parameter(
         None,
         optional=True,
@@ -125,12 +99,7 @@ class IMPALA:
         help="units of the hidden layers for vector observations, after the LSTM if there is "
         "one; not used for images",
     )
-    log_std_init: float = parameter(
-        0.0,
-        low=-5,
-        high=2,
-        help="continuous actions: initial logarithm of the policy's standard deviation",
-    )
+    log_std_init: float = common.log_std_init(0.0)
 
     @property
     def remembers(self) -> bool:
@@ -147,7 +116,7 @@ class IMPALA:
         """
         return 0
 
-    tied_to_length = falling_learning_rate
+    tied_to_length = common.falling_learning_rate
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
+from config.algorithms import common_hyperparameters as common
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
 from config.imports import IMPORT_PATH
@@ -52,6 +54,21 @@ class OffPolicy:
             )
 
 
+random_steps = partial(
+    parameter,
+    low=1,
+    high=10**9,
+    unit="steps",
+    help="steps of all environments with uniformly random actions before the first update",
+)
+hidden_layers = partial(
+    parameter,
+    low=1,
+    high=8192,
+    help="units of the hidden layers of the policy and of each critic, after the torso",
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TwinCritics(OffPolicy):
     """Of an actor with twin critics for continuous actions."""
@@ -63,20 +80,8 @@ class TwinCritics(OffPolicy):
         unit="steps",
         help="steps of all environments together in one epoch",
     )
-    learning_starts: int = parameter(
-        10_000,
-        low=1,
-        high=10**9,
-        unit="steps",
-        help="steps of all environments with uniformly random actions before the first update",
-    )
-    train_every: int = parameter(
-        1,
-        low=1,
-        high=10**6,
-        unit="steps",
-        help="steps of all environments between two rounds of updates",
-    )
+    learning_starts: int = random_steps(10_000)
+    train_every: int = common.train_every(1)
     updates: int = parameter(1, low=1, high=10**4, help="updates of the networks in one round")
     batch_size: int = parameter(
         256,
@@ -92,17 +97,9 @@ class TwinCritics(OffPolicy):
         unit="transitions",
         help="transitions in the replay; the oldest are overwritten",
     )
-    learning_rate: float = parameter(3e-4, low=1e-8, high=1.0, help="step size of the optimiser")
-    anneal_learning_rate: bool = parameter(
-        False, help="whether the learning rate falls linearly to 0 over the training"
-    )
-    discount: float = parameter(
-        0.99,
-        low=0,
-        high=1,
-        help="gamma: factor by which a reward loses weight for each step that it lies in the "
-        "future",
-    )
+    learning_rate: float = common.learning_rate(3e-4)
+    anneal_learning_rate: bool = common.anneal_learning_rate(False)
+    discount: float = common.discount(0.99)
     target_rate: float = parameter(
         0.005,
         low=1e-6,
@@ -118,12 +115,7 @@ class TwinCritics(OffPolicy):
         help="your own torso below policy and critics; empty: none, or for images the Nature "
         "CNN or a smaller one",
     )
-    hidden_sizes: tuple[int, ...] = parameter(
-        (256, 256),
-        low=1,
-        high=8192,
-        help="units of the hidden layers of the policy and of each critic, after the torso",
-    )
+    hidden_sizes: tuple[int, ...] = hidden_layers((256, 256))
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

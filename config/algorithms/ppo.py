@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import FAMILIES, Algorithm
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
@@ -29,23 +30,11 @@ class PPO:
         high=65_536,
         help="equal parts into which the batch is split, with one update each",
     )
-    optimiser: str = parameter(
-        "adam", choices=("adam", "rmsprop"), help="gradient-descent algorithm"
-    )
-    learning_rate: float = parameter(2.5e-4, low=1e-8, high=1.0, help="step size of the optimiser")
-    anneal_learning_rate: bool = parameter(
-        True, help="whether the learning rate falls linearly to 0 over the training"
-    )
-    adam_epsilon: float = parameter(
-        1e-5, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
-    )
-    discount: float = parameter(
-        0.99,
-        low=0,
-        high=1,
-        help="gamma: factor by which a reward loses weight for each step that it lies in the "
-        "future",
-    )
+    optimiser: str = common.optimiser("adam")
+    learning_rate: float = common.learning_rate(2.5e-4)
+    anneal_learning_rate: bool = common.anneal_learning_rate(True)
+    adam_epsilon: float = common.adam_epsilon(1e-5)
+    discount: float = common.discount(0.99)
     gae_lambda: float = parameter(
         0.95, low=0, high=1, help="lambda of generalised advantage estimation"
     )
@@ -61,21 +50,9 @@ class PPO:
     clip_value_loss: bool = parameter(
         False, help="whether the change of the value estimate is clipped to the clip range, too"
     )
-    entropy_coefficient: float = parameter(
-        0.01, low=0, high=1, help="weight of the entropy bonus in the loss"
-    )
-    value_coefficient: float = parameter(
-        0.5,
-        low=0,
-        high=100,
-        help="weight of the value loss, half the mean squared error, in the loss",
-    )
-    max_gradient_norm: float = parameter(
-        0.5,
-        low=1e-3,
-        high=1000,
-        help="largest norm of a gradient; a larger gradient is scaled down to it",
-    )
+    entropy_coefficient: float = common.entropy_coefficient(0.01)
+    value_coefficient: float = common.value_coefficient(0.5)
+    max_gradient_norm: float = common.max_gradient_norm(0.5)
     network: str | None = parameter(
         None,
         optional=True,
@@ -90,12 +67,7 @@ class PPO:
         high=8192,
         help="units of the hidden layers for vector observations; not used for images",
     )
-    log_std_init: float = parameter(
-        0.0,
-        low=-5,
-        high=2,
-        help="continuous actions: initial logarithm of the policy's standard deviation",
-    )
+    log_std_init: float = common.log_std_init(0.0)
 
     def steps_per_epoch(self, environment: EnvironmentSettings) -> int:
         """Environment steps of one epoch, over all environments: the rows of the batch."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.algorithms.common_hyperparameters import falling_learning_rate
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import ACTOR_LEARNER, Algorithm
 from config.algorithms.replay_ratio import ReplayRatio
 from config.environment import EnvironmentSettings
@@ -34,13 +34,7 @@ class R2D2:
         help="first steps of a sequence that only update the recurrent state; they overlap "
         "with the previous sequence and are not learnt from",
     )
-    n_step: int = parameter(
-        3,
-        low=1,
-        high=100,
-        unit="steps",
-        help="rewards that are summed in a target before the value of a later state is added",
-    )
+    n_step: int = common.n_step(3)
     batch_size: int = parameter(
         32,
         low=1,
@@ -48,9 +42,7 @@ class R2D2:
         unit="sequences",
         help="sequences drawn from the replay for one update",
     )
-    epoch_updates: int = parameter(
-        100, low=1, high=10**6, unit="updates", help="updates of the network in one epoch"
-    )
+    epoch_updates: int = common.epoch_updates(100)
     replay_ratio: float = parameter(
         4.0, low=1e-3, high=10_000, help="average number of times that each step is learnt from"
     )
@@ -79,26 +71,11 @@ class R2D2:
         unit="updates",
         help="updates between two copies of the network to the target network",
     )
-    learning_rate: float = parameter(5e-4, low=1e-8, high=1.0, help="step size of the optimiser")
-    anneal_learning_rate: bool = parameter(
-        False, help="whether the learning rate falls linearly to 0 over the training"
-    )
-    adam_epsilon: float = parameter(
-        5e-5, low=1e-12, high=0.1, help="constant added to the optimiser's denominator"
-    )
-    max_gradient_norm: float = parameter(
-        40.0,
-        low=1e-3,
-        high=1000,
-        help="largest norm of a gradient; a larger gradient is scaled down to it",
-    )
-    discount: float = parameter(
-        0.99,
-        low=0,
-        high=1,
-        help="gamma: factor by which a reward loses weight for each step that it lies in the "
-        "future",
-    )
+    learning_rate: float = common.learning_rate(5e-4)
+    anneal_learning_rate: bool = common.anneal_learning_rate(False)
+    adam_epsilon: float = common.adam_epsilon(5e-5)
+    max_gradient_norm: float = common.max_gradient_norm(40.0)
+    discount: float = common.discount(0.99)
     rescale_values: bool = parameter(
         True,
         help="learn values on a compressed scale (h, close to the square root) instead of "
@@ -183,7 +160,7 @@ class R2D2:
         """Environment steps before the first update."""
         return self.learning_starts
 
-    tied_to_length = falling_learning_rate
+    tied_to_length = common.falling_learning_rate
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

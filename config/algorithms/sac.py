@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.algorithms.common_hyperparameters import falling_learning_rate
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import Algorithm
 from config.algorithms.off_policy import TwinCritics
 from config.environment import EnvironmentSettings
@@ -37,7 +37,7 @@ class SAC(TwinCritics):
         "... 1; empty: minus the number of actions",
     )
 
-    tied_to_length = falling_learning_rate
+    tied_to_length = common.falling_learning_rate
 
     def check(self, environment: EnvironmentSettings) -> None:
         """Raise `BadInput` for values that do not go together."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.algorithms.common_hyperparameters import falling_learning_rate
+from config.algorithms import common_hyperparameters as common
 from config.algorithms.descriptor import Algorithm
-from config.algorithms.off_policy import TwinCritics
+from config.algorithms.off_policy import TwinCritics, hidden_layers, random_steps
 from config.parameters import parameter
 
 
@@ -19,20 +19,9 @@ class TD3(TwinCritics):
     the steps with random actions, 1,000 or 10,000.
     """
 
-    learning_starts: int = parameter(
-        100,
-        low=1,
-        high=10**9,
-        unit="steps",
-        help="steps of all environments with uniformly random actions before the first update",
-    )
-    learning_rate: float = parameter(1e-3, low=1e-8, high=1.0, help="step size of the optimiser")
-    hidden_sizes: tuple[int, ...] = parameter(
-        (400, 300),
-        low=1,
-        high=8192,
-        help="units of the hidden layers of the policy and of each critic, after the torso",
-    )
+    learning_starts: int = random_steps(100)
+    learning_rate: float = common.learning_rate(1e-3)
+    hidden_sizes: tuple[int, ...] = hidden_layers((400, 300))
     policy_delay: int = parameter(
         2,
         low=1,
@@ -61,7 +50,7 @@ class TD3(TwinCritics):
         "... 1",
     )
 
-    tied_to_length = falling_learning_rate
+    tied_to_length = common.falling_learning_rate
 
 
 ALGORITHM = Algorithm(
