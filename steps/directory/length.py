@@ -56,9 +56,8 @@ def _why_fixed(resolved: Resolved) -> str:
             f"{resolved.algorithm} does not say which of its hyperparameters depend on the length, "
             f"{owner} has no method {DECLARED}"
         )
+    if not tied:
+        return ""
     said = [f"{name}={to_text(getattr(resolved.hyperparameters, name))}" for name in tied]
-    return (
-        f"{', '.join(said)} {'depends' if len(said) == 1 else 'depend'} on the length"
-        if said
-        else ""
-    )
+    verb = "depends" if len(said) == 1 else "depend"
+    return f"{', '.join(said)} {verb} on the length"
