@@ -120,6 +120,12 @@ class Cluster:
         high=256,
         help="runs that train at the same time if they have actors or workers",
     )
+    parallel_experiments: int = parameter(
+        MISSING,
+        low=1,
+        high=256,
+        help="experiments of a study that are active at the same time",
+    )
     gpu: Pool
     actor: Pool
     cpu: Pool

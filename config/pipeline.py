@@ -7,17 +7,19 @@ counts everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
 from config.errors import unknown
 
 if TYPE_CHECKING:
     from config.experiment import Experiment
 
-Scope = Literal["experiment", "run", "exit"]
+Scope = Literal["experiment", "run", "exit", "study", "study-exit"]
 """A step runs once in an experiment, once in each run, or once at the very end, however the
-workflow ended.
+workflow ended. Those of a study work on a directory that contains the experiments' own.
 """
 Pool = Literal["gpu", "cpu"]
 End = Literal["succeeded", "ended"]
@@ -38,6 +40,15 @@ evaluated, such as `["0", "1"]`; `[]` if there is nothing to evaluate.
 TRAINED = "trained"
 """The name of the output of `prepare` that lists the runs whose training is complete, such as `,0,2,`:
 resubmitted, their pods find nothing to do and ask for no GPU.
+"""
+PLAN = "plan"
+EXPERIMENTS: Mapping[str, str] = {
+    SINGLE: "experiments",
+    ACTOR_LEARNER: "experiments-with-actors",
+    SELF_PLAY: "experiments-with-workers",
+}
+"""Of each topology, the name of the output of `plan` that lists the experiments of a study, and of the loop
+over them.
 """
 
 
@@ -196,6 +207,25 @@ STEPS: tuple[Step, ...] = (
     ),
 )
 """In the order of the figure: each step comes after those that it needs."""
+STUDY_STEPS: tuple[Step, ...] = (
+    Step(
+        name=PLAN,
+        scope="study",
+        leaves=("study.yaml", "cells.json"),
+        outputs=tuple(Output(name=name) for name in EXPERIMENTS.values()),
+        # Every game may be tried, as `prepare` does.
+        deadline_s=12 * 3600,
+    ),
+    Step(name="compare", scope="study", leaves=("comparison/",)),
+    Step(
+        name="plot-comparison",
+        scope="study",
+        needs=(Need(task="compare"),),
+        leaves=("comparison/plots/",),
+    ),
+    Step(name="report-study", scope="study-exit", leaves=("report.html",), deadline_s=3600),
+)
+"""The steps of a study around its experiments, in their order."""
 
 
 def steps(scope: Scope) -> tuple[Step, ...]:
@@ -210,10 +240,11 @@ def names(scope: Scope) -> tuple[str, ...]:
 
 def find(name: str) -> Step:
     """The step of this name. Raises `BadInput`."""
-    for step in STEPS:
+    known = (*STEPS, *STUDY_STEPS)
+    for step in known:
         if step.name == name:
             return step
-    raise unknown("step", name, [step.name for step in STEPS])
+    raise unknown("step", name, [step.name for step in known])
 
 
 def asked(scope: Scope, experiment: Experiment) -> tuple[Step, ...]:

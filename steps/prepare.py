@@ -17,7 +17,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,11 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
         given = together(given, from_argo(arguments.workflow_parameters, "--workflow-parameters"))
     elif arguments.parameters is not None:
         given = together(given, from_argo(arguments.parameters))
-    resolved = resolve(arguments.algorithm, from_assignments(arguments.default) | given)
     storage = os.environ.get("STORAGE") or None
+    algorithm = arguments.algorithm
+    if arguments.study:
+        algorithm, given = _of_cell(given, storage)
+    resolved = resolve(algorithm, from_assignments(arguments.default) | given)
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
     refuse_code_inside(resolved.algorithm, directory)
@@ -120,6 +123,14 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
             }
         )
     return code
+
+
+def _of_cell(given: Mapping[str, str], storage: str | None) -> tuple[str, dict[str, str]]:
+    """Algorithm and parameters of the study's experiment whose directory this is. Raises `BadInput`."""
+    from steps.directory.study import find_cell
+
+    cell = find_cell(ExperimentDirectory(check_outdir(given.get("outdir", ""), storage)))
+    return cell.algorithm, together(given, cell.given)
 
 
 def _refuse_late_evaluations(directory: ExperimentDirectory, record: ExperimentRecord) -> None:
@@ -226,6 +237,21 @@ def describe(resolved: Resolved) -> ExperimentRecord:
     """The record of an experiment that starts now. Checks that the game can be played. Raises
     `BadInput`.
     """
+    check_game(resolved)
+    return ExperimentRecord(
+        resolved=resolved,
+        identity=resolved.identity(),
+        identity_hash=resolved.identity_hash,
+        versions=versions(),
+        source=source(),
+        image=os.environ.get("EXPERIMENT_IMAGE") or None,
+        started=now(),
+        workflow=os.environ.get("EXPERIMENT_WORKFLOW") or None,
+    )
+
+
+def check_game(resolved: Resolved) -> None:
+    """Raise `BadInput` unless the game can be played as training will play it."""
     from agents.checks.playable import check_playable
     from agents.checks.trial import needs_a_trial
     from steps.directory.elsewhere import tried_elsewhere
@@ -238,16 +264,6 @@ def describe(resolved: Resolved) -> ExperimentRecord:
         from steps.arena.entrants import check_arena
 
         check_arena(resolved)
-    return ExperimentRecord(
-        resolved=resolved,
-        identity=resolved.identity(),
-        identity_hash=resolved.identity_hash,
-        versions=versions(),
-        source=source(),
-        image=os.environ.get("EXPERIMENT_IMAGE") or None,
-        started=now(),
-        workflow=os.environ.get("EXPERIMENT_WORKFLOW") or None,
-    )
 
 
 def versions() -> dict[str, str]:
@@ -355,8 +371,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--algorithm", required=True, help=f"{', '.join(ALGORITHMS)}, or package.module:NAME"
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--algorithm", help=f"{', '.join(ALGORITHMS)}, or package.module:NAME")
+    what.add_argument(
+        "--study",
+        action="store_true",
+        help="the outdir is that of an experiment of a study: the study says what it is",
     )
     parser.add_argument(
         "--parameters",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
     """Submit, and follow to the end unless detached. Returns the exit code."""
     argo = ArgoServer(address)
     name = submission.name
-    outdir = submission.resolved.experiment.outdir
+    outdir = submission.outdir
     _seen_here(outdir, storage)  # refused before anything is sent
-    _warn_of_images(submission.resolved)
+    _warn_of_images(submission.parameters)
     try:
         argo.create(submission.manifest)
     except KeyboardInterrupt:
@@ -62,12 +63,11 @@ def submit(address: Address, submission: Submission, storage: Path | None, *, de
     return _follow(argo, name, submission.manifest, submission.resolved, outdir, storage)
 
 
-def _warn_of_images(resolved: Resolved) -> None:
+def _warn_of_images(parameters: Mapping[str, str]) -> None:
     """Say which images no node can fetch: a name without a registry, such as the defaults' `rl:…`, is
     found only where it was built or loaded.
     """
-    experiment = resolved.experiment
-    images = {"gpu_image": experiment.gpu_image, "cpu_image": experiment.cpu_image}
+    images = {name: parameters[name] for name in ("gpu_image", "cpu_image")}
     alone = [f"{name}={image}" for name, image in images.items() if "/" not in image]
     if alone:
         print(

@@ -67,7 +67,7 @@ def run(submission: Submission) -> int:
             view.tasks,
             time.monotonic() - started_s,
             view.find,
-            submission.resolved.experiment.outdir,
+            place.outdir,
         )
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
 
@@ -76,8 +76,8 @@ def _given(submission: Submission) -> dict[str, str]:
     """The parameters that the person gave, as the manifest has them: paths in them are paths of this
     machine.
     """
-    listed = submission.manifest["spec"].get("arguments", {}).get("parameters", [])
-    return {one["name"]: one["value"] for one in listed if one["name"] in submission.given}
+    parameters = submission.parameters
+    return {name: value for name, value in parameters.items() if name in submission.given}
 
 
 def _temporary_folder(prefix: str) -> tempfile.TemporaryDirectory[str]:

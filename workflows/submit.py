@@ -34,13 +34,14 @@ from config.resolve import STEPS, resolve
 from config.streams import prepare_streams
 from workflows import on_cluster, on_this_machine
 from workflows.cluster import server
+from workflows.dag.manifest_yaml import dump
 from workflows.dag.render import rendered, to_yaml, with_values
 from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
-from workflows.request import listing
+from workflows.request import listing, studies
 from workflows.request.command_line import Request, parse, parser
 from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
-from workflows.request.submission import Submission
+from workflows.request.submission import Submission, title_of
 from workflows.sharing import fitted, how_shared, with_gpus
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -48,6 +49,7 @@ FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 EXAMPLES = """examples:
   python -m workflows.submit ppo -p game=cartpole -p runs=3
   python -m workflows.submit ppo -p game=breakout -p epochs=2000 -p outdir=results/breakout --dry-run
+  python -m workflows.submit study.yaml --dry-run
   python -m workflows.submit ppo --cluster my-cluster.yaml --manifest > ppo.yaml
 """
 
@@ -117,23 +119,42 @@ def _dispatch(request: Request) -> int:
                 "--follow needs an Argo Server: set ARGO_SERVER=host:port, ARGO_TOKEN and ARGO_NAMESPACE"
             )
         return on_cluster.follow(address, _followed(request.follow), request.storage)
+    if studies.is_study(request):
+        return _submit_study(request, cluster, address)
     submission = _checked(request, cluster, local=address is None)
     if request.manifest:
-        print(to_yaml(submission.manifest, submission.resolved.algorithm, cluster), end="")
+        print(to_yaml(submission.manifest, request.algorithm or "", cluster), end="")
         return SUCCEEDED
     if request.dry_run:
-        print(
-            _plan(
-                submission,
-                "this machine"
-                if address is None
-                else f"Argo Server {address.url}, namespace {address.namespace}",
-            )
-        )
+        print(_plan(submission, _named(address)))
         return SUCCEEDED
     if address is None:
         return on_this_machine.run(submission)
     return on_cluster.submit(address, submission, request.storage, detach=request.detach)
+
+
+def _submit_study(request: Request, cluster: Cluster, address: server.Address | None) -> int:
+    """The same for a study, which may be too large for one workflow."""
+    study = studies.read(request)
+    submissions = studies.checked(request, study, cluster, local=address is None)
+    if request.manifest:
+        print(dump(submissions[0].manifest), end="")
+        return SUCCEEDED
+    if request.dry_run:
+        print(studies.plan(study, submissions, where=_named(address)))
+        return SUCCEEDED
+    if address is None:
+        return on_this_machine.run(submissions[0])
+    detach = request.detach or len(submissions) > 1
+    codes = [on_cluster.submit(address, one, request.storage, detach=detach) for one in submissions]
+    return max(codes)
+
+
+def _named(address: server.Address | None) -> str:
+    """Where an experiment runs, in words."""
+    if address is None:
+        return "this machine"
+    return f"Argo Server {address.url}, namespace {address.namespace}"
 
 
 def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
@@ -168,6 +189,7 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
     return Submission(
         name=name,
         resolved=resolved,
+        title=title_of(resolved),
         given=frozenset(values if "outdir" in given else set(values) - {"outdir"}),
         manifest=with_values(manifest, values, name=name, deadline_s=request.deadline_s),
         place=where,
@@ -230,16 +252,15 @@ def _label(game: str) -> str:
 
 
 def _plan(submission: Submission, where: str) -> str:
-    if submission.place is None:
-        directory = submission.resolved.experiment.outdir
-    else:
-        directory = str(submission.place.directory)
+    resolved = submission.resolved
+    if resolved is None:
+        raise ValueError("a study has a plan of its own")
     return listing.plan(
-        submission.resolved,
+        resolved,
         submission.given,
         submission.layout,
         where=where,
-        directory=directory,
+        directory=submission.seen_directory,
         presets=submission.presets,
     )
 

@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from config import pipeline
 from config.algorithms import ALGORITHMS
@@ -24,6 +25,7 @@ from config.described import offered
 from workflows.dag.manifest_yaml import Manifest, dump, load
 
 FOLDER = Path(__file__).parents[1] / "manifests"
+STUDY = "study"
 HEADER = """\
 # Made by `make manifests` from config/ and workflows/; changes belong there.
 # made for: {fingerprint}
@@ -41,6 +43,28 @@ def rendered(algorithm: str, cluster: Cluster) -> Manifest:
     return build_manifest(algorithm, cluster)
 
 
+def rendered_study(cluster: Cluster, active: int | None = None) -> Manifest:
+    """The manifest of a study for a cluster, without Hera where the committed file fits. active: how many
+    of its experiments are active at the same time, if not as many as for every study of this cluster.
+    """
+    committed = FOLDER / f"{STUDY}.yaml"
+    count = cluster.parallel_experiments if active is None else active
+    if committed.is_file():
+        text = committed.read_text()
+        header = HEADER.format(fingerprint=fingerprint_of_study(cluster, count))
+        if text.startswith(header) and not _edited_since(committed):
+            return load(text)
+    return build_study_manifest(cluster, count)
+
+
+def build_study_manifest(cluster: Cluster, active: int) -> Manifest:
+    """Build the manifest of a study with Hera."""
+    from workflows.dag.study import build_study
+
+    manifest: Manifest = build_study(cluster, active).to_dict()
+    return manifest
+
+
 def build_manifest(algorithm: str, cluster: Cluster) -> Manifest:
     """Build the manifest with Hera."""
     from workflows.dag.experiment import build
@@ -52,6 +76,11 @@ def build_manifest(algorithm: str, cluster: Cluster) -> Manifest:
 def to_yaml(manifest: Manifest, algorithm: str, cluster: Cluster) -> str:
     """The manifest as a file: a header, the parameters first, templates last."""
     return HEADER.format(fingerprint=fingerprint(algorithm, cluster)) + dump(manifest)
+
+
+def study_to_yaml(manifest: Manifest, cluster: Cluster, active: int) -> str:
+    """As `to_yaml`, of a study."""
+    return HEADER.format(fingerprint=fingerprint_of_study(cluster, active)) + dump(manifest)
 
 
 def with_values(
@@ -80,10 +109,20 @@ def fingerprint(algorithm: str, cluster: Cluster) -> str:
     """Changes with what a manifest is made of: the settings of the cluster, the steps of the
     pipeline, and the parameters of the algorithm with their help.
     """
+    return _hash(cluster, parameters=[dataclasses.asdict(info) for info in offered(algorithm)])
+
+
+def fingerprint_of_study(cluster: Cluster, active: int) -> str:
+    """As `fingerprint`, of a study's manifest."""
+    of_study = [dataclasses.asdict(step) for step in pipeline.STUDY_STEPS]
+    return _hash(cluster, of_study=of_study, active=active)
+
+
+def _hash(cluster: Cluster, **more: Any) -> str:
     made_of = {
         "cluster": dataclasses.asdict(cluster),
         "steps": [dataclasses.asdict(step) for step in pipeline.STEPS],
-        "parameters": [dataclasses.asdict(info) for info in offered(algorithm)],
+        **more,
     }
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -95,9 +134,12 @@ def _edited_since(committed: Path) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Render every algorithm's manifest into a folder."""
+    """Render every algorithm's manifest into a folder, and that of studies."""
     folder = Path(*arguments)
     cluster = load_cluster()
+    active = cluster.parallel_experiments
+    study = study_to_yaml(build_study_manifest(cluster, active), cluster, active)
+    (folder / f"{STUDY}.yaml").write_text(study, encoding="utf-8")
     for algorithm in ALGORITHMS:
         text = to_yaml(build_manifest(algorithm, cluster), algorithm, cluster)
         (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")

@@ -310,8 +310,8 @@ def _member(role: str | None, number: str | None) -> str:
 
 
 def _singular(name: str) -> str:
-    """`runs` -> `run`."""
-    return name.removesuffix("s")
+    """`runs` -> `run`, `experiments-with-actors` -> `experiment`."""
+    return name.partition("-with-")[0].removesuffix("s")
 
 
 def _pod(node: Mapping[str, Any]) -> str:

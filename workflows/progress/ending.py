@@ -31,10 +31,11 @@ def end(tasks: Tasks, seconds: float, find: Find, outdir: str) -> int:
         print(outcome(tasks, seconds))
         for one in outdirs:
             if evaluated[one]:
-                print(f"{one or outdir}{evaluated[one]}")
+                print(f"{find(one) or one or outdir}{evaluated[one]}")
     for line in failures(tasks, find):
         print(line)
-    for one in outdirs:
+    # The page of a study leads to those of its experiments.
+    for one in [""] if "" in outdirs else outdirs:
         print(where_to_look(find(one), one or outdir))
     return SUCCEEDED if tasks.phase == "Succeeded" else FAILED
 

@@ -13,17 +13,18 @@ from workflows.request.preflight import Place
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """name: the workflow's. given: names of the parameters that the user decided. manifest: with
-    every value filled in. place: None on a cluster. presets: what the user's presets file decided,
-    in words. sharing: how processes that must run at the same time share a machine that is too
-    small for them.
+    """name: the workflow's. resolved: None for a study. given: names of the parameters that the user
+    decided. manifest: with every value filled in. place: None on a cluster. title: what is submitted,
+    in words. presets: what the user's presets file decided, in words. sharing: how processes that must
+    run at the same time share a machine that is too small for them.
     """
 
     name: str
-    resolved: Resolved
+    resolved: Resolved | None
     given: Set[str]
     manifest: Manifest
     place: Place | None
+    title: str = ""
     presets: str = ""
     sharing: str = ""
 
@@ -32,7 +33,28 @@ class Submission:
         """The names of its tasks."""
         return Layout.of(self.manifest)
 
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The workflow's parameters, with their values."""
+        listed = self.manifest["spec"].get("arguments", {}).get("parameters", [])
+        return {one["name"]: one["value"] for one in listed}
+
+    @property
+    def outdir(self) -> str:
+        """The results directory, as pods see it."""
+        return self.parameters["outdir"]
+
+    @property
+    def seen_directory(self) -> str:
+        """The results directory as the person sees it: on this machine, or on the cluster's storage."""
+        return self.outdir if self.place is None else str(self.place.directory)
+
     def __str__(self) -> str:
-        runs = self.resolved.experiment.runs
-        resolved = self.resolved
-        return f"{resolved.algorithm} on {resolved.game.name}, {runs} run{'s' if runs > 1 else ''} of {resolved.total_steps:,} steps"
+        return self.title
+
+
+def title_of(resolved: Resolved) -> str:
+    """`ppo on cartpole, 3 runs of 50,176 steps`."""
+    runs = resolved.experiment.runs
+    each = f"{runs} run{'s' if runs > 1 else ''} of {resolved.total_steps:,} steps"
+    return f"{resolved.algorithm} on {resolved.game.name}, {each}"

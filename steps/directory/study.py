@@ -1,0 +1,130 @@
+"""Where the files of a study lie, and which experiments belong to it.
+
+A study owns nothing: each experiment below `experiments/` is a directory of its own, in every respect
+as if it had been submitted alone. The study's own files are whole files, which any of its workflows may
+write again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from config import pipeline
+from config.errors import BadInput, WrongDirectory, shown
+from config.resolve import Resolved
+from config.study import Cell
+from steps.directory.files import read_bytes, write_if_changed
+from steps.directory.layout import ExperimentDirectory
+
+LARGEST_BYTES = 64 * 2**20
+MOST_PODS = 5_000
+"""Of one workflow: a pod takes some 160 bytes of its compressed status, of which there may be 1 MB."""
+PART = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})")
+
+
+@dataclass(frozen=True)
+class StudyDirectory:
+    """The directory of a study."""
+
+    root: Path
+
+    @property
+    def study_yaml(self) -> Path:
+        """What was asked."""
+        return self.root / "study.yaml"
+
+    @property
+    def cells_json(self) -> Path:
+        """The experiments: their names, labels and parameters."""
+        return self.root / "cells.json"
+
+    @property
+    def experiments(self) -> Path:
+        """Contains the directory of each cell."""
+        return self.root / "experiments"
+
+    def experiment(self, cell: str) -> ExperimentDirectory:
+        """The directory of one cell."""
+        return ExperimentDirectory(self.experiments / cell)
+
+    @property
+    def comparison(self) -> Path:
+        """Tables and numbers, and `plots/`."""
+        return self.root / "comparison"
+
+    @property
+    def plots(self) -> Path:
+        """The figures of the comparison."""
+        return self.comparison / "plots"
+
+    @property
+    def report_html(self) -> Path:
+        """The page."""
+        return self.root / "report.html"
+
+
+def study_of(experiment: ExperimentDirectory) -> StudyDirectory:
+    """The study to which an experiment's directory belongs by its place."""
+    return StudyDirectory(experiment.root.parent.parent)
+
+
+def write_cells(directory: StudyDirectory, cells: Sequence[Cell]) -> None:
+    """Write the list of all cells, unless it is there."""
+    written = [{**asdict(cell), "given": dict(cell.given)} for cell in cells]
+    write_if_changed(directory.cells_json, json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_cells(directory: StudyDirectory) -> list[Cell]:
+    """The cells of a study. Raises `BadInput`, which names the step that writes a missing list, and
+    `WrongDirectory` for a damaged one.
+    """
+    path = directory.cells_json
+    try:
+        document = json.loads(read_bytes(path, LARGEST_BYTES))
+        return [_cell(one) for one in document]
+    except FileNotFoundError:
+        raise BadInput(f"no file {path}: plan makes it") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise WrongDirectory(f"{path} cannot be read: {error!r}") from error
+
+
+def find_cell(experiment: ExperimentDirectory) -> Cell:
+    """The cell of an experiment's directory. Raises as `read_cells`, and `BadInput` where the study has
+    none of that name.
+    """
+    study = study_of(experiment)
+    for cell in read_cells(study):
+        if cell.name == experiment.root.name:
+            return cell
+    raise BadInput(f"{study.cells_json} has no experiment {experiment.root.name!r}")
+
+
+def part_of(cells: Sequence[Cell], part: str) -> Sequence[Cell]:
+    """The cells of one part, such as `2/3`: every third one from the second on. Raises `BadInput`."""
+    found = PART.fullmatch(part)
+    if found is None or int(found[1]) > int(found[2]):
+        raise BadInput(f"parameter 'part' cannot be {shown(part)}; allowed: 1/1, or k/n with k ≤ n")
+    return cells[int(found[1]) - 1 :: int(found[2])]
+
+
+def pods(resolved: Resolved) -> int:
+    """How many pods an experiment has, without those that are repeated."""
+    members = resolved.members
+    beside = 0 if members is None else members.helpers + members.learners
+    each = len(pipeline.asked("run", resolved.experiment)) + beside + len(resolved.snapshot_epochs)
+    return len(pipeline.steps("experiment")) + resolved.experiment.runs * each
+
+
+def _cell(written: Mapping[str, Any]) -> Cell:
+    texts = {name: str(written[name]) for name in ("name", "label", "algorithm", "game")}
+    given, settings = (
+        {str(k): str(v) for k, v in written[name].items()} for name in ("given", "settings")
+    )
+    return Cell(**texts, given=given, settings=settings)

@@ -1,0 +1,134 @@
+"""The first step of a study: `python -m steps.plan study.yaml --outdir results/gae`.
+
+Reads the study, checks every experiment of it as `prepare` will, writes down what they are, and
+outputs their names. Bad input fails here, before a GPU pod exists and before anything is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from config import pipeline
+from config.ending import end
+from config.errors import BadInput, shown
+from config.given import from_argo
+from config.outdir import check_outdir
+from config.resolve import Resolved, resolve
+from config.strict_yaml import dump
+from config.study import Cell, read_study
+from steps.command.main import guarded, write_outputs
+from steps.directory.files import make_and_probe, write_if_changed
+from steps.directory.study import MOST_PODS, StudyDirectory, part_of, pods, write_cells
+
+OF_WORKFLOW = ("study", "outdir", "part", "claim", "training_memory", "gpu_image", "cpu_image")
+"""The parameters of a study's workflow."""
+LARGEST_BYTES = 64 * 1024
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the step and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    return guarded("plan", lambda: plan(arguments))
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Check the whole study, then write what it is."""
+    given = {"outdir": arguments.outdir}
+    if arguments.workflow_parameters is not None:
+        given = from_argo(arguments.workflow_parameters, "--workflow-parameters")
+        if unknown := [name for name in given if name not in OF_WORKFLOW]:
+            raise BadInput(
+                f"unknown parameter {shown(unknown[0])}; a workflow of a study has "
+                f"{', '.join(OF_WORKFLOW)}; what holds for all experiments stands in the study, "
+                "below `parameters`"
+            )
+    text = given.get("study", "") if arguments.study is None else _read(arguments.study)
+    if not text:
+        raise BadInput(
+            "parameter 'study' is empty; allowed: a study as YAML, -p study=\"$(cat …)\""
+        )
+    study = read_study(text, "study" if arguments.study is None else str(arguments.study))
+    outdir = given["outdir"] or ("" if arguments.workflow_parameters is not None else study.outdir)
+    if not outdir:
+        raise BadInput(
+            "parameter 'outdir' is empty; allowed: a directory below the storage's mount"
+        )
+    cells = part_of(study.cells, given.get("part", "1/1"))
+    directory = StudyDirectory(check_outdir(outdir, os.environ.get("STORAGE") or None))
+    resolved = {cell.name: resolve(cell.algorithm, cell.given) for cell in cells}
+    _refuse_too_many_pods(resolved.values())
+    check_games(cells, resolved)
+    make_and_probe(directory.root)
+    write_if_changed(directory.study_yaml, dump(study.document))
+    write_cells(directory, study.cells)
+    print(f"{len(study.cells)} experiments, {len(cells)} in this workflow")
+    for cell in cells:
+        print(f"  {cell.name}")
+    names = {topology: list[str]() for topology in pipeline.EXPERIMENTS}
+    for cell in cells:
+        names[resolved[cell.name].topology].append(cell.name)
+    write_outputs(
+        {pipeline.EXPERIMENTS[topology]: json.dumps(listed) for topology, listed in names.items()}
+    )
+    return 0
+
+
+def _refuse_too_many_pods(resolved: Iterable[Resolved]) -> None:
+    count = sum(map(pods, resolved))
+    if count > MOST_PODS:
+        raise BadInput(
+            f"the study has {count} pods, and the status of one workflow has room for {MOST_PODS}; "
+            "allowed: `python -m workflows.submit`, which splits it, or -p part=1/2 and -p part=2/2 …"
+        )
+
+
+def check_games(cells: Sequence[Cell], resolved: dict[str, Resolved]) -> None:
+    """Try every game as its experiments will, each kind of environment once. Raises `BadInput`, which
+    names the first experiment that has it.
+    """
+    from steps.prepare import check_game
+
+    tried = set[str]()
+    for cell in cells:
+        one = resolved[cell.name]
+        kind = repr((one.algorithm, one.game, one.environment, one.network))
+        if kind in tried:
+            continue
+        tried.add(kind)
+        try:
+            check_game(one)
+        except BadInput as error:
+            raise BadInput(f"experiment {cell.name}: {error}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES + 1).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m steps.plan",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("study", nargs="?", type=Path, help="the study's file, by hand")
+    parser.add_argument("--outdir", default="", help="directory of the study")
+    parser.add_argument(
+        "--workflow-parameters",
+        metavar="JSON",
+        help="the parameters of the workflow, `study` among them",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    end(main())

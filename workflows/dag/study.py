@@ -1,0 +1,123 @@
+"""A study as an Argo `Workflow`: many experiments, and their comparison.
+
+plan ─▶ experiments[i] ───────────────┐ all experiments ended,
+        experiments-with-actors[i] ───┤ however they ended
+        experiments-with-workers[i] ──┘
+                                      ▼
+                                      compare ─▶ plot-comparison
+
+exit handler, finish: report-study, always last, which makes every experiment's report, too.
+
+Each item is the name of a cell, which is also the name of its directory: names of nodes contain items,
+and each node of a status contains its name, so an item is short. What else a cell is stands in the
+file that `plan` has written, where the `prepare` of its experiment reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
+
+from config import pipeline
+from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
+from config.cluster import Cluster
+from workflows.dag.experiment import after_training, experiment, in_order, prepare, workflow
+from workflows.dag.pods import cpu, outputs
+
+SUFFIXES = {SINGLE: "", ACTOR_LEARNER: "-with-actors", SELF_PLAY: "-with-workers"}
+"""Of the names of templates that differ between topologies."""
+DIRECTORY = "--outdir={{workflow.parameters.outdir}}"
+IMAGE = "{{workflow.parameters.cpu_image}}"
+DEFAULTS = ("training_memory", "gpu_image", "cpu_image")
+"""Parameters of the workflow that hold for experiments whose cells do not say otherwise."""
+ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored | TaskResult.skipped
+"""A loop without items, over a topology that no algorithm of the study has, is skipped."""
+HELP = {
+    "study": "the study, as YAML (docs/studies.md)",
+    "outdir": "directory of the study below the storage's mount",
+    "part": "which part of the cells this workflow has, such as 2/3: large studies are split",
+    "claim": "persistent volume claim that is mounted as the storage",
+    "training_memory": "memory of a training pod, unless its algorithm needs more or its cell says otherwise",
+    "gpu_image": "container image of training pods",
+    "cpu_image": "container image of all other pods",
+}
+
+
+def build_study(cluster: Cluster, active: int) -> Workflow:
+    """The workflow of any study for one cluster. active: how many of its experiments are active at the same
+    time.
+    """
+    values = {
+        "study": "",
+        "outdir": "",
+        "part": "1/1",
+        "claim": cluster.claim,
+        "training_memory": cluster.training_memory,
+        "gpu_image": cluster.gpu_image,
+        "cpu_image": cluster.cpu_image,
+    }
+    arguments = [
+        Parameter(name=name, value=value, description=HELP[name]) for name, value in values.items()
+    ]
+    with workflow("study-", "study", arguments, cluster) as made:
+        own = {step.name: _of_study(cluster, step) for step in pipeline.STUDY_STEPS}
+        pods = after_training(cluster)
+        cells = {}
+        for topology, suffix in SUFFIXES.items():
+            told = ["--study"]
+            first = prepare(topology, cluster, told, defaults=DEFAULTS, suffix=suffix)
+            cells[topology] = experiment(
+                topology,
+                cluster,
+                first,
+                pods,
+                several_learners=topology == ACTOR_LEARNER,
+                suffix=suffix,
+            )
+        with DAG(name="study", parallelism=active):
+            plan = _task(own[pipeline.PLAN])
+            ends = [
+                _loop(plan, pipeline.EXPERIMENTS[topology], template)
+                for topology, template in cells.items()
+            ]
+            compare = _task(own["compare"])
+            for loop in ends:
+                loop.next(compare, on=ENDED)
+            compare.next(_task(own["plot-comparison"]), on=TaskResult.succeeded)
+        with DAG(name="finish"):
+            _task(own["report-study"])
+    return in_order(made)
+
+
+def _of_study(cluster: Cluster, step: pipeline.Step) -> Container:
+    """The template of a step that works on the whole study. `plan` learns what was asked."""
+    more = []
+    if step.name == pipeline.PLAN:
+        more = ["--workflow-parameters={{workflow.parameters.json}}"]
+    if step.scope == "study-exit":
+        more = ["--workflow-status={{workflow.status}}"]
+    return cpu(
+        cluster,
+        step.name,
+        step.module,
+        own=(),
+        image=IMAGE,
+        deadline_s=step.deadline_s,
+        args=[DIRECTORY, *more],
+        outputs=outputs(step),
+    )
+
+
+def _task(template: Container, **options: Any) -> Task:
+    # Hera cannot say in its types that a template called inside a DAG makes a task.
+    return cast(Task, template(name=template.name, **options))
+
+
+def _loop(plan: Task, name: str, template: DAG) -> Task:
+    """The experiments of one topology, each in its directory."""
+    outdir = "{{workflow.parameters.outdir}}/experiments/{{item}}"
+    listed = plan.get_parameter(name)
+    loop = cast(Task, template(name=name, arguments={"outdir": outdir}, with_param=listed))
+    plan.next(loop, on=TaskResult.succeeded)
+    return loop
