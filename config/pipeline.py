@@ -41,7 +41,11 @@ TRAINED = "trained"
 """The name of the output of `prepare` that lists the runs whose training is complete, such as `,0,2,`:
 resubmitted, their pods find nothing to do and ask for no GPU.
 """
-PLAN = "plan"
+PLAN, DECIDE = "plan", "decide"
+AGAIN = "again"
+"""The name of the output of `plan` that says whether the number of runs may grow, and of `decide` whether it
+does.
+"""
 EXPERIMENTS: Mapping[str, str] = {
     SINGLE: "experiments",
     ACTOR_LEARNER: "experiments-with-actors",
@@ -212,9 +216,17 @@ STUDY_STEPS: tuple[Step, ...] = (
         name=PLAN,
         scope="study",
         leaves=("study.yaml", "cells.json"),
-        outputs=tuple(Output(name=name) for name in EXPERIMENTS.values()),
+        outputs=tuple(Output(name=name) for name in (*EXPERIMENTS.values(), AGAIN)),
         # Every game may be tried, as `prepare` does.
         deadline_s=12 * 3600,
+    ),
+    Step(
+        name=DECIDE,
+        scope="study",
+        needs=(Need(task=PLAN),),
+        leaves=("cells.json", "decisions.json"),
+        outputs=tuple(Output(name=name) for name in (*EXPERIMENTS.values(), AGAIN)),
+        deadline_s=3600,
     ),
     Step(name="compare", scope="study", leaves=("comparison/",)),
     Step(

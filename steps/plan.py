@@ -7,22 +7,20 @@ outputs their names. Bad input fails here, before a GPU pod exists and before an
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from config import pipeline
 from config.ending import end
 from config.errors import BadInput, shown
 from config.given import from_argo
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
-from config.study import Cell, read_study
+from config.study import AdaptiveRuns, Cell, read_study
 from steps.command.main import guarded, write_outputs
 from steps.directory.files import make_and_probe, write_if_changed
-from steps.directory.study import MOST_PODS, StudyDirectory, part_of, pods, write_cells
+from steps.directory.study import MOST_PODS, StudyDirectory, listed, part_of, pods, write_cells
 
 OF_WORKFLOW = ("study", "outdir", "part", "claim", "training_memory", "gpu_image", "cpu_image")
 """The parameters of a study's workflow."""
@@ -68,12 +66,7 @@ def plan(arguments: argparse.Namespace) -> int:
     print(f"{len(study.cells)} experiments, {len(cells)} in this workflow")
     for cell in cells:
         print(f"  {cell.name}")
-    names = {topology: list[str]() for topology in pipeline.EXPERIMENTS}
-    for cell in cells:
-        names[resolved[cell.name].topology].append(cell.name)
-    write_outputs(
-        {pipeline.EXPERIMENTS[topology]: json.dumps(listed) for topology, listed in names.items()}
-    )
+    write_outputs(listed(cells, again=isinstance(study.runs, AdaptiveRuns)))
     return 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from config import pipeline
+from config.algorithms import find_algorithm
 from config.errors import BadInput, WrongDirectory, shown
 from config.resolve import Resolved
 from config.study import Cell
@@ -112,6 +113,15 @@ def part_of(cells: Sequence[Cell], part: str) -> Sequence[Cell]:
     if found is None or int(found[1]) > int(found[2]):
         raise BadInput(f"parameter 'part' cannot be {shown(part)}; allowed: 1/1, or k/n with k ≤ n")
     return cells[int(found[1]) - 1 :: int(found[2])]
+
+
+def listed(cells: Sequence[Cell], *, again: bool) -> dict[str, str]:
+    """The outputs that name the experiments of one round, by topology."""
+    names = {topology: list[str]() for topology in pipeline.EXPERIMENTS}
+    for cell in cells:
+        names[find_algorithm(cell.algorithm).topology].append(cell.name)
+    by_output = {pipeline.EXPERIMENTS[topology]: json.dumps(names[topology]) for topology in names}
+    return by_output | {pipeline.AGAIN: "true" if again else "false"}
 
 
 def pods(resolved: Resolved) -> int:

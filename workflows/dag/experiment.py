@@ -133,11 +133,13 @@ def experiment(
     *,
     several_learners: bool,
     given: Sequence[Parameter] = (),
+    last: Container | None = None,
     suffix: str = "",
 ) -> DAG:
     """The template of an experiment, with that of its runs. first: `prepare`. pods: the templates of
-    the steps after `train`. given: the inputs that `prepare` reads beside the directory. suffix: of the
-    templates' names, where a workflow has several topologies.
+    the steps after `train`. given: the inputs that `prepare` reads beside the directory. last: what
+    follows all other steps of a prepared experiment, however they ended. suffix: of the templates' names,
+    where a workflow has several topologies.
     """
     training = train(topology, cluster, suffix)
     members = beside_train(topology, cluster, suffix, several_learners=several_learners)
@@ -151,17 +153,22 @@ def experiment(
         inputs=[*inputs("outdir"), *given],
         parallelism=active_runs(topology, cluster),
     ) as whole:
-        _tasks("experiment", {**pods, pipeline.PREPARE: first, pipeline.RUNS: run})
+        tasks = _tasks("experiment", {**pods, pipeline.PREPARE: first, pipeline.RUNS: run})
+        if last is not None:
+            passed_on = _passed_on_by(tasks[pipeline.PREPARE], first)
+            _call(str(last.name), last, [], tasks, passed_on)
+            tasks[pipeline.PREPARE].next(tasks[str(last.name)], on=TaskResult.succeeded)
+            final = pipeline.steps("experiment")[-1].name
+            tasks[final].next(tasks[str(last.name)], on=RESULTS["ended"] | TaskResult.omitted)
     return whole
 
 
 def finish(cluster: Cluster) -> DAG:
     """The exit handler of a workflow of one experiment."""
-    (step,) = pipeline.steps("exit")
-    report = _template(step, cluster)
-    of_workflow = {name: f"{{{{workflow.parameters.{name}}}}}" for name in inputs_of([report])}
+    last = report(cluster)
+    of_workflow = {name: f"{{{{workflow.parameters.{name}}}}}" for name in inputs_of([last])}
     with DAG(name="finish") as handler:
-        _tasks("exit", {step.name: report}, instead=of_workflow)
+        _tasks("exit", {str(last.name): last}, instead=of_workflow)
     return handler
 
 
@@ -172,9 +179,17 @@ def after_training(cluster: Cluster) -> dict[str, Container]:
     return {step.name: _template(step, cluster) for step in steps if step.name not in but}
 
 
-def _template(step: Step, cluster: Cluster) -> Container:
+def report(cluster: Cluster, status: str = "{{workflow.status}}") -> Container:
+    """The template of an experiment's last step. status: of the workflow; Argo knows its end in the exit
+    handler only.
+    """
+    (step,) = pipeline.steps("exit")
+    return _template(step, cluster, f"--workflow-status={status}")
+
+
+def _template(step: Step, cluster: Cluster, *more: str) -> Container:
     """The template of one step's pod."""
-    more = {"experiment": [], "run": [RUN], "exit": ["--workflow-status={{workflow.status}}"]}
+    of_run = [RUN] if step.in_run else []
     part = ["--role=part", MEMBER] if step.over else []
     own = ["outdir", *(["run"] if step.in_run else []), *(["member"] if step.over else [])]
     return cpu(
@@ -183,7 +198,7 @@ def _template(step: Step, cluster: Cluster) -> Container:
         step.module,
         own=own,
         deadline_s=step.deadline_s,
-        args=[OUTDIR, *more[step.scope], *part],
+        args=[OUTDIR, *of_run, *part, *more],
         outputs=outputs(step),
     )
 
@@ -233,7 +248,7 @@ def _tasks(
     *,
     beside_train: Sequence[DAG] = (),
     instead: Mapping[str, str] | None = None,
-) -> None:
+) -> dict[str, Task]:
     """The tasks of one DAG, in the order of the table. The loop over the runs stands where their
     first row does, and needs what they need of the steps outside. instead: arguments that are no
     inputs of the DAG; what `prepare` passes on is one, too.
@@ -259,6 +274,7 @@ def _tasks(
             run = {**instead, "run": "{{item}}"}
             template = templates[pipeline.RUNS]
             _call(pipeline.RUNS, template, needs, tasks, run, with_param=listed)
+    return tasks
 
 
 def _passed_on_by(task: Task, template: Container | DAG) -> dict[str, str]:

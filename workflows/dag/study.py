@@ -1,12 +1,17 @@
 """A study as an Argo `Workflow`: many experiments, and their comparison.
 
-plan ─▶ experiments[i] ───────────────┐ all experiments ended,
+plan ─▶ round ─▶ compare ─▶ plot-comparison
+
+round:  experiments[i] ───────────────┐ all experiments ended,
         experiments-with-actors[i] ───┤ however they ended
         experiments-with-workers[i] ──┘
                                       ▼
-                                      compare ─▶ plot-comparison
+                                      decide ─▶ round, with more runs of what is not decided
 
-exit handler, finish: report-study, always last, which makes every experiment's report, too.
+exit handler, finish: report-study, always last, which makes the reports of experiments that did not come
+to their own.
+
+`decide` is only there for a study whose number of runs may grow.
 
 Each item is the name of a cell, which is also the name of its directory: names of nodes contain items,
 and each node of a status contains its name, so an item is short. What else a cell is stands in the
@@ -22,8 +27,15 @@ from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
 from config import pipeline
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
 from config.cluster import Cluster
-from workflows.dag.experiment import after_training, experiment, in_order, prepare, workflow
-from workflows.dag.pods import cpu, outputs
+from workflows.dag.experiment import (
+    after_training,
+    experiment,
+    in_order,
+    prepare,
+    report,
+    workflow,
+)
+from workflows.dag.pods import cpu, inputs, outputs
 
 SUFFIXES = {SINGLE: "", ACTOR_LEARNER: "-with-actors", SELF_PLAY: "-with-workers"}
 """Of the names of templates that differ between topologies."""
@@ -63,6 +75,7 @@ def build_study(cluster: Cluster, active: int) -> Workflow:
     with workflow("study-", "study", arguments, cluster) as made:
         own = {step.name: _of_study(cluster, step) for step in pipeline.STUDY_STEPS}
         pods = after_training(cluster)
+        last = report(cluster, "Running")
         cells = {}
         for topology, suffix in SUFFIXES.items():
             told = ["--study"]
@@ -73,17 +86,25 @@ def build_study(cluster: Cluster, active: int) -> Workflow:
                 first,
                 pods,
                 several_learners=topology == ACTOR_LEARNER,
+                last=last,
                 suffix=suffix,
             )
-        with DAG(name="study", parallelism=active):
+        listed = (*pipeline.EXPERIMENTS.values(), pipeline.AGAIN)
+        with DAG(name="round", inputs=inputs(*listed), parallelism=active) as one_round:
+            decide = _task(own[pipeline.DECIDE], when=f"{_given(pipeline.AGAIN)} == true")
+            for topology, template in cells.items():
+                _loop(pipeline.EXPERIMENTS[topology], template).next(decide, on=ENDED)
+            grown = {name: str(decide.get_parameter(name).value) for name in listed}
+            more = f"{grown[pipeline.AGAIN]} == true"
+            again = cast(Task, one_round(name=pipeline.AGAIN, arguments=grown, when=more))
+            decide.next(again, on=TaskResult.succeeded)
+        with DAG(name="study"):
             plan = _task(own[pipeline.PLAN])
-            ends = [
-                _loop(plan, pipeline.EXPERIMENTS[topology], template)
-                for topology, template in cells.items()
-            ]
+            asked = {name: str(plan.get_parameter(name).value) for name in listed}
+            first_round = cast(Task, one_round(name="round", arguments=asked))
+            plan.next(first_round, on=TaskResult.succeeded)
             compare = _task(own["compare"])
-            for loop in ends:
-                loop.next(compare, on=ENDED)
+            first_round.next(compare, on=ENDED)
             compare.next(_task(own["plot-comparison"]), on=TaskResult.succeeded)
         with DAG(name="finish"):
             _task(own["report-study"])
@@ -114,10 +135,12 @@ def _task(template: Container, **options: Any) -> Task:
     return cast(Task, template(name=template.name, **options))
 
 
-def _loop(plan: Task, name: str, template: DAG) -> Task:
+def _loop(name: str, template: DAG) -> Task:
     """The experiments of one topology, each in its directory."""
     outdir = "{{workflow.parameters.outdir}}/experiments/{{item}}"
-    listed = plan.get_parameter(name)
-    loop = cast(Task, template(name=name, arguments={"outdir": outdir}, with_param=listed))
-    plan.next(loop, on=TaskResult.succeeded)
-    return loop
+    arguments = {"outdir": outdir}
+    return cast(Task, template(name=name, arguments=arguments, with_param=_given(name)))
+
+
+def _given(name: str) -> str:
+    return f"{{{{inputs.parameters.{name}}}}}"
