@@ -120,7 +120,8 @@ strength: $(WITH_TESTS) ## AlphaZero's Connect Four after 10 minutes, three runs
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --runs 1 --minutes 10 --minutes 30 --minutes 60
 
-learning-long: $(WITH_TESTS) ## what takes hours of one core: SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
+learning-long: $(WITH_TESTS) $(BENCHMARK) ## what takes hours: returns beside Stable-Baselines3's on MuJoCo and MinAtar, SAC's LunarLanderContinuous for the 500k steps of its preset, three hours of Connect Four
+	$(BIN)/python -m tests.benchmarks.beside_stable_baselines3 --record docs/results
 	$(BIN)/python -m tests.benchmarks.learning --long --record docs/results
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --minutes 10 --minutes 30 --minutes 60
 

@@ -52,27 +52,40 @@ def learning(rows: Sequence[Row]) -> str:
 
 def breakout(rows: Sequence[Row]) -> str:
     """Our returns beside those of Stable-Baselines3, which may differ by the spread of the runs."""
-    head = ("Game", "Policy", "Ours", "Mean", REFERENCE, "Mean", "Spread", "", "Commit")
-    lines = []
-    for row in rows:
-        both = (row["ours"], row["reference"])
-        means = row.get("means") or [sum(one) / len(one) for one in both]
-        spread = row.get("spread") or max(max(one) - min(one) for one in both)
-        each = [", ".join(number(score) for score in one) for one in both]
-        lines.append(
-            (
-                row["game"],
-                row["policy"],
-                each[0],
-                number(means[0]),
-                each[1],
-                number(means[1]),
-                number(spread),
-                verdict(means[0] >= means[1] - spread),
-                commit(row),
-            )
+    lines = [(row["game"], row["policy"], *compared(row), commit(row)) for row in rows]
+    return table(("Game", "Policy", *COMPARED, "Commit"), lines)
+
+
+def beside(rows: Sequence[Row]) -> str:
+    """The same for pairs of trainings whose settings are the same, or the reference's own."""
+    head = ("Algorithm", "Game", "Settings of the reference", "Steps of a run", *COMPARED, "Commit")
+    lines = [
+        (
+            row["algorithm"],
+            row["game"],
+            row["settings"],
+            f"{row['steps']:,}",
+            *compared(row),
+            commit(row),
         )
+        for row in rows
+    ]
     return table(head, lines)
+
+
+COMPARED = ("Ours", "Mean", REFERENCE, "Mean", "Spread", "")
+
+
+def compared(row: Row) -> tuple[str, ...]:
+    """Cells under `COMPARED`: the runs of both, and whether ours are below theirs by more than the
+    spread.
+    """
+    both = (row["ours"], row["reference"])
+    means = row.get("means") or [sum(one) / len(one) for one in both]
+    spread = row.get("spread") or max(max(one) - min(one) for one in both)
+    ours, theirs = (", ".join(number(score) for score in one) for one in both)
+    holds = verdict(means[0] >= means[1] - spread)
+    return ours, number(means[0]), theirs, number(means[1]), number(spread), holds
 
 
 def strength(rows: Sequence[Row]) -> str:
@@ -180,6 +193,7 @@ CLOCKS = {"wall": "wall", "cpu": "processor"}
 TABLES = {
     "learning": learning,
     "breakout": breakout,
+    "beside-stable-baselines3": beside,
     "strength": strength,
     "speed": speed,
     "limits": limits,

@@ -15,6 +15,7 @@ from config.resolve import resolve
 from steps.figures.style import look
 from steps.statistics.curves import curve
 from tests import synthetic
+from tests.benchmarks import beside_stable_baselines3 as beside
 from tests.benchmarks import breakout, experiments, learning, stable_baselines3_breakout
 from tests.benchmarks.curves import Learnt, side_by_side
 from tests.benchmarks.experiments import Experiment, run_together
@@ -208,6 +209,32 @@ def test_the_trainings_have_the_length_that_the_bounds_are_for(goal: Goal, tmp_p
     resolved = resolve(goal.algorithm, made.given)
     assert 0 <= resolved.total_steps - goal.steps < resolved.steps_per_epoch
     assert resolved.experiment.evaluation_episodes == 20
+
+
+@pytest.mark.parametrize("pair", beside.PAIRS, ids=lambda pair: pair.name)
+def test_the_reference_trains_for_as_long_with_the_same_settings(pair: beside.Pair) -> None:
+    resolved, request = pair.resolved, beside.asked(pair, 1)
+    assert 0 <= resolved.total_steps - pair.steps < resolved.steps_per_epoch
+    assert (request["steps"], request["seed"]) == (resolved.total_steps, SEED + 1)
+    assert request["game"] == resolved.game.id
+    arguments, ours = request["arguments"], resolved.hyperparameters
+    if pair.defaults:
+        assert not arguments and request["normalised"] is None
+        return
+    assert arguments["learning_rate"] == ours.learning_rate
+    assert arguments["gamma"] == ours.discount
+    if pair.algorithm == "ppo":
+        rows = request["environments"] * arguments["n_steps"]
+        assert rows == arguments["batch_size"] * ours.minibatches == resolved.steps_per_epoch
+    else:
+        assert (arguments["batch_size"], request["environments"]) == (ours.batch_size, 1)
+        assert arguments["learning_starts"] == ours.learning_starts
+
+
+def test_curves_of_the_reference_are_means_of_the_episodes_in_each_part() -> None:
+    ended = [[10, 1.0], [12, 3.0], [1000, 7.0]]
+    curve = beside.curve({"steps": 1000, "training": ended})
+    assert (curve.steps.tolist(), curve.values.tolist()) == ([15, 1000], [2.0, 7.0])
 
 
 def test_no_two_goals_share_a_directory(tmp_path: Path) -> None:
