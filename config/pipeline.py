@@ -17,9 +17,10 @@ from config.errors import unknown
 if TYPE_CHECKING:
     from config.experiment import Experiment
 
-Scope = Literal["experiment", "run", "exit", "study", "study-exit"]
+Scope = Literal["experiment", "run", "exit", "study", "study-round", "study-exit"]
 """A step runs once in an experiment, once in each run, or once at the very end, however the
-workflow ended. Those of a study work on a directory that contains the experiments' own.
+workflow ended. Those of a study work on a directory that contains the experiments' own: once, once
+after each round of experiments, or once at the very end.
 """
 Pool = Literal["gpu", "cpu"]
 End = Literal["succeeded", "ended"]
@@ -42,6 +43,8 @@ TRAINED = "trained"
 resubmitted, their pods find nothing to do and ask for no GPU.
 """
 PLAN, DECIDE = "plan", "decide"
+ROUND = "round"
+"""The need of a step of a study that waits for all experiments."""
 AGAIN = "again"
 """The name of the output of `plan` that says whether the number of runs may grow, and of `decide` whether it
 does.
@@ -222,13 +225,17 @@ STUDY_STEPS: tuple[Step, ...] = (
     ),
     Step(
         name=DECIDE,
-        scope="study",
-        needs=(Need(task=PLAN),),
+        scope="study-round",
         leaves=("cells.json", "decisions.json"),
         outputs=tuple(Output(name=name) for name in (*EXPERIMENTS.values(), AGAIN)),
         deadline_s=3600,
     ),
-    Step(name="compare", scope="study", leaves=("comparison/",)),
+    Step(
+        name="compare",
+        scope="study",
+        needs=(Need(task=ROUND, end="ended"),),
+        leaves=("comparison/",),
+    ),
     Step(
         name="plot-comparison",
         scope="study",

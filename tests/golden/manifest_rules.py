@@ -28,7 +28,12 @@ IMAGES_OF_HELPERS = {
     "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? inputs.parameters.cpu_image"
     " : inputs.parameters.gpu_image}}",
 }
-IMAGES_OF_FIRST = {"prepare": "{{workflow.parameters.cpu_image}}"}
+IMAGE_OF_WORKFLOW = "{{workflow.parameters.cpu_image}}"
+OUTSIDE_OF_EXPERIMENTS = {
+    f"steps.{name}" for name in ("prepare", "plan", "compare", "plot_comparison", "report_study")
+}
+"""What no experiment can name an image for: it does not exist yet, or there are many."""
+FIRST_AND_LAST = {f"steps.{name}" for name in ("prepare", "report", "plan", "report_study")}
 GPUS_OF_HELPERS = {
     "train-actor": "{{=asInt(inputs.parameters.actor_gpus) == 0 ? '0' : '1'}}",
     "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? '0' : '1'}}",
@@ -51,6 +56,11 @@ def leaves(manifest: Manifest) -> list[dict[str, Any]]:
 
 def dags(manifest: Manifest) -> list[dict[str, Any]]:
     return [template for template in templates(manifest) if "dag" in template]
+
+
+def module(leaf: dict[str, Any]) -> str:
+    """What a pod runs."""
+    return str((leaf.get("container", {}).get("command") or [""])[-1])
 
 
 def tags(value: Any) -> list[str]:
@@ -281,10 +291,11 @@ def only_leaves_are_retried(manifest: Manifest) -> Iterator[str]:
 
 
 def an_image_that_cannot_be_pulled_ends(manifest: Manifest) -> Iterator[str]:
-    """The first pod and the last one have a deadline, which counts from when they are on a node. The
-    others need what these have found, or may have to wait for as long as they like."""
+    """The first pod and the last one, of an experiment and of a study, have a deadline, which counts
+    from when they are on a node. The others need what these have found, or may have to wait for as
+    long as they like."""
     for leaf in leaves(manifest):
-        if ("activeDeadlineSeconds" in leaf) != (leaf["name"] in ("prepare", "report")):
+        if ("activeDeadlineSeconds" in leaf) != (module(leaf) in FIRST_AND_LAST):
             yield f"{leaf['name']}: deadline {leaf.get('activeDeadlineSeconds')}"
 
 
@@ -390,10 +401,13 @@ def only_training_asks_for_gpus(manifest: Manifest) -> Iterator[str]:
 def images_are_parameters_with_a_version(manifest: Manifest) -> Iterator[str]:
     for leaf in leaves(manifest):
         image = leaf.get("container", {}).get("image", "")
-        if image not in (
-            IMAGES_OF_HELPERS.get(leaf["name"]),
-            IMAGES_OF_FIRST.get(leaf["name"]),
-        ) and not re.fullmatch(r"\{\{inputs\.parameters\.(gpu|cpu)_image\}\}", image):
+        if module(leaf) in OUTSIDE_OF_EXPERIMENTS:
+            is_allowed = image == IMAGE_OF_WORKFLOW
+        else:
+            is_allowed = image == IMAGES_OF_HELPERS.get(leaf["name"]) or re.fullmatch(
+                r"\{\{inputs\.parameters\.(gpu|cpu)_image\}\}", image
+            )
+        if not is_allowed:
             yield f"{leaf['name']}: image {image}"
     for parameter in manifest["spec"]["arguments"]["parameters"]:
         may_be_empty = parameter["name"] == "actor_image" and parameter["value"] == ""

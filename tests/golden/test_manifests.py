@@ -34,6 +34,7 @@ WITH_ACTORS = replace(
     ppo.ALGORITHM, name="crowd", topology="actor-learner", actor="nowhere:make_actor"
 )
 CROWD = f"{__name__}:WITH_ACTORS"
+MANIFESTS = (*ALGORITHMS, render.STUDY)
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
 namespace: learning
@@ -55,7 +56,17 @@ def committed(algorithm: str) -> str:
 def built(algorithm: str) -> str:
     """A fresh build as text: what the rules hold for, so that a stale file breaks one test only."""
     cluster = load_cluster()
+    if algorithm == render.STUDY:
+        active = cluster.parallel_experiments
+        return render.study_to_yaml(render.build_study_manifest(cluster, active), cluster, active)
     return render.to_yaml(render.build_manifest(algorithm, cluster), algorithm, cluster)
+
+
+def fresh(algorithm: str) -> Manifest:
+    cluster = load_cluster()
+    if algorithm == render.STUDY:
+        return render.build_study_manifest(cluster, cluster.parallel_experiments)
+    return render.build_manifest(algorithm, cluster)
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +105,14 @@ def with_actors(built_with_actors: Manifest) -> Manifest:
 
 
 def test_the_committed_files_are_fresh_builds() -> None:
-    stale = [name for name in ALGORITHMS if committed(name) != built(name)]
+    stale = [name for name in MANIFESTS if committed(name) != built(name)]
     assert stale == [], "run `make manifests`"
-    assert {path.stem for path in render.FOLDER.glob("*.yaml")} == set(ALGORITHMS)
+    assert {path.stem for path in render.FOLDER.glob("*.yaml")} == set(MANIFESTS)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", MANIFESTS)
 def test_the_text_is_what_was_built(algorithm: str) -> None:
-    assert manifest_yaml.load(built(algorithm)) == render.build_manifest(algorithm, load_cluster())
+    assert manifest_yaml.load(built(algorithm)) == fresh(algorithm)
 
 
 def test_a_new_step_or_parameter_needs_no_rendering_by_hand(
@@ -155,7 +166,8 @@ def test_the_render_command_writes_what_is_built(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-m", "workflows.dag.render", str(tmp_path)], check=True, timeout=60
     )
-    for algorithm in ALGORITHMS:
+    assert {path.stem for path in tmp_path.iterdir()} == set(MANIFESTS)
+    for algorithm in MANIFESTS:
         assert (tmp_path / f"{algorithm}.yaml").read_text() == built(algorithm)
 
 
@@ -171,7 +183,7 @@ def test_the_committed_file_serves_only_its_own_cluster(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", MANIFESTS)
 def test_schema(strict_schema: Any, algorithm: str) -> None:
     manifest = manifest_yaml.load(built(algorithm))
     assert [error.message for error in strict_schema.iter_errors(manifest)] == []
@@ -203,7 +215,7 @@ def test_the_schema_catches_a_slip(
     assert list(strict_schema.iter_errors(manifest))
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", MANIFESTS)
 def test_every_rule(algorithm: str) -> None:
     manifest = manifest_yaml.load(built(algorithm))
     assert {rule.__name__: list(rule(manifest)) for rule in RULES} == {
@@ -658,7 +670,7 @@ NUMBERS_AND_BOOLEANS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", MANIFESTS)
 def test_no_text_looks_like_a_number(algorithm: str) -> None:
     assert [
         one

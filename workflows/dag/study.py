@@ -20,6 +20,7 @@ file that `plan` has written, where the `prepare` of its experiment reads it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
@@ -28,6 +29,7 @@ from config import pipeline
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
 from config.cluster import Cluster
 from workflows.dag.experiment import (
+    RESULTS,
     after_training,
     experiment,
     in_order,
@@ -45,6 +47,8 @@ DEFAULTS = ("training_memory", "gpu_image", "cpu_image")
 """Parameters of the workflow that hold for experiments whose cells do not say otherwise."""
 ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored | TaskResult.skipped
 """A loop without items, over a topology that no algorithm of the study has, is skipped."""
+LISTED = (*pipeline.EXPERIMENTS.values(), pipeline.AGAIN)
+"""The inputs of a round: its experiments, and whether there may be another one."""
 HELP = {
     "study": "the study, as YAML (docs/studies.md)",
     "outdir": "directory of the study below the storage's mount",
@@ -89,26 +93,50 @@ def build_study(cluster: Cluster, active: int) -> Workflow:
                 last=last,
                 suffix=suffix,
             )
-        listed = (*pipeline.EXPERIMENTS.values(), pipeline.AGAIN)
-        with DAG(name="round", inputs=inputs(*listed), parallelism=active) as one_round:
-            decide = _task(own[pipeline.DECIDE], when=f"{_given(pipeline.AGAIN)} == true")
-            for topology, template in cells.items():
-                _loop(pipeline.EXPERIMENTS[topology], template).next(decide, on=ENDED)
-            grown = {name: str(decide.get_parameter(name).value) for name in listed}
-            more = f"{grown[pipeline.AGAIN]} == true"
-            again = cast(Task, one_round(name=pipeline.AGAIN, arguments=grown, when=more))
-            decide.next(again, on=TaskResult.succeeded)
+        one_round = _round(own[pipeline.DECIDE], cells, active)
         with DAG(name="study"):
-            plan = _task(own[pipeline.PLAN])
-            asked = {name: str(plan.get_parameter(name).value) for name in listed}
-            first_round = cast(Task, one_round(name="round", arguments=asked))
-            plan.next(first_round, on=TaskResult.succeeded)
-            compare = _task(own["compare"])
-            first_round.next(compare, on=ENDED)
-            compare.next(_task(own["plot-comparison"]), on=TaskResult.succeeded)
+            _tasks(own, one_round)
         with DAG(name="finish"):
-            _task(own["report-study"])
+            for step in pipeline.STUDY_STEPS:
+                if step.scope == "study-exit":
+                    _task(own[step.name])
     return in_order(made)
+
+
+def _round(decide: Container, cells: Mapping[str, DAG], active: int) -> DAG:
+    """The template of one round, which calls itself. cells: the template of an experiment of each
+    topology.
+    """
+    with DAG(name=pipeline.ROUND, inputs=inputs(*LISTED), parallelism=active) as one_round:
+        decided = _task(decide, when=f"{_given(pipeline.AGAIN)} == true")
+        for topology, template in cells.items():
+            _loop(pipeline.EXPERIMENTS[topology], template).next(decided, on=ENDED)
+        more = f"{decided.get_parameter(pipeline.AGAIN).value} == true"
+        _call(one_round, pipeline.AGAIN, decided, when=more)
+    return one_round
+
+
+def _tasks(own: Mapping[str, Container], one_round: DAG) -> None:
+    """The tasks of the study, in the order of the table, with the first round behind `plan`. own: the
+    templates of the steps.
+    """
+    tasks: dict[str, Task] = {}
+    for step in pipeline.STUDY_STEPS:
+        if step.scope != "study":
+            continue
+        task = tasks[step.name] = _task(own[step.name])
+        for need in step.needs:
+            tasks[need.task].next(task, on=RESULTS[need.end])
+        if step.name == pipeline.PLAN:
+            tasks[pipeline.ROUND] = _call(one_round, pipeline.ROUND, task)
+
+
+def _call(one_round: DAG, name: str, listing: Task, **options: Any) -> Task:
+    """A task that does the round of the experiments that another task lists."""
+    listed = {output: str(listing.get_parameter(output).value) for output in LISTED}
+    called = cast(Task, one_round(name=name, arguments=listed, **options))
+    listing.next(called, on=TaskResult.succeeded)
+    return called
 
 
 def _of_study(cluster: Cluster, step: pipeline.Step) -> Container:
