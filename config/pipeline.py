@@ -227,7 +227,10 @@ STUDY_STEPS: tuple[Step, ...] = (
         name=DECIDE,
         scope="study-round",
         leaves=("cells.json", "decisions.json"),
-        outputs=tuple(Output(name=name) for name in (*EXPERIMENTS.values(), AGAIN)),
+        outputs=(
+            *(Output(name=name) for name in EXPERIMENTS.values()),
+            Output(name=AGAIN, default="false"),
+        ),
         deadline_s=3600,
     ),
     Step(

@@ -30,10 +30,13 @@ IMAGES_OF_HELPERS = {
 }
 IMAGE_OF_WORKFLOW = "{{workflow.parameters.cpu_image}}"
 OUTSIDE_OF_EXPERIMENTS = {
-    f"steps.{name}" for name in ("prepare", "plan", "compare", "plot_comparison", "report_study")
+    f"steps.{name}"
+    for name in ("prepare", "plan", "decide", "compare", "plot_comparison", "report_study")
 }
 """What no experiment can name an image for: it does not exist yet, or there are many."""
-FIRST_AND_LAST = {f"steps.{name}" for name in ("prepare", "report", "plan", "report_study")}
+FIRST_AND_LAST = {
+    f"steps.{name}" for name in ("prepare", "report", "plan", "decide", "report_study")
+}
 GPUS_OF_HELPERS = {
     "train-actor": "{{=asInt(inputs.parameters.actor_gpus) == 0 ? '0' : '1'}}",
     "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? '0' : '1'}}",
@@ -226,6 +229,8 @@ def conditions_read_outputs_with_a_default(manifest: Manifest) -> Iterator[str]:
         template_of = {task["name"]: task["template"] for task in dag["dag"]["tasks"]}
         for task in dag["dag"]["tasks"]:
             for tag in tags(task.get("when", "")):
+                if tag.startswith("inputs."):
+                    continue  # whoever calls the DAG must give it
                 _, producer, *_, parameter = tag.split(".")
                 outputs = by_name[template_of[producer]].get("outputs", {}).get("parameters", [])
                 if not any(

@@ -14,6 +14,7 @@ from config.described import parameters
 from config.given import from_assignments
 from config.resolve import resolve
 from config.tables import parameter_tables, preset_table
+from workflows.dag.render import STUDY
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -66,6 +67,8 @@ def test_every_experiment_that_is_started_is_one() -> None:
         if words[:2] == ["argo", "submit"] and words[2].startswith("workflows/"):
             assert (ROOT / words[2]).is_file()
             algorithm = Path(words[2]).stem
+            if algorithm == STUDY:
+                continue  # its file is the reader's
         elif words[:3] == ["python", "-m", "workflows.submit"] and words[3] in ALGORITHMS:
             algorithm = words[3]
         else:
