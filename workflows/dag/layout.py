@@ -33,7 +33,8 @@ class Layout:
 
     looped: called once per item. items: those of a loop, as a JSON list with tags. arguments: input
     -> text with tags. inside: the tasks of the DAG that it calls; none for a pod. step, told: for a
-    pod, the module in `steps/` and its options, `--run` -> text with tags. at_exit, parameters: for
+    pod, the module in `steps/` and its options, `--run` -> text with tags. template: what it calls.
+    repeats: whether that is a DAG around it, whose tasks are not listed again. at_exit, parameters: for
     the workflow, the tasks of its exit handler and its parameters.
     """
 
@@ -44,6 +45,8 @@ class Layout:
     inside: tuple[Layout, ...] = ()
     step: str = ""
     told: Values = field(default_factory=dict)
+    template: str = ""
+    repeats: bool = False
     at_exit: tuple[Layout, ...] = ()
     parameters: Values = field(default_factory=dict)
 
@@ -68,6 +71,15 @@ class Layout:
         if any(task.shape != "line" for task in self.inside):
             return "blocks" if self.looped else "block"
         return "rows" if self.looped else "line"
+
+    def of_template(self, name: str) -> tuple[Layout, ...]:
+        """The tasks of a DAG template that is called somewhere inside."""
+        for task in self.inside:
+            if task.template == name and task.inside:
+                return task.inside
+            if found := task.of_template(name):
+                return found
+        return ()
 
     def listed(self, runs: int) -> str:
         """One line for the whole layout: `prepare, 3 x (train, evaluate), average, report`. The
@@ -176,6 +188,8 @@ def _task(task: Mapping[str, Any], templates: Mapping[str, Any], around: tuple[s
         items=str(task.get("withParam") or json.dumps(task.get("withItems") or "")),
         arguments=_parameters(template.get("inputs")) | _parameters(task.get("arguments")),
         inside=_tasks(called, templates, around),
+        template=called,
+        repeats=called in around,
         step=step[1].replace("_", "-") if step else task["name"],
         told=_options(container.get("args", [])),
     )

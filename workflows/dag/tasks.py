@@ -44,6 +44,7 @@ STOPPED = re.compile(
     r"shutdown with strategy|topped with strategy|exceeded (its|workflow) deadline"
 )
 """Messages of nodes that were ended from outside, by a stop or the workflow's deadline."""
+BEGUN = ("running", "retrying", "succeeded", "failed", "stopped")
 FINAL_PHASES = ("Succeeded", "Failed", "Error")
 
 
@@ -171,6 +172,7 @@ class _Reader:
     def __init__(self, status: Mapping[str, Any], workflow: str, layout: Layout, runs: int) -> None:
         self._workflow = workflow
         self._runs = runs
+        self._layout = layout
         self._own_outdir = layout.parameters.get("outdir", "")
         self._nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
         self._attempts: dict[str, set[int]] = defaultdict(set)
@@ -229,6 +231,8 @@ class _Reader:
         outdir, run = (inputs.get(f"inputs.parameters.{name}") for name in ("outdir", "run"))
         where = self._changed(around.where, outdir, run)
         task = self._read(shown, name, around)
+        if layout.repeats and task.state in BEGUN:
+            layout = replace(layout, inside=self._layout.of_template(layout.template))
         if not layout.inside:
             told = {option: substituted(text, inputs) for option, text in layout.told.items()}
             member = _member(told.get("--role"), told.get("--member"))
