@@ -141,7 +141,9 @@ def _submit_study(request: Request, cluster: Cluster, address: server.Address | 
         print(dump(submissions[0].manifest), end="")
         return SUCCEEDED
     if request.dry_run:
-        print(studies.plan(study, submissions, where=_named(address)))
+        here = submissions[0].place
+        storage = here.storage if here is not None else request.storage
+        print(studies.plan(study, submissions, where=_named(address), storage=storage))
         return SUCCEEDED
     if address is None:
         return on_this_machine.run(submissions[0])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from config.cluster import Cluster
 from config.errors import BadInput, WrongDirectory
+from config.numbers import duration
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
 from config.study import Cell, Study, read_study
+from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows.dag.render import rendered_study, with_values
 from workflows.local import detect
@@ -22,6 +24,8 @@ from workflows.sharing import fitted, needs, with_gpus
 
 SUFFIXES = (".yaml", ".yml")
 LARGEST_BYTES = 64 * 1024
+NAMES = 3
+"""The first columns of a plan, which hold no numbers."""
 OF_WORKFLOW = ("claim", "training_memory", "gpu_image", "cpu_image")
 """Parameters that are given to the workflow, not to its experiments."""
 
@@ -70,7 +74,7 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
     name = request.name or f"study-{secrets.token_hex(3)}"
     if request.manifest and not request.name:
         name = ""
-    title = f"study of {len(study.cells)} experiments, {sum(one.experiment.runs for one in resolved.values())} runs"
+    title = f"study of {len(study.cells)} experiments, {_sum_of_runs(resolved.values())} runs"
     return [
         Submission(
             name=name if count == 1 else f"{name}-{part}",
@@ -116,34 +120,73 @@ def _fitted(cluster: Cluster, resolved: Sequence[Resolved]) -> Cluster:
     return with_gpus(fitted(cluster, members, machine.cpus), largest, len(machine.gpus))
 
 
-def plan(study: Study, submissions: Sequence[Submission], *, where: str) -> str:
-    """What would run: a row for each experiment."""
-    header = ("experiment", "algorithm", "game", "runs", "steps of a run", "pods")
-    rows = [header]
-    total_pods, total_steps, total_runs = 0, 0, 0
+def plan(
+    study: Study, submissions: Sequence[Submission], *, where: str, storage: Path | None
+) -> str:
+    """What would run: a row for each experiment. storage: the folder with earlier experiments, whose
+    speeds give an estimate of the hours.
+    """
+    speeds = {} if storage is None else earlier_speeds(storage)
+    rows = [("experiment", "algorithm", "game", "runs", "steps of a run", "pods", "training")]
+    resolved = {cell.name: resolve(cell.algorithm, cell.given) for cell in study.cells}
+    took_s = dict[str, float]()
     for cell in study.cells:
-        one = resolve(cell.algorithm, cell.given)
-        runs = one.experiment.runs
-        total_pods += pods(one)
-        total_runs += runs
-        total_steps += runs * one.total_steps
+        one = resolved[cell.name]
+        speed = speeds.get((one.algorithm, one.game.name))
+        if speed is not None:
+            took_s[cell.name] = _steps(one) / speed
         rows.append(
             (
-                cell.name, cell.label, one.game.name, str(runs), f"{one.total_steps:,}", str(pods(one)),
+                cell.name,
+                cell.label,
+                one.game.name,
+                f"{one.experiment.runs}",
+                f"{one.total_steps:,}",
+                f"{pods(one)}",
+                duration(took_s[cell.name]) if cell.name in took_s else "",
             )
-        )  # fmt: skip
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    lines = [
-        f"where      {where}",
-        f"directory  {submissions[0].seen_directory}",
-        f"workflows  {len(submissions)}",
-        f"total      {len(study.cells)} experiments, {total_runs} runs, {total_pods:,} pods, {total_steps:,} steps",
-        "",
-    ]
+        )
+    total = (
+        f"{len(resolved)} experiments, {_sum_of_runs(resolved.values())} runs, "
+        f"{sum(map(pods, resolved.values())):,} pods, {sum(map(_steps, resolved.values())):,} steps"
+    )
+    facts = {
+        "where": where,
+        "directory": submissions[0].seen_directory,
+        "workflows": str(len(submissions)),
+        "total": total,
+        "training": _estimate(took_s, len(resolved)),
+    }
+    width = max(map(len, facts))
+    head = [f"{name:<{width}}  {fact}" for name, fact in facts.items()]
+    return "\n".join([*head, "", *_table(rows)])
+
+
+def _estimate(took_s: Mapping[str, float], experiments: int) -> str:
+    """The time of all trainings, in words."""
+    if not took_s:
+        return "no earlier experiment in this storage says how long it takes"
+    whole = duration(sum(took_s.values()))
+    said = f"{whole} one after the other, by earlier experiments in this storage"
+    unknown = experiments - len(took_s)
+    return f"{said}; {unknown} of {experiments} experiments are unknown" if unknown else said
+
+
+def _steps(resolved: Resolved) -> int:
+    return resolved.experiment.runs * resolved.total_steps
+
+
+def _sum_of_runs(resolved: Iterable[Resolved]) -> int:
+    return sum(one.experiment.runs for one in resolved)
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines with names to the left and numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
     for row in rows:
-        cells = [
-            text.rjust(width) if column > 2 else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
+        names, numbers = row[:NAMES], row[NAMES:]
+        cells = [text.ljust(width) for text, width in zip(names, widths, strict=False)]
+        cells += [text.rjust(width) for text, width in zip(numbers, widths[NAMES:], strict=True)]
         lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return lines
