@@ -35,8 +35,16 @@ def iqm_weights(count: int) -> Floats:
     exact for every count. `scipy.stats.trim_mean(.25)` floors the cut instead and keeps 60 % of
     five runs, and all of three.
     """
-    upper = np.arange(1, count + 1, dtype=np.float64)
-    inside: Floats = np.minimum(upper, 0.75 * count) - np.maximum(upper - 1, 0.25 * count)
+    return middle_half(np.ones(count))
+
+
+def middle_half(weights: Floats) -> Floats:
+    """The part of each weight that lies in the middle half of their sum; weights [K] of sorted
+    values -> [K].
+    """
+    total = weights.sum()
+    upper = weights.cumsum()
+    inside: Floats = np.minimum(upper, 0.75 * total) - np.maximum(upper - weights, 0.25 * total)
     return np.maximum(inside, 0.0)
 
 
@@ -44,8 +52,15 @@ def iqm(values: Sequence[float] | Floats) -> float:
     """Interquartile mean, the mean of the middle half (Agarwal et al. 2021, arXiv:2108.13264);
     values: [N], N ≥ 1.
     """
-    weights = iqm_weights(len(values))
-    return math.fsum(weights * np.sort(np.asarray(values, np.float64))) / math.fsum(weights)
+    heights = np.asarray(values, np.float64)
+    return weighted_iqm(heights, np.ones(len(heights)))
+
+
+def weighted_iqm(values: Floats, weights: Floats) -> float:
+    """Interquartile mean of values [N] that count with weights [N]."""
+    order = np.argsort(values, kind="stable")
+    inside = middle_half(weights[order])
+    return math.fsum(inside * values[order]) / math.fsum(inside)
 
 
 def optimality_gap(scores: Sequence[float] | Floats, *, target: float = 1.0) -> float:
@@ -74,7 +89,7 @@ def probability_of_improvement(
     (N·N′). ours: [N], theirs: [N′].
     """
     signs = np.sign(np.asarray(ours, np.float64)[:, None] - np.asarray(theirs, np.float64)[None, :])
-    return 0.5 + float(signs.sum()) / (2 * signs.size)
+    return (signs.size + float(signs.sum())) / (2 * signs.size)
 
 
 def wilson_interval(
