@@ -49,8 +49,11 @@ def plan(arguments: argparse.Namespace) -> int:
         raise BadInput(
             "parameter 'study' is empty; allowed: a study as YAML, -p study=\"$(cat …)\""
         )
-    study = read_study(text, "study" if arguments.study is None else str(arguments.study))
-    outdir = given["outdir"] or ("" if arguments.workflow_parameters is not None else study.outdir)
+    outdir = given.get("outdir", "")
+    source = "study" if arguments.study is None else str(arguments.study)
+    study = read_study(text, source, {"outdir": outdir})
+    if arguments.workflow_parameters is None:
+        outdir = study.outdir
     if not outdir:
         raise BadInput(
             "parameter 'outdir' is empty; allowed: a directory below the storage's mount"
@@ -80,15 +83,18 @@ def _refuse_too_many_pods(resolved: Iterable[Resolved]) -> None:
 
 
 def check_games(cells: Sequence[Cell], resolved: dict[str, Resolved]) -> None:
-    """Try every game as its experiments will, each kind of environment once. Raises `BadInput`, which
-    names the first experiment that has it.
+    """Check every game as `prepare` will. A stranger's environment, which is tried in a process of its
+    own for seconds, is tried once with each algorithm. Raises `BadInput`, which names the experiment.
     """
+    from agents.checks.trial import needs_a_trial
     from steps.prepare import check_game
 
     tried = set[str]()
     for cell in cells:
         one = resolved[cell.name]
-        kind = repr((one.algorithm, one.game, one.environment, one.network))
+        kind = repr(one)
+        if needs_a_trial(one):
+            kind = repr((one.algorithm, one.game, one.environment, one.network))
         if kind in tried:
             continue
         tried.add(kind)
