@@ -8,6 +8,7 @@ for ever.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from config.actors import ActorSettings
@@ -39,6 +40,17 @@ def fitted(cluster: Cluster, members: Members, processors: float) -> Cluster:
         gpu=_with_less(cluster.gpu, share),
         actor=_with_less(cluster.actor, share),
     )
+
+
+def fitted_to_all(
+    cluster: Cluster, resolved: Iterable[Resolved], processors: float, gpus: int
+) -> Cluster:
+    """The settings with which each of several experiments fits on a machine. Raises `BadInput`."""
+    several = [(one, members) for one in resolved if (members := one.members) is not None]
+    if not several:
+        return cluster
+    largest, members = max(several, key=lambda pair: needs(cluster, pair[1]))
+    return with_gpus(fitted(cluster, members, processors), largest, gpus)
 
 
 def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:

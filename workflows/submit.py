@@ -42,7 +42,7 @@ from workflows.request import listing, studies
 from workflows.request.command_line import Request, parse, parser
 from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission, title_of
-from workflows.sharing import fitted, how_shared, with_gpus
+from workflows.sharing import fitted, fitted_to_all, how_shared, with_gpus
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
@@ -136,6 +136,10 @@ def _dispatch(request: Request) -> int:
 def _submit_study(request: Request, cluster: Cluster, address: server.Address | None) -> int:
     """The same for a study, which may be too large for one workflow."""
     study = studies.read(request)
+    if address is None:
+        machine = detect()
+        resolved = studies.of_cells(study).values()
+        cluster = fitted_to_all(cluster, resolved, machine.cpus, len(machine.gpus))
     submissions = studies.checked(request, study, cluster, local=address is None)
     if request.manifest:
         print(dump(submissions[0].manifest), end="")

@@ -16,11 +16,9 @@ from config.study import Cell, Study, read_study
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows.dag.render import rendered_study, with_values
-from workflows.local import detect
 from workflows.request.command_line import Request
 from workflows.request.preflight import Place, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission
-from workflows.sharing import fitted, needs, with_gpus
 
 SUFFIXES = (".yaml", ".yml")
 LARGEST_BYTES = 64 * 1024
@@ -53,17 +51,20 @@ def read(request: Request) -> Study:
     return read_study(text, str(path), given)
 
 
+def of_cells(study: Study) -> dict[str, Resolved]:
+    """The parameters of every experiment, by the names of the cells."""
+    return {cell.name: resolve(cell.algorithm, cell.given) for cell in study.cells}
+
+
 def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) -> list[Submission]:
     """The workflows of a study: one, or several where the status of one has no room for all its pods.
     Raises `BadInput` for what cannot work. Writes nothing.
     """
     outdir = request.given.get("outdir", study.outdir)
     where = place(outdir, request.storage) if local and not request.manifest else None
-    resolved = {cell.name: resolve(cell.algorithm, cell.given) for cell in study.cells}
-    sharing = ""
+    resolved = of_cells(study)
     if where is not None:
         _check_here(where, study.cells, resolved)
-        cluster = _fitted(cluster, list(resolved.values()))
     count = 1 if local else -(-sum(map(pods, resolved.values())) // MOST_PODS)
     manifest = rendered_study(cluster, study.parallel_experiments)
     values = {
@@ -88,7 +89,6 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
                 deadline_s=request.deadline_s,
             ),
             place=where,
-            sharing=sharing,
         )
         for part in range(1, count + 1)
     ]
@@ -110,16 +110,6 @@ def _check_here(where: Place, cells: Sequence[Cell], resolved: Mapping[str, Reso
             raise BadInput(f"experiment {cell.name}: {error}") from None
 
 
-def _fitted(cluster: Cluster, resolved: Sequence[Resolved]) -> Cluster:
-    """The settings with which the experiments with several processes fit on this machine."""
-    machine = detect()
-    several = [(one, members) for one in resolved if (members := one.members) is not None]
-    if not several:
-        return cluster
-    largest, members = max(several, key=lambda pair: needs(cluster, pair[1]))
-    return with_gpus(fitted(cluster, members, machine.cpus), largest, len(machine.gpus))
-
-
 def plan(
     study: Study, submissions: Sequence[Submission], *, where: str, storage: Path | None
 ) -> str:
@@ -128,7 +118,7 @@ def plan(
     """
     speeds = {} if storage is None else earlier_speeds(storage)
     rows = [("experiment", "algorithm", "game", "runs", "steps of a run", "pods", "training")]
-    resolved = {cell.name: resolve(cell.algorithm, cell.given) for cell in study.cells}
+    resolved = of_cells(study)
     took_s = dict[str, float]()
     for cell in study.cells:
         one = resolved[cell.name]

@@ -174,11 +174,13 @@ def test_the_outputs_list_the_experiments_by_topology(storage: Path, capsys: Cap
         pipeline.EXPERIMENTS[SINGLE]: ["ppo-cartpole"],
         pipeline.EXPERIMENTS[ACTOR_LEARNER]: ["impala-cartpole"],
         pipeline.EXPERIMENTS[SELF_PLAY]: ["alphazero-tic-tac-toe"],
+        pipeline.AGAIN: False,
     }
     assert plan.main(in_workflow(storage)) == 0
     names = ["ppo-cartpole", "ppo-acrobot", "dqn-cartpole", "dqn-acrobot"]
     assert outputs() == {
         "experiments": names, "experiments-with-actors": [], "experiments-with-workers": [],
+        "again": False,
     }  # fmt: skip
 
 
