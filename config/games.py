@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from config.algorithms.descriptor import BOARD, FAMILIES
+from config.environment import ATARI_ONLY
 from config.errors import BadInput, shown
 from config.experiment import Experiment
 from config.imports import IMPORT_PATH, MODULE, is_import_path
 from config.strict_yaml import load_mapping
-from config.suites import ATARI, SUITES, Suite, suite_of
+from config.suites import ATARI, ENVPOOL, SUITES, Suite, suite_of
 
 FOLDER = Path(__file__).parent / "games"
 FALLBACK = "fallback"
@@ -33,7 +34,7 @@ SHARED = (*(suite.name for suite in SUITES), FALLBACK)
 LARGEST_RETURN = 1e100
 """What goes beyond is a fault of the game: its square, of which standard deviations are made, would
 soon be infinite."""
-KINDS = ("atari", "native", "sync", BOARD)
+KINDS = ("atari", "native", "sync", "envpool", BOARD)
 USUAL = {"discrete": Experiment.game, "continuous": "pendulum", BOARD: "connect-four"}
 """The game of an experiment that names none, by a family that its algorithm plays."""
 
@@ -54,7 +55,7 @@ class Game:
 
     id: gymnasium id, also after a module, or `package.module:Name`; kind: "atari" (ale-py's native
     vector environment), "native" (gymnasium's `vector_entry_point`), "sync" (one Python environment
-    after the other) or "board" (`agents.games.named` knows the id); family: one of FAMILIES or BOARD,
+    after the other), "envpool" (that package's vector environment) or "board" (`agents.games.named` knows the id); family: one of FAMILIES or BOARD,
     empty where only the environment itself knows; options: further keyword arguments of the environment; frames_per_step: emulator frames in
     one environment step; solved: the return that counts as solved.
     """
@@ -76,6 +77,11 @@ class Game:
     def is_atari(self) -> bool:
         """Whether ale-py's emulator plays this game."""
         return self.kind == "atari"
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the package envpool makes this game's environments, many at a time."""
+        return self.kind == "envpool"
 
     @property
     def is_board(self) -> bool:
@@ -107,6 +113,8 @@ def find_game(text: str, families: Iterable[str] = ()) -> Game:
         raise _unknown(text, f"did you mean game={_atari_name(old[1])} sticky_actions=0? ")
     if OPENSPIEL_ID.fullmatch(text) or (BOARD in families and is_import_path(text)):
         return Game(name=text, id=text, kind=BOARD, family=BOARD)
+    if ENVPOOL.ids.fullmatch(text):
+        return Game(name=text, id=text, kind="envpool")
     if is_import_path(text) or GYMNASIUM_ID.fullmatch(text):
         return Game(name=text, id=text)
     raise _unknown(text, families=families)
@@ -139,6 +147,22 @@ def is_well_formed(game: Game) -> bool:
     )
 
 
+def _twin(game: Game) -> Game:
+    """The game of ale-py or gymnasium that has the id of one of envpool's."""
+    id_ = game.id.partition(":")[2]
+    of_ale = {game.id: game for game in games().values() if game.is_atari}
+    return of_ale.get(f"ALE/{id_}") or find_game(id_)
+
+
+def _without_atari_settings(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """A preset without the settings that only ale-py's games have."""
+    return {
+        name: {key: value for key, value in section.items() if key not in ATARI_ONLY}
+        for name, section in sections.items()
+        if name not in ("game", "games")
+    }
+
+
 def _forms(kind: str) -> tuple[re.Pattern[str], ...]:
     """The forms that ids of this kind of game may have."""
     if kind == BOARD:
@@ -148,8 +172,10 @@ def _forms(kind: str) -> tuple[re.Pattern[str], ...]:
 
 def preset(game: Game) -> Mapping[str, Any]:
     """The sections of the game's preset, one for each algorithm that has one: the game's own, else
-    its suite's, else the fallback's.
+    its suite's, else the fallback's. A game of envpool's has that of the same game elsewhere.
     """
+    if game.is_pooled:
+        return _without_atari_settings(preset(_twin(game)))
     suite = suite_of(game.id)
     of_suite = _file(suite.name) if suite else {}
     own = _file(game.name) if game.name in own_presets() else {}

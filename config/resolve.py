@@ -569,10 +569,11 @@ def _check_game(resolved: Resolved) -> None:
         raise BadInput(
             f"parameter 'normalise_observations' cannot be true: {game.name} shows images; allowed: false"
         )
-    if game.is_atari and settings.wrappers:
+    if (game.is_atari or game.is_pooled) and settings.wrappers:
         remedy = "game=package.module:function that makes and wraps this game with gymnasium"
+        kind = ", an Atari game," if game.is_atari else ""
         raise BadInput(
-            f"parameter 'wrappers' cannot be {shown(settings.wrappers)}: the environments of {game.name}, an Atari game, "
+            f"parameter 'wrappers' cannot be {shown(settings.wrappers)}: the environments of {game.name}{kind} "
             f"are made all at once; allowed: empty, or {remedy}"
         )
     for name in settings.options if game.is_atari else ():

@@ -88,13 +88,23 @@ SUITES = (
     ),
 )
 """An id belongs to the first one that matches it."""
+ENVPOOL = Suite(
+    name="envpool",
+    title="envpool",
+    ids=re.compile(r"envpool:(?:[A-Za-z0-9_-]{1,64}/)?[A-Za-z0-9_.-]{1,64}-v[0-9]{1,4}"),
+    modules=("envpool",),
+    install="envpool",
+)
+"""Games of other suites and more, by the package envpool. It has no presets of its own: its HalfCheetah has
+those of gymnasium's.
+"""
 BOX2D_ID = re.compile(r"(?:LunarLander|BipedalWalker|CarRacing)[A-Za-z]*-v[0-9]+")
 """gymnasium's games with physics by Box2D, a package that has no wheel for Python 3.14."""
 
 
 def suite_of(game_id: str) -> Suite | None:
     """The suite that a gymnasium id belongs to."""
-    return next((suite for suite in SUITES if suite.ids.fullmatch(game_id)), None)
+    return next((suite for suite in (*SUITES, ENVPOOL) if suite.ids.fullmatch(game_id)), None)
 
 
 def check_installed(name: str, game_id: str) -> None:

@@ -17,6 +17,7 @@ from agents.environments.checked import CheckedEnvironment, is_strange
 from agents.environments.global_state import settings_kept
 from agents.environments.masks import MaskFromObservation, is_in_observation
 from agents.environments.mujoco_warnings import print_warnings
+from agents.environments.pools import PooledEnvironment, options_taken
 from config.environment import EnvironmentSettings
 from config.errors import BadInput, unknown
 from config.games import Game
@@ -39,7 +40,9 @@ def _made(
 ) -> gymnasium.Env[Any, Any]:
     filmed = {} if render_mode is None else {"render_mode": render_mode}
     options = make_or_refuse(game, lambda: options_of(game, settings)) | filmed
-    if is_import_path(game.id):
+    if game.is_pooled:
+        environment = make_or_refuse(game, lambda: PooledEnvironment(game, options))
+    elif is_import_path(game.id):
         environment = make_or_refuse(game, lambda: _own(game.id)(**options))
     else:
         environment = make_or_refuse(game, lambda: _registered(game, options))
@@ -181,6 +184,8 @@ def options_of(game: Game, settings: EnvironmentSettings) -> dict[str, Any]:
 
 def _taken(game: Game) -> list[str] | None:
     """The names of the arguments that make an environment; None where it takes any."""
+    if game.is_pooled:
+        return options_taken(game)
     if is_import_path(game.id):
         creator = _own(game.id)
         names = list[str]()

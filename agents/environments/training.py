@@ -20,6 +20,7 @@ import numpy as np
 
 from agents.environments.atari import FIRE, life_lost, needs_fire
 from agents.environments.masks import KEY, masks
+from agents.environments.pools import SEED_STEPS, Pools
 from agents.environments.vectors import Vector, make_environments, reset
 from agents.interfaces import State
 from agents.spaces import interface
@@ -87,8 +88,10 @@ class TrainingEnvironments:
         self.groups: tuple[slice, ...] = (slice(0, self.count),)
         if self._overlaps or in_halves:
             self.groups = halves(self.count)
-        # What is particular to Atari; other games have neither lives nor FIRE.
         self._seed_after = ATARI_SEED_STEPS if atari else 0
+        if resolved.game.is_pooled:
+            self._seed_after = SEED_STEPS
+        # What is particular to Atari; other games have neither lives nor FIRE.
         self._fire = needs_fire(resolved)
         self._episodic_life = atari and resolved.environment.episodic_life
         self._made: list[Vector] = [
@@ -199,16 +202,23 @@ class TrainingEnvironments:
 
     def _seed(self, group: int, places: np.ndarray) -> None:
         """Begin episodes there, each from its environment's next seed."""
-        environments = places + self.groups[group].start
-        numbers = self._seedings[environments]
-        seeds = environment_seeds(
-            self._resolved.experiment.seed, self._run, self.count, environments, numbers,
-            self._actor,
-        )  # fmt: skip
-        self._seedings[environments] = numbers + 1
+        rows = self.groups[group]
+        seeds_of_all = self._next_seeds(np.arange(rows.start, rows.stop))
+        seeds = seeds_of_all[places]
+        self._seedings[places + rows.start] += 1
+        if isinstance(made := self._made[group], Pools):
+            # The others find their environments made when they are seeded.
+            made.expect(seeds_of_all)
         # The log may begin anew: the new seed and the actions that follow are enough to come back.
         self._logs[group].clear(places)
         self._begin(group, places, seeds)
+
+    def _next_seeds(self, environments: np.ndarray) -> np.ndarray:
+        """The seeds [n] that these environments will be given next."""
+        return environment_seeds(
+            self._resolved.experiment.seed, self._run, self.count, environments,
+            self._seedings[environments], self._actor,
+        )  # fmt: skip
 
     def _begin(self, group: int, places: np.ndarray, seeds: np.ndarray | None) -> None:
         made = self._made[group]
@@ -305,6 +315,8 @@ class TrainingEnvironments:
 
     def _replay(self, state: State, longest: int, between: Callable[[], None]) -> None:
         begins = longest - np.array(state["lengths"])
+        # Known from the first row on, so that envpool's environments are made all at once.
+        self._seedings[:] = state["seedings"] - 1
         actions = np.zeros(
             (longest, self.count, *state["actions"].shape[1:]), state["actions"].dtype
         )

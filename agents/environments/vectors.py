@@ -25,6 +25,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 from agents.environments.atari import make_atari
 from agents.environments.games import make_environment, make_or_refuse, options_of
 from agents.environments.parallel import ParallelEnvironments, cores, pays, step_time_s
+from agents.environments.pools import Pools
 from config.environment import EnvironmentSettings
 from config.errors import ExperimentError, on_one_line
 from config.games import Game
@@ -51,6 +52,8 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     settings = resolved.environment
     if game.is_atari:
         return make_atari(resolved, count)
+    if game.is_pooled:
+        return make_pools(resolved, count)
     if _is_native(resolved):
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, settings, count))
         return cartpoles
@@ -61,6 +64,18 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
 
 
+def make_pools(resolved: Resolved, count: int) -> Pools:
+    """`count` environments of envpool's; raises `BadInput` when the game cannot be made."""
+    game = resolved.game
+    threads = resolved.experiment.threads
+
+    def make() -> Pools:
+        return Pools(game, count, options_of(game, resolved.environment), threads)
+
+    pools: Pools = make_or_refuse(game, make)
+    return pools
+
+
 def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
     """How `count` environments for training step together; `auto` measures one, and tries whether
     they can be made in processes.
@@ -69,7 +84,7 @@ def choose_vectorisation(resolved: Resolved, count: int) -> Vectorisation:
     asked = resolved.vectorisation
     if game.is_board:
         return Vectorisation("native", "a board game takes many positions at once")
-    if game.is_atari or _is_native(resolved):
+    if game.is_atari or game.is_pooled or _is_native(resolved):
         return Vectorisation("native", "the game brings it")
     if count == 1:
         return Vectorisation("sync", "there is one environment")

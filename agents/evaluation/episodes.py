@@ -108,7 +108,7 @@ def _environments_at_once(resolved: Resolved) -> int:
     """How many environments an evaluation makes at a time. A simulator of a person's own of which only
     one may run at a time is trained with num_envs=1, and then plays alone here, too.
     """
-    is_own = not resolved.game.family
+    is_own = not resolved.game.family and not resolved.game.is_pooled
     return 1 if is_own and resolved.environment.count == 1 else LARGEST_GROUP
 
 

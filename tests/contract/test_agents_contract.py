@@ -35,7 +35,7 @@ from config.described import parameters
 from config.games import USUAL, find_game, own_presets, playable
 from config.parameters import declared
 from config.resolve import Resolved, resolve
-from config.suites import BOX2D_ID, SUITES
+from config.suites import BOX2D_ID, ENVPOOL, SUITES
 
 SHORT = {
     "epochs": "5", "num_envs": "2", "rollout_length": "32", "update_epochs": "1", "minibatches": "2",
@@ -54,6 +54,7 @@ OF_SUITES = {
     "minatar": "minatar-breakout",
     "minigrid": "minigrid-empty",
     "dm_control": "cheetah-run",
+    "envpool": "envpool:FrozenLake-v1",
 }
 """A quick game of each suite but Atari's."""
 HAS_BOX2D = importlib.util.find_spec("Box2D") is not None  # it has no wheel for Python 3.14
@@ -66,7 +67,7 @@ GAMES = (
         for game in playable(FAMILIES, own_presets())
         if game not in LIKE_OTHERS and (HAS_BOX2D or not BOX2D_ID.fullmatch(find_game(game).id))
     ),
-    *(OF_SUITES[suite.name] for suite in SUITES[1:] if not suite.missing()),
+    *(OF_SUITES[suite.name] for suite in (*SUITES[1:], ENVPOOL) if not suite.missing()),
     *OWN,
 )
 STRANGER = "my_lab.reinforce:ALGORITHM"

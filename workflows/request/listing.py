@@ -55,7 +55,8 @@ def _games(algorithms: Iterable[str]) -> Iterator[str]:
             yield from _wrapped(title, ", ".join(others))
     yield from _wrapped(
         "any other",
-        "a gymnasium id such as Blackjack-v1, package.module:Name of your own environment, or package.module:Id-v0 that it registers",
+        "a gymnasium id such as Blackjack-v1, envpool:ID of the package envpool, "
+        "package.module:Name of your own environment, or package.module:Id-v0 that it registers",
     )
 
 

@@ -16,7 +16,7 @@ from config import suites
 from config.errors import BadInput
 from config.games import find_game
 from config.resolve import resolve
-from config.suites import SUITES, check_installed
+from config.suites import ENVPOOL, SUITES, check_installed
 
 ROOT = Path(__file__).resolve().parents[4]
 MAKE = """
@@ -52,7 +52,7 @@ def test_minigrid_is_seen_without_its_text(capsys: pytest.CaptureFixture[str]) -
     assert np.count_nonzero(observation) > 4
 
 
-@pytest.mark.parametrize("suite", SUITES[1:], ids=lambda suite: suite.name)
+@pytest.mark.parametrize("suite", (*SUITES[1:], ENVPOOL), ids=lambda suite: suite.name)
 def test_a_missing_package_is_named(suite: suites.Suite, monkeypatch: pytest.MonkeyPatch) -> None:
     game = next(iter(find_game(name) for name in EXAMPLES[suite.name]))
     for name in suite.modules:
@@ -67,8 +67,9 @@ EXAMPLES = {
     "minatar": ("minatar-freeway", "MinAtar/Freeway-v0"),
     "minigrid": ("minigrid-empty", "BabyAI-GoToLocal-v0"),
     "dm_control": ("cheetah-run", "dm_control/hopper-hop-v0"),
+    "envpool": ("envpool:Pong-v5", "envpool:MetaWorld/DoorOpen-v3"),
 }
-"""Of each suite a game with a short name and one without."""
+"""Of each suite a game with a short name and one without, which envpool's all are."""
 
 
 @pytest.mark.parametrize("name", [name for names in EXAMPLES.values() for name in names])
