@@ -120,7 +120,7 @@ def _not_drawn(resolved: Resolved, variables: Mapping[str, str]) -> str | None:
         return str(error)
     except subprocess.TimeoutExpired:
         return f"nothing was drawn within {timeout_s:g} s"
-    return None if said == DRAWN else f"the process ended with {code}"
+    return None if said == DRAWN else f"the process ended with {code}: {shown(said, 200)}"
 
 
 def _ask(

@@ -58,3 +58,12 @@ def test_a_game_that_draws_nothing_is_not_told_to_install_a_library() -> None:
     refused = drawn("tests.lab_environments:Blind").refused or ""
     assert "gives no images: render() returned NoneType" in refused
     assert "apt-get" not in refused
+
+
+def test_the_last_words_of_a_process_that_crashed_are_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As envpool's, whose MuJoCo ends the process where it finds no OpenGL."""
+    monkeypatch.setattr(elsewhere, "GRAPHICS", ("egl",))
+    refused = drawn("tests.lab_environments:Crashing").refused
+    assert refused == "the process ended with -6: 'no context was made'"
