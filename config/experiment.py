@@ -121,6 +121,7 @@ class Experiment:
     evaluate_above: float | None = parameter(
         None,
         optional=True,
+        later=True,
         help="evaluate and film only if the mean return of the last 100 training episodes "
         "reaches this value; empty: always",
     )

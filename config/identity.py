@@ -19,6 +19,7 @@ ONCE_RECORDED: Mapping[str, tuple[str, ...]] = {
         "checkpoint_interval",
         "evaluation_episodes",
         "evaluation_policy",
+        "evaluate_above",
         "video_episodes",
     ),
     "environment": ("evaluation_steps",),

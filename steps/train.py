@@ -32,6 +32,7 @@ from steps.command.members import add_roles
 from steps.directory import snapshots
 from steps.directory.experiment import training_inputs
 from steps.directory.status import Status
+from steps.directory.usable import is_worth_evaluating
 
 LEARNER, ACTOR = ActorSettings.roles
 TRAINER, WORKER = WorkerSettings.roles
@@ -123,14 +124,15 @@ def _outputs(context: StepContext, status: Status) -> dict[str, str]:
     """Argo's outputs: whether the run is worth evaluating, and the parts in which the snapshots of its
     policy are evaluated. Only the roles that learn know them.
     """
-    if "evaluate" not in status.details:
+    if context.resolved.measure.training_detail not in status.details:
         return {}
+    evaluate = is_worth_evaluating(status, context.resolved)
     parts = list[str]()
-    if status.details["evaluate"] and context.resolved.experiment.evaluations:
+    if evaluate and context.resolved.experiment.evaluations:
         count = len(snapshots.parts(context.run.snapshot_steps()))
         parts = [str(part) for part in range(count)]
     return {
-        "evaluate": "true" if status.details["evaluate"] else "false",
+        "evaluate": "true" if evaluate else "false",
         pipeline.SNAPSHOT_PARTS: json.dumps(parts),
     }
 

@@ -71,7 +71,7 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     ended = train.number("epoch")
     if ended is not None and ended < resolved.epochs:
         return Usable("unfinished", f"trained for {ended:g} of {resolved.epochs} epochs")
-    if train.details.get("evaluate") is False:
+    if not is_worth_evaluating(train, resolved):
         threshold = resolved.experiment.evaluate_above
         reached = training_score(train, measure)
         shown = "unknown" if reached is None else f"{reached:g}"
@@ -94,6 +94,17 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if fault := faulty_value(episodes, measure):
         return Usable("failed", f"{measure.table}: {fault}: {EVALUATE} makes it")
     return Usable("complete")
+
+
+def is_worth_evaluating(train: Status, resolved: Resolved) -> bool:
+    """Whether a finished training reaches `evaluate_above`, as it is now: it may change when the
+    experiment is submitted again.
+    """
+    threshold = resolved.experiment.evaluate_above
+    if threshold is None:
+        return True
+    reached = training_score(train, resolved.measure)
+    return reached is not None and resolved.measure.reaches(reached, threshold)
 
 
 def _other_evaluation(train: Status, evaluate: Status, resolved: Resolved) -> str:

@@ -151,17 +151,11 @@ class TrainingFiles:
         """Wait until the last checkpoint is written. Returns the details of a finished training."""
         self._saver.wait()
         reached = self._recorder.training_score
-        measure = self._resolved.measure
-        threshold = self._resolved.experiment.evaluate_above
-        evaluate = threshold is None or (
-            reached is not None and measure.reaches(reached, threshold)
-        )
         wall_s = self._sampler.wall_s
         return {
-            measure.training_detail: reached,
+            self._resolved.measure.training_detail: reached,
             TRAINING_EPISODES: self._recorder.training_episodes,
             TRAINING_TABLE: self._recorder.table.kept,
-            "evaluate": evaluate,
             "step": self._attempt.step,
             "epoch": self._resolved.epochs,
             "wall_s": round(wall_s, 3),

@@ -13,6 +13,7 @@ from config import pipeline
 from steps import prepare as prepare_step
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.usable import usability
 from tests.fault.conftest import Start, snapshot
 from tests.fault.test_kills_of_algorithms import products
 
@@ -61,6 +62,7 @@ def prepare(start: Start, outdir: Path, training: str, **more: str) -> dict[str,
 def train(start: Start, outdir: Path, fault: str = "") -> tuple[RunDirectory, str]:
     """The run, and what the step printed; a fault kills it."""
     environment = {"EXPERIMENT_FAULT": fault} if fault else {}
+    environment["OUTPUTS"] = str(outdir.parent / "outputs")
     step = start("steps.train", ["--outdir", str(outdir), "--run", "0"], environment)
     assert step.end() == (-signal.SIGKILL if fault else 0), step.text
     return ExperimentDirectory(outdir).run(0), step.text
@@ -121,6 +123,29 @@ def test_another_evaluation_leaves_the_training_as_it_is(start: Start, tmp_path:
     assert "evaluation.csv" in changed
     assert all("evaluat" in name for name in changed), changed
     assert len((run.root / "evaluation.csv").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(("threshold", "evaluate"), [("", "true"), ("1e6", "false"), ("1", "true")])
+def test_another_threshold_decides_again_what_is_evaluated(
+    start: Start, tmp_path: Path, threshold: str, evaluate: str
+) -> None:
+    outdir = tmp_path / "x"
+    prepare(start, outdir, "ppo", epochs="2", evaluate_above="1e5")
+    train(start, outdir)
+    outputs = outdir.parent / "outputs"
+    assert (outputs / "evaluate").read_text() == "false"
+    before = snapshot(outdir / "runs")
+    prepare(start, outdir, "ppo", epochs="2", evaluate_above=threshold)
+    run, said = train(start, outdir)
+    assert "nothing to do" in said
+    assert (outputs / "evaluate").read_text() == evaluate
+    assert snapshot(outdir / "runs") == before
+    resolved = read_experiment(ExperimentDirectory(outdir)).resolved
+    state, reason = {"true": ("unfinished", "evaluate"), "false": ("skipped", "is 1000000")}[
+        evaluate
+    ]
+    usable = usability(run, resolved)
+    assert usable.state == state and reason in (usable.reason or "")
 
 
 @pytest.mark.parametrize(

@@ -435,7 +435,9 @@ def test_identity_changes_with_exactly_the_parameters_that_can_change_a_result(
     assert (after.identity_hash != before.identity_hash) == info.identity
 
 
-LATER = {"evaluation_episodes", "evaluation_policy", "video_episodes", "evaluation_steps"}
+LATER = {
+    "evaluation_episodes", "evaluation_policy", "evaluate_above", "video_episodes", "evaluation_steps",
+}  # fmt: skip
 UNTIED = {"game": "cartpole", "anneal_learning_rate": "false", "anneal_clip": "false"}
 
 

@@ -125,8 +125,9 @@ def test_a_value_without_sense_and_a_threshold_are_told_in_its_words(tmp_path: P
     (run.root / "games.csv").write_text(GAMES.format(last="inf"))
     reason = usability(run, resolved).reason
     assert reason is not None and "games.csv: the win rate of episode 3 is inf" in reason
-    details = {"evaluate": False, "training_win_rate": 40.0}
-    synthetic.status(run.status / "train.json", details=details)
+    synthetic.status(run.status / "train.json", details={"training_win_rate": 40.0})
+    above = dataclasses.replace(resolved.experiment, evaluate_above=55)
+    resolved = dataclasses.replace(resolved, experiment=above)
     assert (usability(run, resolved).reason or "").startswith(
         "not evaluated: training win rate 40,"
     )

@@ -44,7 +44,8 @@ CARTPOLE = np.array(
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> ExperimentDirectory:
     """One run in each state; the complete one has a policy."""
-    made = synthetic.experiment(tmp_path_factory.mktemp("results") / "cartpole", STATES, epochs=20)
+    root = tmp_path_factory.mktemp("results") / "cartpole"
+    made = synthetic.experiment(root, STATES, epochs=20, evaluate_above=470)
     with_policy(made)
     return made
 
