@@ -20,6 +20,7 @@ from config.errors import BadInput
 from config.games import Game
 from config.imports import reason
 from config.resolve import Resolved
+from config.suites import suite_of
 
 # pygame draws off-screen with this driver, so that no display is needed.
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -98,6 +99,10 @@ def film_rate(game: Game, settings: EnvironmentSettings) -> Rate:
         return Rate(ATARI_FRAMES_PER_SECOND / ATARI_FILM_SKIP)
     environment = make_environment(game, settings)
     rate = float(environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND)
+    suite = suite_of(game.id)
+    if suite is not None and suite.name == "dm_control":
+        # shimmy 2.0.1 gives the control timestep in milliseconds as the frames a second.
+        rate = 1 / environment.get_wrapper_attr("dt")
     environment.close()
     steps = math.ceil(rate / LARGEST_FRAMES_PER_SECOND)
     return Rate(rate / steps, steps)
