@@ -94,3 +94,10 @@ def test_every_game_of_a_suite_has_its_settings_also_in_another_version(suite: S
 @pytest.mark.parametrize(("game", "steps"), ISSUE_GOALS.items())
 def test_the_goals_that_results_are_compared_at(game: str, steps: int) -> None:
     assert preset_values("ppo", find_game(game))["steps"] == steps
+
+
+@pytest.mark.parametrize("game", ["hopper", "halfcheetah", "walker2d"])
+def test_ppo_plays_these_as_a_game_that_it_does_not_know(game: str) -> None:
+    """So `tests/benchmarks/beside_stable_baselines3.py`, which compares the returns there, tells how
+    good the settings of `fallback.yaml` are."""
+    assert preset_values("ppo", find_game(game)) == preset_values("ppo", find_game("Other-v0"))
