@@ -147,7 +147,7 @@ def is_well_formed(game: Game) -> bool:
     )
 
 
-def _twin(game: Game) -> Game:
+def twin(game: Game) -> Game:
     """The game of ale-py or gymnasium that has the id of one of envpool's."""
     id_ = game.id.partition(":")[2]
     of_ale = {game.id: game for game in games().values() if game.is_atari}
@@ -175,7 +175,7 @@ def preset(game: Game) -> Mapping[str, Any]:
     its suite's, else the fallback's. A game of envpool's has that of the same game elsewhere.
     """
     if game.is_pooled:
-        return _without_atari_settings(preset(_twin(game)))
+        return _without_atari_settings(preset(twin(game)))
     suite = suite_of(game.id)
     of_suite = _file(suite.name) if suite else {}
     own = _file(game.name) if game.name in own_presets() else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -17,7 +18,7 @@ from agents.environments.vectors import reset
 from agents.evaluation.pictures import NoImages, fitted, picture
 from config.environment import EnvironmentSettings
 from config.errors import BadInput
-from config.games import Game
+from config.games import Game, twin
 from config.imports import reason
 from config.resolve import Resolved
 from config.suites import suite_of
@@ -97,6 +98,8 @@ def film_rate(game: Game, settings: EnvironmentSettings) -> Rate:
     """The rate of a game's films: at most LARGEST_FRAMES_PER_SECOND."""
     if game.is_atari:
         return Rate(ATARI_FRAMES_PER_SECOND / ATARI_FILM_SKIP)
+    if game.is_pooled:
+        return _rate_elsewhere(twin(game), settings)
     environment = make_environment(game, settings)
     rate = float(environment.metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND)
     suite = suite_of(game.id)
@@ -106,6 +109,18 @@ def film_rate(game: Game, settings: EnvironmentSettings) -> Rate:
     environment.close()
     steps = math.ceil(rate / LARGEST_FRAMES_PER_SECOND)
     return Rate(rate / steps, steps)
+
+
+def _rate_elsewhere(game: Game, settings: EnvironmentSettings) -> Rate:
+    """The rate of one of envpool's games, which do not say theirs. game: the same one elsewhere."""
+    if game.is_atari:
+        # envpool draws one frame a step.
+        return Rate(ATARI_FRAMES_PER_SECOND / game.frames_per_step)
+    try:
+        return film_rate(game, replace(settings, env_options=""))
+    except BadInput:
+        # It is nowhere else.
+        return Rate(DEFAULT_FRAMES_PER_SECOND)
 
 
 class Replay:

@@ -17,7 +17,14 @@ ACTIONS = np.array([0, 1] * 10)
 
 @pytest.mark.parametrize(
     ("game", "rate"),
-    [("cartpole", Rate(50)), ("halfcheetah", Rate(20)), ("hopper", Rate(125 / 3, 3))],
+    [
+        ("cartpole", Rate(50)),
+        ("halfcheetah", Rate(20)),
+        ("hopper", Rate(125 / 3, 3)),
+        ("envpool:Hopper-v5", Rate(125 / 3, 3)),
+        ("envpool:Pong-v5", Rate(15)),
+        ("envpool:MetaWorld/DoorOpen-v3", Rate(30)),
+    ],
 )
 def test_a_film_has_at_most_60_frames_a_second(game: str, rate: Rate) -> None:
     resolved = resolve("ppo", {"game": game})
