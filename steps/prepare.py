@@ -90,7 +90,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     resolved = resolve(algorithm, from_assignments(arguments.default) | given)
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
-    refuse_code_inside(resolved.algorithm, directory)
+    refuse_code_inside(resolved.algorithm, directory.root)
     resolved = with_origin(resolved, directory.root, origin_directory(resolved, storage))
     resolved = _with_recorded_games(resolved)
     submitted = describe(resolved)

@@ -57,9 +57,12 @@ class ExperimentRecord:
     history: tuple[dict[str, Any], ...] = ()
 
 
-def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
-    """The record of an experiment. Raises `BadInput`, which names the step that makes a missing
-    one, and `WrongDirectory` for a damaged one.
+def read_experiment(
+    directory: ExperimentDirectory, results: Path | None = None
+) -> ExperimentRecord:
+    """The record of an experiment. results: the folder of all results that came with it, from which
+    no code is imported; by default its directory. Raises `BadInput`, which names the step that makes
+    a missing one, and `WrongDirectory` for a damaged one.
     """
     path = directory.experiment_yaml
     try:
@@ -72,18 +75,18 @@ def read_experiment(directory: ExperimentDirectory) -> ExperimentRecord:
         raise WrongDirectory(f"{path} cannot be read: {error}") from error
     parameters = document.get("parameters") if isinstance(document, Mapping) else None
     if isinstance(parameters, Mapping):
-        refuse_code_inside(parameters.get("algorithm"), directory)
+        refuse_code_inside(parameters.get("algorithm"), results or directory.root)
     return _parse(document, str(path))
 
 
-def refuse_code_inside(algorithm: object, directory: ExperimentDirectory) -> None:
-    """Raise `WrongDirectory` if the algorithm's module lies in the directory itself: whoever opens
-    results that came from elsewhere must not run code that came with them.
+def refuse_code_inside(algorithm: object, results: Path) -> None:
+    """Raise `WrongDirectory` if the algorithm's module lies among the results: whoever opens results
+    that came from elsewhere must not run code that came with them.
     """
     path = algorithm_path(algorithm) if isinstance(algorithm, str) else None
-    if path is not None and lies_in(path, directory.root):
+    if path is not None and lies_in(path, results):
         raise WrongDirectory(
-            f"the module of algorithm {path!r} lies in {directory.root}, among the results, where it is "
+            f"the module of algorithm {path!r} lies in {results}, among the results, where it is "
             "never imported from; if you trust it, move it elsewhere on the Python path"
         )
 

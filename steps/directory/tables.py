@@ -232,7 +232,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     """The whole lines of a CSV file that may still grow. Raises `FileNotFoundError`, and
     `ValueError` for a damaged table.
     """
-    return _rows(_whole_lines(path))
+    return _rows(whole_lines(path))
 
 
 def every_column(name: str) -> bool:
@@ -244,12 +244,19 @@ def read_columns(path: Path, *, wanted: Wanted = every_column) -> dict[str, np.n
     """The wanted columns of a numeric CSV file as float64 arrays [rows]. An empty cell is NaN.
     Raises as `read_rows`.
     """
-    content = _whole_lines(path)
+    return columns_of(whole_lines(path), wanted=wanted)
+
+
+def columns_of(content: bytes, *, wanted: Wanted = every_column) -> dict[str, np.ndarray]:
+    """The same of a file's whole lines. Raises `ValueError` for a damaged table."""
     read = _columns_of_many_rows if len(content) >= MANY_ROWS_BYTES else _columns_of_few_rows
     return read(content, wanted)
 
 
-def _whole_lines(path: Path) -> bytes:
+def whole_lines(path: Path) -> bytes:
+    """The content of a table up to its last line break: the line behind it is still being written.
+    Raises `BadInput` above TABLE_LIMIT_BYTES, and the usual `OSError`s.
+    """
     content = read_bytes(path, TABLE_LIMIT_BYTES)
     return content[: content.rfind(b"\n") + 1]
 

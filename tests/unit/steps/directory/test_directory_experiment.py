@@ -239,4 +239,4 @@ def test_code_among_the_results_is_refused_also_in_a_package_without_a_file(
     importlib.invalidate_caches()
     monkeypatch.setitem(sys.modules, "space_within", importlib.import_module("space_within"))
     with pytest.raises(WrongDirectory, match="among the results"):
-        refuse_code_inside("space_within.evil:ALGORITHM", directory)
+        refuse_code_inside("space_within.evil:ALGORITHM", directory.root)
