@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from config.measures import RETURN, Measure
 from steps.statistics.curves import Curve
 
 EMPTY = Curve(steps=np.empty(0, np.int64), values=np.empty(0))
@@ -15,28 +16,34 @@ EMPTY = Curve(steps=np.empty(0, np.int64), values=np.empty(0))
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a run has cost. repeated_h: processor-hours of training that a kill or a preemption lost."""
+    """What a run has cost; None where its files do not say.
 
-    processor_h: float = 0.0
-    gpu_h: float = 0.0
-    preemptions: int = 0
-    repeated_h: float = 0.0
+    processor_h: processor-hours of the training, all its processes together. gpu_h: hours in which it
+    held a GPU. preemptions: how often it was started again. repeated_h: processor-hours that were lost
+    by that and done again.
+    """
+
+    processor_h: float | None = None
+    gpu_h: float | None = None
+    preemptions: int | None = None
+    repeated_h: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun:
     """One training.
 
-    name: its index, or its folder's name. score: the mean return of the episodes in which the final
-    policy was evaluated; None without an evaluation. episodes: how many these were. training: returns
-    of training episodes against environment steps. times: the same against milliseconds of training.
-    policy: returns of evaluations in the course of the training, against environment steps. left_out:
-    why the run enters no average, empty if it does.
+    name: its index, or its folder's name. score: see `Entry.evaluation`; None without one. episodes:
+    how many the score is the mean of, 0 if unknown. steps: environment steps that it has trained for.
+    training: returns of training episodes against environment steps. times: the same against
+    milliseconds of training. policy: returns of evaluations in the course of the training, against
+    environment steps. left_out: why the run enters no average, empty if it does.
     """
 
     name: str
     score: float | None
     episodes: int = 0
+    steps: int = 0
     training: Curve = EMPTY
     times: Curve = EMPTY
     policy: Curve = EMPTY
@@ -53,11 +60,14 @@ class ComparedRun:
 class Entry:
     """The runs of one algorithm on one game.
 
-    label: the algorithm's, as figures show it. settings: values of a study's grid, by parameter.
-    steps: environment steps that a whole run has; None if unknown. frames:
-    of the game's emulator in one environment step. evaluation: how the scores were measured, such
-    as `20 greedy episodes of the final policy`. made_by: the program that trained. page: the report of
-    these runs, if there is one.
+    label: the algorithm's, as figures show it. game: its short name if it has one, else its id.
+    settings: those parameters in which it differs from the other entries of its label, by name. steps:
+    environment steps that a whole run has; None if unknown. frames: of the game's emulator in one
+    environment step. measure: of the scores and the curves. evaluation: how the scores were measured,
+    such as `20 greedy episodes of the final policy`. in_training: whether the scored episodes are those
+    of the training, with exploration. conditions: settings of the game that decide what a return means,
+    by name; empty if unknown. remarks: what the files leave in doubt, in a few words each.
+    made_by: the program that trained. page: the report of these runs, if there is one.
     """
 
     label: str
@@ -68,7 +78,11 @@ class Entry:
     settings: Mapping[str, str] = field(default_factory=dict)
     steps: int | None = None
     frames: int = 1
+    measure: Measure = RETURN
     evaluation: str = ""
+    in_training: bool = False
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
     page: Path | None = None
 
     @property
