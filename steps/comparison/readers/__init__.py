@@ -1,0 +1,15 @@
+"""Readers of what trainings leave behind, ours and other programs', as entries of a comparison.
+
+read_source.py         the table of readers, and `read`, which asks the one that recognises a path
+source.py              `PATH:label=PPO:game=hopper`, and what a reader says of itself
+experiments.py         experiments and studies of this project
+training_cost.py       what their trainings have cost
+run_names.py           games, labels and folders by their names
+
+A new kind of source is a module with a `READER`, and a row in `read_source.READERS`.
+"""
+
+from steps.comparison.readers.read_source import READERS, read
+from steps.comparison.readers.source import OPTIONS
+
+__all__ = ["OPTIONS", "READERS", "read"]
