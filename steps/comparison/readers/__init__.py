@@ -4,6 +4,9 @@ read_source.py         the table of readers, and `read`, which asks the one that
 source.py              `PATH:label=PPO:game=hopper`, and what a reader says of itself
 experiments.py         experiments and studies of this project
 training_cost.py       what their trainings have cost
+stable_baselines3.py   runs of Stable-Baselines3 and rl-baselines3-zoo
+monitor_files.py       their monitor.csv and evaluations.npz
+known_metrics.py       what a tag or a column means, and the run that its values make
 run_names.py           games, labels and folders by their names
 
 A new kind of source is a module with a `READER`, and a row in `read_source.READERS`.

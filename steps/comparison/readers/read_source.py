@@ -6,11 +6,15 @@ from config.errors import BadInput, on_one_line, shown, unknown
 from steps.comparison.entries import Entry
 from steps.comparison.readers import (
     experiments,
+    stable_baselines3,
 )
 from steps.comparison.readers.run_names import EXPERIMENT
 from steps.comparison.readers.source import Reader, Source, parse
 
-READERS: tuple[Reader, ...] = (experiments.READER,)
+READERS: tuple[Reader, ...] = (
+    experiments.READER,
+    stable_baselines3.READER,
+)
 """The first one that recognises a path and takes its options reads it."""
 
 
