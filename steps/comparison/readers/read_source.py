@@ -5,6 +5,7 @@ from __future__ import annotations
 from config.errors import BadInput, on_one_line, shown, unknown
 from steps.comparison.entries import Entry
 from steps.comparison.readers import (
+    event_files,
     experiments,
     stable_baselines3,
 )
@@ -14,6 +15,7 @@ from steps.comparison.readers.source import Reader, Source, parse
 READERS: tuple[Reader, ...] = (
     experiments.READER,
     stable_baselines3.READER,
+    event_files.READER,
 )
 """The first one that recognises a path and takes its options reads it."""
 
