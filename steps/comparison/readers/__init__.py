@@ -8,6 +8,7 @@ stable_baselines3.py   runs of Stable-Baselines3 and rl-baselines3-zoo
 monitor_files.py       their monitor.csv and evaluations.npz
 event_files.py         TensorBoard's event files: CleanRL, Stable-Baselines3, RLlib
 event_records.py       the events in such a file
+exported_tables.py     CSV exports of W&B, and any other CSV
 known_metrics.py       what a tag or a column means, and the run that its values make
 run_names.py           games, labels and folders by their names
 

@@ -7,6 +7,7 @@ from steps.comparison.entries import Entry
 from steps.comparison.readers import (
     event_files,
     experiments,
+    exported_tables,
     stable_baselines3,
 )
 from steps.comparison.readers.run_names import EXPERIMENT
@@ -16,6 +17,7 @@ READERS: tuple[Reader, ...] = (
     experiments.READER,
     stable_baselines3.READER,
     event_files.READER,
+    exported_tables.READER,
 )
 """The first one that recognises a path and takes its options reads it."""
 
