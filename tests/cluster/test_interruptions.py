@@ -73,7 +73,7 @@ def test_twenty_pods_deleted_at_random(
     submit(manifest, name, outdir, images, **FOUR_RUNS)
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
-    deleted = _delete_at_random(name, random.Random(seed))
+    deleted = delete_at_random(name, random.Random(seed))
     status = k.ended(name, timeout_s=1500)
     assert status["phase"] == "Succeeded", f"{status.get('message')}; deleted: {deleted}"
     given = parameters(outdir, images, **FOUR_RUNS)
@@ -87,7 +87,7 @@ def test_twenty_pods_deleted_at_random(
     assert (outdir / "report.html").stat().st_size > 10_000
 
 
-def _delete_at_random(name: str, generator: random.Random) -> list[str]:
+def delete_at_random(name: str, generator: random.Random) -> list[str]:
     """The pods that were deleted, one every few seconds, chosen among those that run."""
     deleted: list[str] = []
     while len(deleted) < DELETIONS:
