@@ -46,6 +46,7 @@ from steps.directory.experiment import (
 from steps.directory.files import make_and_probe, read_bytes, refuse_links, write_atomically
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.length import check_length
+from steps.directory.network_storage import may_be_late, wait_until_seen
 from steps.directory.starting_point import (
     origin_directory,
     recorded_games,
@@ -86,7 +87,7 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     storage = os.environ.get("STORAGE") or None
     algorithm = arguments.algorithm
     if arguments.study:
-        algorithm, given = _of_cell(given, storage)
+        algorithm, given = _of_cell(given, storage, stop)
     resolved = resolve(algorithm, from_assignments(arguments.default) | given)
     directory = ExperimentDirectory(check_outdir(resolved.experiment.outdir, storage))
     refuse_links(directory)
@@ -125,11 +126,19 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     return code
 
 
-def _of_cell(given: Mapping[str, str], storage: str | None) -> tuple[str, dict[str, str]]:
-    """Algorithm and parameters of the study's experiment whose directory this is. Raises `BadInput`."""
+def _of_cell(
+    given: Mapping[str, str], storage: str | None, stop: StopRequest
+) -> tuple[str, dict[str, str]]:
+    """Algorithm and parameters of the study's experiment whose directory this is. Raises `BadInput`, and
+    `WrongDirectory` for a damaged list of experiments.
+    """
     from steps.directory.study import find_cell
 
-    cell = find_cell(ExperimentDirectory(check_outdir(given.get("outdir", ""), storage)))
+    directory = ExperimentDirectory(check_outdir(given.get("outdir", ""), storage))
+    if owner.from_environment() is not None and may_be_late(directory.root):
+        # In a workflow `plan` has just written the list, perhaps on another node.
+        wait_until_seen(lambda: find_cell(directory), stop.check, "what plan has written")
+    cell = find_cell(directory)
     return cell.algorithm, together(given, cell.given)
 
 

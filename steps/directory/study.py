@@ -92,7 +92,7 @@ def read_cells(directory: StudyDirectory) -> list[Cell]:
         raise BadInput(f"no file {path}: plan makes it") from None
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise WrongDirectory(f"{path} cannot be read: {error!r}") from error
 
 
