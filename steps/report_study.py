@@ -12,14 +12,17 @@ import os
 from collections.abc import Sequence
 
 from config.ending import end
-from config.errors import BadInput, Incomplete
+from config.errors import BadInput, ExperimentError, Incomplete, on_one_line
 from config.outdir import check_outdir
 from steps import report
 from steps.command.main import guarded
-from steps.directory.study import StudyDirectory, read_cells
+from steps.directory import owner
+from steps.directory.layout import ExperimentDirectory
+from steps.directory.status import read_status
+from steps.directory.study import StudyDirectory, part_of, read_cells
 
 NOT_MADE_HERE = 4
-"""The exit code of a report whose experiment belongs to another workflow, which will make it."""
+"""The exit code of a report whose experiment belongs to another workflow."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,20 +37,40 @@ def report_study(arguments: argparse.Namespace) -> int:
     if not directory.cells_json.exists():
         raise BadInput(f"no file {directory.cells_json}: plan makes it")
     missing = []
-    for cell in read_cells(directory):
-        experiment = directory.experiment(cell.name)
-        if not experiment.experiment_yaml.exists():
-            missing.append(f"{cell.name} was not begun")
-            continue
-        words = ["--outdir", str(experiment.root), "--workflow-status", arguments.workflow_status]
-        code = report.main(words)
-        if code == NOT_MADE_HERE:
-            missing.append(f"{cell.name} belongs to another workflow")
-        elif code:
-            missing.append(f"{cell.name} is incomplete")
+    for cell in part_of(read_cells(directory), arguments.part):
+        lack = _reported(directory.experiment(cell.name), arguments.workflow_status)
+        if lack:
+            missing.append(f"{cell.name} {lack}")
     if missing:
         raise Incomplete(f"the study is incomplete: {'; '.join(missing)}")
     return 0
+
+
+def _reported(experiment: ExperimentDirectory, workflow_status: str) -> str:
+    """Make the report of an experiment. Returns what is wrong with it, in words; empty if it is
+    complete.
+    """
+    if not experiment.experiment_yaml.exists():
+        return "was not begun"
+    words = ["--outdir", str(experiment.root), "--workflow-status", workflow_status]
+    code = report.main(words)
+    if code == NOT_MADE_HERE:
+        return _elsewhere(experiment)
+    return "is incomplete" if code else ""
+
+
+def _elsewhere(experiment: ExperimentDirectory) -> str:
+    """What is wrong with an experiment that this workflow may not write: nothing if the workflow that
+    had it before has completed it.
+    """
+    try:
+        last = owner.read_owner(experiment.owner_json)
+    except (ExperimentError, OSError) as error:
+        return on_one_line(error)
+    if last is not None and not last.released:
+        return f"belongs to {last}"
+    reported = read_status(experiment.status / "report.json")
+    return "" if reported is not None and reported.state == "succeeded" else "is incomplete"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,6 +81,12 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--outdir", required=True, help="directory of the study")
+    parser.add_argument(
+        "--part",
+        default="1/1",
+        metavar="K/N",
+        help="which part of the experiments the workflow has; those of others are not judged",
+    )
     parser.add_argument(
         "--workflow-status",
         default="",

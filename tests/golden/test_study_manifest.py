@@ -102,7 +102,7 @@ def test_plan_knows_the_parameters_of_its_workflow(manifest: Manifest) -> None:
 
 
 def test_only_plan_reads_the_study(manifest: Manifest) -> None:
-    read = re.compile(r"workflow\.parameters\.(study|part|json)\b")
+    read = re.compile(r"workflow\.parameters\.(study|json)\b")
     readers = {one["name"] for one in leaves(manifest) if read.search(str(one))}
     assert readers == {"plan"}
 

@@ -145,7 +145,8 @@ def _of_study(cluster: Cluster, step: pipeline.Step) -> Container:
     if step.name == pipeline.PLAN:
         more = ["--workflow-parameters={{workflow.parameters.json}}"]
     if step.scope == "study-exit":
-        more = ["--workflow-status={{workflow.status}}"]
+        part = "--part={{workflow.parameters.part}}"
+        more = ["--workflow-status={{workflow.status}}", part]
     return cpu(
         cluster,
         step.name,
