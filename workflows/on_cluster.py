@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from config import pipeline
 from config.errors import BadInput, ExperimentError, on_one_line
 from config.resolve import Resolved, resolve
 from steps.directory.status import Progress, read_printed
@@ -82,7 +83,8 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
     argo = ArgoServer(address)
     workflow = argo.read(name)
     algorithm, values = _submitted(workflow)
-    if algorithm is None or "outdir" not in values:
+    is_ours = algorithm is not None or _is_study(workflow)
+    if not is_ours or "outdir" not in values:
         raise BadInput(
             f"workflow {name!r} in namespace {address.namespace} is no experiment of this program"
         )
@@ -91,7 +93,7 @@ def follow(address: Address, name: str, storage: Path | None) -> int:
         argo,
         name,
         workflow,
-        _resolved(algorithm, values),
+        None if algorithm is None else _resolved(algorithm, values),
         values["outdir"],
         storage,
     )
@@ -256,6 +258,15 @@ def _submitted(workflow: Manifest) -> tuple[str | None, dict[str, str]]:
     return next(iter(algorithms), None), {
         one["name"]: str(one.get("value", "")) for one in parameters
     }
+
+
+def _is_study(workflow: Manifest) -> bool:
+    """Whether one of the workflow's pods is the first step of a study."""
+    module = pipeline.find(pipeline.PLAN).module
+    return any(
+        module in template.get("container", {}).get("command", [])
+        for template in workflow["spec"].get("templates", [])
+    )
 
 
 def _resolved(algorithm: str, values: dict[str, str]) -> Resolved | None:

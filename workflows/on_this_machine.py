@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from config.errors import ExperimentError
 from steps.directory.processes import identity
@@ -43,7 +43,7 @@ def run(submission: Submission) -> int:
         layout=submission.layout,
         resolved=submission.resolved,
         directory=place.directory,
-        find=lambda outdir: preflight.place(outdir, place.storage).directory,
+        find=lambda outdir: _seen(outdir, place),
         out=sys.stdout,
     )
     # What the pods print is kept until the end, for the reasons of failures; what a step logs for
@@ -70,6 +70,14 @@ def run(submission: Submission) -> int:
             place.outdir,
         )
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
+
+
+def _seen(outdir: str, place: preflight.Place) -> Path:
+    """Where the results of an outdir are, in the words in which the person named the workflow's own."""
+    path = PurePosixPath(outdir)
+    if path.is_relative_to(place.outdir):
+        return place.directory / path.relative_to(place.outdir)
+    return preflight.place(outdir, place.storage).directory
 
 
 def _given(submission: Submission) -> dict[str, str]:

@@ -8,7 +8,6 @@ for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from config.actors import ActorSettings
@@ -42,17 +41,6 @@ def fitted(cluster: Cluster, members: Members, processors: float) -> Cluster:
     )
 
 
-def fitted_to_all(
-    cluster: Cluster, resolved: Iterable[Resolved], processors: float, gpus: int
-) -> Cluster:
-    """The settings with which each of several experiments fits on a machine. Raises `BadInput`."""
-    several = [(one, members) for one in resolved if (members := one.members) is not None]
-    if not several:
-        return cluster
-    largest, members = max(several, key=lambda pair: needs(cluster, pair[1]))
-    return with_gpus(fitted(cluster, members, processors), largest, gpus)
-
-
 def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
     """The settings with which only as many runs are active as find all their GPUs on a machine with
     this many. Raises `BadInput` if not even one does. A machine without GPUs gives none to anybody.
@@ -74,6 +62,20 @@ def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:
         )
     most = min(cluster.parallelism_with_actors, gpus // needed)
     return replace(cluster, parallelism_with_actors=most)
+
+
+def experiments_that_fit(
+    cluster: Cluster, members: Members, gpus_of_learner: int, processors: float, gpus: int
+) -> int:
+    """How many such experiments may be active at once, so that no learner waits for actors that find no
+    room. cluster: the fitted settings.
+    """
+    runs = cluster.parallelism_with_actors
+    room = int(processors / (runs * needs(cluster, members)))
+    gpus_of_run = members.learners * gpus_of_learner + members.gpus
+    if gpus and gpus_of_run:
+        room = min(room, gpus // (runs * gpus_of_run))
+    return max(1, room)
 
 
 def how_shared(cluster: Cluster, members: Members, processors: float) -> str:

@@ -32,19 +32,18 @@ from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
 from config.resolve import STEPS, resolve
 from config.streams import prepare_streams
-from workflows import on_cluster, on_this_machine
+from workflows import on_cluster, on_this_machine, studies
 from workflows.cluster import server
 from workflows.dag.manifest_yaml import dump
 from workflows.dag.render import rendered, to_yaml, with_values
 from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
-from workflows.request import listing, studies
+from workflows.request import listing
 from workflows.request.command_line import Request, parse, parser
 from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
-from workflows.request.submission import Submission, title_of
-from workflows.sharing import fitted, fitted_to_all, how_shared, with_gpus
+from workflows.request.submission import Submission, check_name, title_of
+from workflows.sharing import fitted, how_shared, with_gpus
 
-NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 EXAMPLES = """examples:
   python -m workflows.submit ppo -p game=cartpole -p runs=3
@@ -101,7 +100,7 @@ def _reader_has_left() -> bool:
 def _dispatch(request: Request) -> int:
     if request.help:
         print(parser().format_help())
-        chosen = request.algorithm
+        chosen = None if studies.is_study(request) else request.algorithm
         print("\n".join(listing.parameter_table(chosen)) if chosen else EXAMPLES)
         return SUCCEEDED
     if request.version:
@@ -136,13 +135,9 @@ def _dispatch(request: Request) -> int:
 def _submit_study(request: Request, cluster: Cluster, address: server.Address | None) -> int:
     """The same for a study, which may be too large for one workflow."""
     study = studies.read(request)
-    if address is None:
-        machine = detect()
-        resolved = studies.of_cells(study).values()
-        cluster = fitted_to_all(cluster, resolved, machine.cpus, len(machine.gpus))
     submissions = studies.checked(request, study, cluster, local=address is None)
     if request.manifest:
-        print(dump(submissions[0].manifest), end="")
+        print("---\n".join(dump(one.manifest) for one in submissions), end="")
         return SUCCEEDED
     if request.dry_run:
         here = submissions[0].place
@@ -150,9 +145,18 @@ def _submit_study(request: Request, cluster: Cluster, address: server.Address | 
         print(studies.plan(study, submissions, where=_named(address), storage=storage))
         return SUCCEEDED
     if address is None:
-        return on_this_machine.run(submissions[0])
+        return _one_after_another(submissions)
     detach = request.detach or len(submissions) > 1
     codes = [on_cluster.submit(address, one, request.storage, detach=detach) for one in submissions]
+    return max(codes)
+
+
+def _one_after_another(submissions: Sequence[Submission]) -> int:
+    """Run the parts of a study on this machine, until one is interrupted."""
+    codes = [SUCCEEDED]
+    for one in submissions:
+        if INTERRUPTED not in codes:
+            codes.append(on_this_machine.run(one))
     return max(codes)
 
 
@@ -189,7 +193,7 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
         sharing = how_shared(cluster, members, machine.cpus)
         cluster = with_gpus(fitted(cluster, members, machine.cpus), resolved, len(machine.gpus))
     name = request.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}"
-    name = "" if request.manifest and not request.name else _name(name)
+    name = "" if request.manifest and not request.name else check_name(name)
     manifest = rendered(request.algorithm, cluster)
     from_file = [one for one in presets if not request.given.get(one)]
     return Submission(
@@ -231,14 +235,6 @@ def _read_from(outdir: str, where: Place | None, name: str) -> str:
     place, None on a cluster. name: the parameter's. Raises `BadInput`.
     """
     return place(outdir, where.storage, name).outdir if where else cluster_outdir(outdir, name)
-
-
-def _name(text: str) -> str:
-    if not NAME.fullmatch(text):
-        raise BadInput(
-            f"--name cannot be {shown(text)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends"
-        )
-    return text
 
 
 def _followed(name: str) -> str:

@@ -19,6 +19,7 @@ OF_THE_STUDY = {
     "game": "the study's games are listed under 'games'",
     "outdir": "every experiment has a directory of its own below the study's 'outdir'",
     "runs": "all experiments have the number of runs that the study's key 'runs' says",
+    "claim": "a workflow has one storage for all experiments, which -p claim=… names",
 }
 """Parameters of an experiment that the study itself decides, and how."""
 SEED = "seed"

@@ -21,7 +21,7 @@ LONGEST_DEADLINE_S = 366 * 24 * 3600
 class Request:
     """A request as the command line states it; nothing else has been read.
 
-    algorithm: None if none was named. given: the parameters, `-p name=value`. local, argo: where to
+    algorithm: or the file of a study; None if none was named. given: the parameters, `-p name=value`. local, argo: where to
     run, if that was said. presets, cluster: the user's own files. storage: the folder that pods see
     as /storage. dry_run, manifest, list, follow and detach exclude each other.
     """
@@ -76,7 +76,8 @@ def parser() -> argparse.ArgumentParser:
     add(
         "algorithm",
         nargs="?",
-        help=f"what to train with: {', '.join(ALGORITHMS)}, or package.module:NAME of your own",
+        help=f"what to train with: {', '.join(ALGORITHMS)}, or package.module:NAME of your own; or "
+        "the file of a study, such as study.yaml",
     )
     add(
         "-p",

@@ -86,6 +86,16 @@ def check_this_machine(where: Place, resolved: Resolved) -> Resolved:
     """Raise `BadInput` for a request that cannot work here. Writes nothing. Returns the request as
     the continuation of what the directory holds.
     """
+    continued = check_directory(where, resolved)
+    _refuse_living_owner(ExperimentDirectory(where.directory))
+    check_can_be_trained(resolved)
+    return continued
+
+
+def check_directory(where: Place, resolved: Resolved) -> Resolved:
+    """Raise `BadInput` for a directory that cannot be written or belongs to other parameters, whoever
+    owns it. Returns the request as the continuation of what the directory holds.
+    """
     asked = resolved
     if (start_from := resolved.experiment.start_from) is not None:
         resolved = with_origin(
@@ -95,7 +105,12 @@ def check_this_machine(where: Place, resolved: Resolved) -> Resolved:
         games = place(imitate, where.storage, "imitate").directory
         resolved = with_recorded(resolved, recorded_games(resolved, games))
     _check_writable(where.directory)
-    before = _check_not_taken(ExperimentDirectory(where.directory), resolved)
+    before = _continued(ExperimentDirectory(where.directory), resolved)
+    return asked if before is None else asked.continuing(before)
+
+
+def check_can_be_trained(resolved: Resolved) -> None:
+    """Raise `BadInput` for a game or a device that this machine does not have."""
     known = resolved.family and not resolved.packages and not resolved.environment.options
     if not known or importlib.util.find_spec(NOT_EVERYWHERE) is None:
         # The game is only made here: `prepare` tries it as training will.
@@ -104,7 +119,6 @@ def check_this_machine(where: Place, resolved: Resolved) -> Resolved:
         raise BadInput(
             "parameter 'device' cannot be 'cuda' on this machine: torch finds no GPU; allowed: auto, cpu"
         )
-    return asked if before is None else asked.continuing(before)
 
 
 def _check_writable(directory: Path) -> None:
@@ -128,20 +142,28 @@ def _check_writable(directory: Path) -> None:
         )
 
 
-def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> Resolved | None:
-    """Raise what `prepare` would raise in a moment: the directory belongs to another experiment, or
-    has a living owner on this machine. Returns the experiment that it holds, if any.
+def _continued(directory: ExperimentDirectory, resolved: Resolved) -> Resolved | None:
+    """The experiment that a directory holds, if any. Raises what `prepare` would raise in a moment: it
+    belongs to other parameters.
     """
-    before = None
+    if not directory.experiment_yaml.exists():
+        return None
     try:
-        if directory.experiment_yaml.exists():
-            record = read_experiment(directory)
-            before = record.resolved
-            check_length(directory, record, resolved)
-            if differences := other_parameters(record, resolved):
-                raise BadInput(
-                    f"{directory.root} belongs to other parameters: {differences}; choose another outdir"
-                )
+        record = read_experiment(directory)
+        check_length(directory, record, resolved)
+        differences = other_parameters(record, resolved)
+    except WrongDirectory as error:
+        raise BadInput(str(error)) from None
+    if differences:
+        raise BadInput(
+            f"{directory.root} belongs to other parameters: {differences}; choose another outdir"
+        )
+    return record.resolved
+
+
+def _refuse_living_owner(directory: ExperimentDirectory) -> None:
+    """Raise `BadInput` if a workflow of this machine that is still running owns the directory."""
+    try:
         owner = read_owner(directory.owner_json)
     except WrongDirectory as error:
         raise BadInput(str(error)) from None
@@ -154,7 +176,6 @@ def _check_not_taken(directory: ExperimentDirectory, resolved: Resolved) -> Reso
         raise BadInput(
             f"{directory.root} belongs to {owner}, which is still running; wait for its end or choose another outdir"
         )
-    return before
 
 
 def _has_cuda() -> bool:

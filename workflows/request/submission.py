@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 from dataclasses import dataclass
 
+from config.errors import BadInput, shown
 from config.resolve import Resolved
 from workflows.dag.layout import Layout
 from workflows.dag.manifest_yaml import Manifest
 from workflows.request.preflight import Place
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,3 +62,12 @@ def title_of(resolved: Resolved) -> str:
     runs = resolved.experiment.runs
     each = f"{runs} run{'s' if runs > 1 else ''} of {resolved.total_steps:,} steps"
     return f"{resolved.algorithm} on {resolved.game.name}, {each}"
+
+
+def check_name(text: str) -> str:
+    """The name of a workflow. Raises `BadInput`."""
+    if not NAME.fullmatch(text):
+        raise BadInput(
+            f"--name cannot be {shown(text)}; allowed: up to 63 of a-z, 0-9 and '-', not at the ends"
+        )
+    return text

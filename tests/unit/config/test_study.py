@@ -339,6 +339,10 @@ WRONG = {
         replaced("normalise_rewards: true", "game: pong"),
         "line 5: parameter 'game' .* listed under 'games'",
     ),
+    "a claim of all": (
+        replaced("normalise_rewards: true", "claim: x"),
+        "line 5: parameter 'claim' .* which -p claim=… names",
+    ),
     "a directory of all": (replaced("normalise_rewards: true", "outdir: x"), "line 5: .*'outdir'"),
     "a seed of an algorithm": (replaced("gae_lambda", "seed"), "line 3: parameter 'seed' is the"),
     "seeds in the grid": (

@@ -14,7 +14,7 @@ from config.resolve import resolve
 from config.workers import WorkerSettings
 from workflows import submit
 from workflows.local.language.quantities import quantity
-from workflows.sharing import fitted, how_shared, with_gpus
+from workflows.sharing import experiments_that_fit, fitted, how_shared, with_gpus
 
 DEFAULTS = load_cluster()
 CLUSTER = replace(DEFAULTS, gpu=replace(DEFAULTS.gpu, requests=Requests(cpu="1")))
@@ -31,6 +31,21 @@ def test_all_that_is_active_at_once_has_room(processors: float, actors: int, run
     learner, actor = (quantity(pool.requests.cpu) for pool in (changed.gpu, changed.actor))
     assert runs * (learner + actors * actor) <= processors
     assert learner > 0 and actor > 0
+
+
+@pytest.mark.parametrize(
+    ("processors", "gpus", "experiments"),
+    [(0.5, 0, 1), (2, 0, 1), (3, 0, 1), (6, 0, 2), (64, 0, 21), (64, 1, 1), (64, 4, 2)],
+)
+def test_all_runs_of_the_experiments_that_are_active_at_once_have_room(
+    processors: float, gpus: int, experiments: int
+) -> None:
+    """Here a run asks for one processor and a half and, where there are some, for one GPU."""
+    two = ActorSettings(actors=2)
+    changed = fitted(CLUSTER, two, processors)
+    if gpus == 1:
+        changed = replace(changed, parallelism_with_actors=1)
+    assert experiments_that_fit(changed, two, 1, processors, gpus) == experiments
 
 
 def test_a_machine_that_is_large_enough_changes_nothing() -> None:

@@ -9,23 +9,34 @@ from pathlib import Path
 
 from config.cluster import Cluster
 from config.errors import BadInput, WrongDirectory
+from config.experiment import Experiment
 from config.numbers import duration
+from config.parameters import declared
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
-from config.study import Cell, Study, read_study
+from config.study import AdaptiveRuns, Cell, Study, read_study
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows.dag.render import rendered_study, with_values
+from workflows.local import detect
 from workflows.request.command_line import Request
-from workflows.request.preflight import Place, check_this_machine, cluster_outdir, place
-from workflows.request.submission import Submission
+from workflows.request.preflight import (
+    Place,
+    check_can_be_trained,
+    check_directory,
+    cluster_outdir,
+    place,
+)
+from workflows.request.submission import Submission, check_name
+from workflows.sharing import experiments_that_fit, fitted, how_shared, needs, with_gpus
 
 SUFFIXES = (".yaml", ".yml")
 LARGEST_BYTES = 64 * 1024
 NAMES = 3
 """The first columns of a plan, which hold no numbers."""
-OF_WORKFLOW = ("claim", "training_memory", "gpu_image", "cpu_image")
-"""Parameters that are given to the workflow, not to its experiments."""
+CLAIM = "claim"
+OF_WORKFLOW = (CLAIM, "training_memory", "gpu_image", "cpu_image")
+"""Parameters that are also given to the workflow; the claim to it alone."""
 
 
 def is_study(request: Request) -> bool:
@@ -47,7 +58,9 @@ def read(request: Request) -> Study:
             text = file.read(LARGEST_BYTES + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{path} cannot be read: {error}") from None
-    given = {name: value for name, value in request.given.items() if name != "outdir"}
+    given = {name: value for name, value in request.given.items() if name != CLAIM}
+    if CLAIM in request.given:
+        declared(Experiment)[CLAIM].parse(request.given[CLAIM])
     return read_study(text, str(path), given)
 
 
@@ -60,54 +73,90 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
     """The workflows of a study: one, or several where the status of one has no room for all its pods.
     Raises `BadInput` for what cannot work. Writes nothing.
     """
-    outdir = request.given.get("outdir", study.outdir)
-    where = place(outdir, request.storage) if local and not request.manifest else None
+    where = None
+    active = study.parallel_experiments or cluster.parallel_experiments
+    sharing = ""
     resolved = of_cells(study)
-    if where is not None:
+    if local and not request.manifest:
+        where = place(study.outdir, request.storage)
         _check_here(where, study.cells, resolved)
-    count = 1 if local else -(-sum(map(pods, resolved.values())) // MOST_PODS)
-    manifest = rendered_study(cluster, study.parallel_experiments)
+        cluster, active, sharing = _fitted(cluster, active, list(resolved.values()))
+    count = -(-sum(map(pods, resolved.values())) // MOST_PODS)
+    if count > 1 and isinstance(study.runs, AdaptiveRuns):
+        raise BadInput(
+            f"the study has more pods than the {MOST_PODS} of one workflow, and one workflow must decide "
+            "how many runs it needs; allowed: a fixed number of runs, or fewer experiments"
+        )
+    manifest = rendered_study(cluster, active)
     values = {
         "study": dump(study.document),
-        "outdir": where.outdir if where else cluster_outdir(outdir),
+        "outdir": where.outdir if where else cluster_outdir(study.outdir),
     }
     values |= {name: text for name, text in request.given.items() if name in OF_WORKFLOW}
-    name = request.name or f"study-{secrets.token_hex(3)}"
-    if request.manifest and not request.name:
-        name = ""
     title = f"study of {len(study.cells)} experiments, {_sum_of_runs(resolved.values())} runs"
-    return [
-        Submission(
-            name=name if count == 1 else f"{name}-{part}",
-            resolved=None,
-            title=title if count == 1 else f"part {part} of {count} of a {title}",
-            given=frozenset(values),
-            manifest=with_values(
-                manifest,
-                {**values, "part": f"{part}/{count}"},
-                name=name if count == 1 else f"{name}-{part}",
-                deadline_s=request.deadline_s,
-            ),
-            place=where,
+    name = request.name or ("" if request.manifest else f"study-{secrets.token_hex(3)}")
+    found = []
+    for part in range(1, count + 1):
+        own_name = f"{name}-{part}" if name and count > 1 else name
+        told = {**values, "part": f"{part}/{count}"}
+        found.append(
+            Submission(
+                name=check_name(own_name) if own_name else "",
+                resolved=None,
+                title=f"part {part} of {count} of a {title}" if count > 1 else title,
+                given=frozenset(values),
+                manifest=with_values(manifest, told, name=own_name, deadline_s=request.deadline_s),
+                place=where,
+                sharing=sharing,
+            )
         )
-        for part in range(1, count + 1)
-    ]
+    return found
 
 
 def _check_here(where: Place, cells: Sequence[Cell], resolved: Mapping[str, Resolved]) -> None:
-    """Raise `BadInput` for an experiment that cannot work on this machine. Of those of one game and one
-    algorithm, only the first one's game is made.
+    """Raise `BadInput` for an experiment that cannot work on this machine. One that belongs to another
+    workflow is left to its `prepare`: the others do not depend on it. What is the same for several is
+    checked once.
     """
+    trained = set[str]()
     for cell in cells:
+        one = resolved[cell.name]
         own = replace(
             where,
             outdir=f"{where.outdir}/experiments/{cell.name}",
             directory=where.directory / "experiments" / cell.name,
         )
+        kind = repr((one.algorithm, one.game, one.environment, one.network, one.experiment.device))
         try:
-            check_this_machine(own, resolved[cell.name])
+            check_directory(own, one)
+            if kind not in trained:
+                check_can_be_trained(one)
         except (BadInput, WrongDirectory) as error:
             raise BadInput(f"experiment {cell.name}: {error}") from None
+        trained.add(kind)
+
+
+def _fitted(
+    cluster: Cluster, active: int, resolved: Sequence[Resolved]
+) -> tuple[Cluster, int, str]:
+    """The settings with which the experiments with several processes fit on this machine, how many
+    experiments may be active at once, and how the processes share the machine, in words.
+    """
+    machine = detect()
+    gpus = len(machine.gpus)
+    several = [(one, members) for one in resolved if (members := one.members) is not None]
+    if not several:
+        return cluster, active, ""
+    largest = max((members for _, members in several), key=lambda members: needs(cluster, members))
+    sharing = how_shared(cluster, largest, machine.cpus)
+    cluster = fitted(cluster, largest, machine.cpus)
+    for one, _ in several:
+        cluster = with_gpus(cluster, one, gpus)
+    rooms = [
+        experiments_that_fit(cluster, members, one.experiment.gpus, machine.cpus, gpus)
+        for one, members in several
+    ]
+    return cluster, min(active, *rooms), sharing
 
 
 def plan(
