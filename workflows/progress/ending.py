@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from config.errors import ExperimentError
+from config.errors import ExperimentError, on_one_line
 from config.numbers import duration
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
+from steps.directory.status import read_status
 from workflows.dag.tasks import Task, Tasks, Where
 from workflows.progress.reasons import name_of, place_of, reason
 from workflows.progress.words import Find
@@ -17,6 +18,9 @@ from workflows.progress.words import Find
 SUCCEEDED, FAILED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 """Exit codes of `workflows.submit`."""
 MOST_LISTED = 10
+FILMING = ("play", "play-learning")
+UNWANTED = "video_episodes is 0"
+"""The reason of these steps where a person wants no film."""
 
 
 def end(tasks: Tasks, seconds: float, find: Find, outdir: str) -> int:
@@ -32,7 +36,7 @@ def end(tasks: Tasks, seconds: float, find: Find, outdir: str) -> int:
         for one in outdirs:
             if evaluated[one]:
                 print(f"{find(one) or one or outdir}{evaluated[one]}")
-    for line in failures(tasks, find):
+    for line in (*failures(tasks, find), *without_film(tasks, find)):
         print(line)
     # The page of a study leads to those of its experiments.
     for one in [""] if "" in outdirs else outdirs:
@@ -92,6 +96,27 @@ def failures(tasks: Tasks, find: Find) -> Iterator[str]:
     if names:
         more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
         yield f"stopped: {', '.join(names[:MOST_LISTED])}{more}; submit the same again to go on"
+
+
+def without_film(tasks: Tasks, find: Find) -> Iterator[str]:
+    """One line for each reason why there is no film, such as a library that is missing here; none if no
+    film was wanted.
+    """
+    unfilmed: dict[str, list[str]] = {}
+    for task in tasks.having("succeeded"):
+        directory = find(task.where.outdir)
+        if directory is None or task.step not in FILMING:
+            continue
+        status = read_status(place_of(task, directory).status / f"{name_of(task)}.json")
+        if (
+            status is not None
+            and status.state == "skipped"
+            and status.reason not in (None, UNWANTED)
+        ):
+            unfilmed.setdefault(on_one_line(status.reason), []).append(_name(task))
+    for reason_, names in unfilmed.items():
+        more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+        yield f"no film: {', '.join(names[:MOST_LISTED])}{more}: {reason_}"
 
 
 def _name(task: Task) -> str:

@@ -15,9 +15,11 @@ from config.cluster import load_cluster
 from config.numbers import clock, duration
 from config.resolve import Resolved, resolve
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.status import Progress, Score, printed, read_printed
+from steps.directory.status import Progress, Score, Status, printed, read_printed, write_status
 from workflows.dag.layout import Layout
 from workflows.dag.render import rendered
+from workflows.dag.tasks import read_tasks
+from workflows.progress.ending import end
 from workflows.progress.view import ProgressView
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -378,3 +380,31 @@ def test_a_duration_is_the_pod_s_and_not_that_of_our_polling(
         now_s[0] = at_s
         view.update(shown)
     assert view.tasks.inside[0].duration_s == 20
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("no OpenGL here", ["no film: run 0 play, run 2 play: no OpenGL here"]),
+        ("video_episodes is 0", []),
+    ],
+)
+def test_at_the_end_one_line_says_why_there_is_no_film(
+    layout: Layout,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    reason: str,
+    expected: list[str],
+) -> None:
+    """Its step has succeeded, and in the log of a pod nobody would look for it."""
+    for index, state in ((0, "skipped"), (1, "succeeded"), (2, "skipped")):
+        played = Status(
+            task="play", state=state, started="", reason=reason if state == "skipped" else None
+        )
+        write_status(ExperimentDirectory(tmp_path).run(index).status / "play.json", played)
+    tasks = read_tasks(
+        status(play_0="Succeeded", play_1="Succeeded", play_2="Succeeded"), "wf", layout, 3
+    )
+    end(tasks, 5.0, lambda outdir: tmp_path, "/storage/x")
+    _, *lines, last = capsys.readouterr().out.splitlines()
+    assert lines == expected and last == f"Results: {tmp_path}"
