@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from config.ending import end
@@ -20,7 +21,15 @@ from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, read_study
 from steps.command.main import guarded, write_outputs
 from steps.directory.files import make_and_probe, write_if_changed
-from steps.directory.study import MOST_PODS, StudyDirectory, listed, part_of, pods, write_cells
+from steps.directory.study import (
+    MOST_PODS,
+    StudyDirectory,
+    listed,
+    part_of,
+    pods,
+    read_cells,
+    write_cells,
+)
 
 OF_WORKFLOW = ("study", "outdir", "part", "claim", "training_memory", "gpu_image", "cpu_image")
 """The parameters of a study's workflow."""
@@ -58,19 +67,40 @@ def plan(arguments: argparse.Namespace) -> int:
         raise BadInput(
             "parameter 'outdir' is empty; allowed: a directory below the storage's mount"
         )
-    cells = part_of(study.cells, given.get("part", "1/1"))
+    part = given.get("part", "1/1")
+    is_adaptive = isinstance(study.runs, AdaptiveRuns)
+    if is_adaptive and part != "1/1":
+        raise BadInput(
+            f"parameter 'part' cannot be {shown(part)}: one workflow must decide how many runs all "
+            "experiments have; allowed: 1/1"
+        )
     directory = StudyDirectory(check_outdir(outdir, os.environ.get("STORAGE") or None))
+    every = as_grown(directory, study.cells) if is_adaptive else study.cells
+    cells = part_of(every, part)
     resolved = {cell.name: resolve(cell.algorithm, cell.given) for cell in cells}
     _refuse_too_many_pods(resolved.values())
     check_games(cells, resolved)
     make_and_probe(directory.root)
     write_if_changed(directory.study_yaml, dump(study.document))
-    write_cells(directory, study.cells)
-    print(f"{len(study.cells)} experiments, {len(cells)} in this workflow")
+    write_cells(directory, every)
+    print(f"{len(every)} experiments, {len(cells)} in this workflow")
     for cell in cells:
         print(f"  {cell.name}")
-    write_outputs(listed(cells, again=isinstance(study.runs, AdaptiveRuns)))
+    write_outputs(listed(cells, again=is_adaptive))
     return 0
+
+
+def as_grown(directory: StudyDirectory, cells: Sequence[Cell]) -> list[Cell]:
+    """The cells with as many runs as an earlier workflow of the same study has given them."""
+    if not directory.cells_json.exists():
+        return list(cells)
+    before = {cell.name: cell.given.get("runs", "") for cell in read_cells(directory)}
+    return [
+        replace(cell, given={**cell.given, "runs": before[cell.name]})
+        if int(before.get(cell.name) or 0) > int(cell.given["runs"])
+        else cell
+        for cell in cells
+    ]
 
 
 def _refuse_too_many_pods(resolved: Iterable[Resolved]) -> None:

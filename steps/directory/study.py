@@ -45,6 +45,11 @@ class StudyDirectory:
         return self.root / "cells.json"
 
     @property
+    def decisions_json(self) -> Path:
+        """Of a study whose number of runs may grow: what is decided."""
+        return self.root / "decisions.json"
+
+    @property
     def experiments(self) -> Path:
         """Contains the directory of each cell."""
         return self.root / "experiments"
@@ -125,11 +130,12 @@ def listed(cells: Sequence[Cell], *, again: bool) -> dict[str, str]:
 
 
 def pods(resolved: Resolved) -> int:
-    """How many pods an experiment has, without those that are repeated."""
+    """How many pods an experiment of a study has, with its report, without those that are repeated."""
     members = resolved.members
     beside = 0 if members is None else members.helpers + members.learners
     each = len(pipeline.asked("run", resolved.experiment)) + beside + len(resolved.snapshot_epochs)
-    return len(pipeline.steps("experiment")) + resolved.experiment.runs * each
+    around = len(pipeline.steps("experiment")) + len(pipeline.steps("exit"))
+    return around + resolved.experiment.runs * each
 
 
 def _cell(written: Mapping[str, Any]) -> Cell:

@@ -122,10 +122,10 @@ def test_a_file_that_cannot_be_read_is_one_line(name: str, capsys: Capture) -> N
 
 
 def test_too_many_pods_are_refused_with_their_number(storage: Path, capsys: Capture) -> None:
-    """Four experiments of 256 runs with five pods, and three pods around the runs."""
+    """Four experiments of 256 runs with five pods, and four pods around the runs."""
     study = STUDY.replace("runs: 2", "runs: 256")
     argv = in_workflow(storage, study=study)
-    refused(capsys, f"{4 * (256 * 5 + 3)} pods", f"room for {MOST_PODS}", "part=1/2", argv=argv)
+    refused(capsys, f"{4 * (256 * 5 + 4)} pods", f"room for {MOST_PODS}", "part=1/2", argv=argv)
     assert plan.main(in_workflow(storage, study=study, part="1/2")) == 0
 
 

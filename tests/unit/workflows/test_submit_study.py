@@ -25,7 +25,7 @@ from workflows.request.command_line import parse
 
 Capture = pytest.CaptureFixture[str]
 TWO_PARTS = "outdir: x\nruns: 256\nalgorithms: [ppo, dqn]\ngames: [cartpole, acrobot]\n"
-"""5132 pods."""
+"""More pods than one workflow may have."""
 WITH_ACTORS = "outdir: x\nruns: 1\nalgorithms: [ppo, impala]\ngames: [cartpole, acrobot]\n"
 
 STRANGE = "outdir: x\nruns: 1\nalgorithms: [ppo]\ngames: [cartpole, 'no.such.module:Game']\n"
@@ -60,9 +60,9 @@ def test_dry_run_shows_every_experiment_and_writes_nothing(capsys: Capture) -> N
     rows = table(capsys.readouterr().out)
     assert rows["where"][1:] == ["this", "machine"]
     assert rows["directory"][1:] == ["results/tiny"]
-    assert rows["total"][1:] == ["4", "experiments,", "8", "runs,", "52", "pods,", "4,640", "steps"]
-    assert rows["ppo-cartpole"] == ["ppo-cartpole", "ppo", "cartpole", "2", "128", "13"]
-    assert rows["dqn-acrobot"] == ["dqn-acrobot", "dqn", "acrobot", "2", "1,000", "13"]
+    assert rows["total"][1:] == ["4", "experiments,", "8", "runs,", "56", "pods,", "4,640", "steps"]
+    assert rows["ppo-cartpole"] == ["ppo-cartpole", "ppo", "cartpole", "2", "128", "14"]
+    assert rows["dqn-acrobot"] == ["dqn-acrobot", "dqn", "acrobot", "2", "1,000", "14"]
     assert set(rows) > set(CELLS)
     assert files() == ["study.yaml"]
 
@@ -73,7 +73,7 @@ def test_parameters_of_the_command_hold_for_all(capsys: Capture) -> None:
     rows = table(capsys.readouterr().out)
     assert rows["directory"][1:] == ["elsewhere/x"]
     assert {rows[name][3] for name in CELLS} == {"3"}
-    assert {int(rows[name][5]) for name in CELLS} == {3 + 3 * (8 + 2)}
+    assert {int(rows[name][5]) for name in CELLS} == {4 + 3 * (8 + 2)}
 
 
 def test_the_directory_may_be_given_by_the_command_alone(folder: Path, capsys: Capture) -> None:
@@ -126,7 +126,7 @@ AT_ONCE = "parallel_experiments: 9\n"
 
 
 def active_in(manifest: dict[str, Any]) -> int:
-    (entry,) = (one for one in manifest["spec"]["templates"] if one["name"] == "study")
+    (entry,) = (one for one in manifest["spec"]["templates"] if one["name"] == "round")
     return int(entry["parallelism"])
 
 
