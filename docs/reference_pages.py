@@ -15,12 +15,13 @@ import sys
 from pathlib import Path
 
 from config.algorithms import ALGORITHMS
-from config.pipeline import STEPS
+from config.pipeline import STEPS, STUDY_STEPS
 from config.tables import parameter_tables, preset_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
 SUBMIT = ("workflows.submit", "workflows.local.__main__")
 BY_HAND = ("steps.check", "steps.export", "steps.versus")
+COMMANDS = (*SUBMIT, *(step.module for step in (*STEPS, *STUDY_STEPS)), *BY_HAND)
 WIDTH = 100  # columns of a help text
 
 
@@ -69,8 +70,7 @@ def _help(module: str) -> str:
 
 
 def _print_commands() -> None:
-    steps = [step.module for step in STEPS]
-    for module in (*SUBMIT, *steps, *BY_HAND):
+    for module in COMMANDS:
         name = module.removesuffix(".__main__")
         print(f"## `python -m {name}`\n\n```text\n{_help(module)}\n```\n")
 

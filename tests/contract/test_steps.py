@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,9 @@ COMMANDS = {
     "steps.wait_for_training": True,
 }
 """Modules of `steps` that are no step of the pipeline: whether they take `--run`."""
+OF_STUDY = [step.module for step in pipeline.STUDY_STEPS if find_spec(step.module)]
 IN_RUN = {step.module: step.in_run for step in pipeline.STEPS} | COMMANDS
+IN_RUN |= dict.fromkeys(OF_STUDY, False)
 AFTER_PREPARE = [step for step in pipeline.STEPS if step.name != pipeline.PREPARE]
 each_step = pytest.mark.parametrize("step", AFTER_PREPARE, ids=lambda step: step.name)
 

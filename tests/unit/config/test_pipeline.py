@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import subprocess
@@ -42,6 +43,52 @@ def test_the_rows_fit_together() -> None:
         seen[step.name] = step
 
 
+def test_the_rows_of_a_study_fit_together() -> None:
+    """The first lists the experiments, and what comes after them waits for all, however they ended."""
+    first, *rest, last = pipeline.STUDY_STEPS
+    assert (first.name, first.scope, first.needs) == (pipeline.PLAN, "study", ())
+    assert {output.name for output in first.outputs} == set(pipeline.EXPERIMENTS.values())
+    assert not [output for output in first.outputs if output.default is not None]
+    seen = [first.name, pipeline.ALL_EXPERIMENTS]
+    for step in rest:
+        assert step.scope == "study" and step.pool == "cpu"
+        assert step.needs, "it would begin together with plan"
+        for need in step.needs:
+            assert need.task in seen
+            assert (need.end == "ended") == (need.task == pipeline.ALL_EXPERIMENTS)
+        seen.append(step.name)
+    assert (last.scope, last.needs) == ("study-exit", ())
+    names = [step.name for step in (*pipeline.STEPS, *pipeline.STUDY_STEPS)]
+    assert len(set(names)) == len(names)
+
+
+def test_the_first_step_of_a_study_and_the_last_have_a_deadline() -> None:
+    """That of plan leaves time for many trials of games, each as long as prepare may take."""
+    deadlines = {step.name: step.deadline_s for step in pipeline.STUDY_STEPS}
+    first, last = pipeline.STUDY_STEPS[0].name, pipeline.STUDY_STEPS[-1].name
+    assert {name for name, seconds in deadlines.items() if seconds} == {first, last}
+    assert (deadlines[first] or 0) > (pipeline.find(pipeline.PREPARE).deadline_s or 0)
+    assert (deadlines[last] or 0) > (pipeline.find("report").deadline_s or 0)
+
+
+WRITTEN_LATER = ("steps.compare", "steps.plot_comparison")
+
+
+@pytest.mark.parametrize(
+    "step", [*pipeline.STEPS, *pipeline.STUDY_STEPS], ids=lambda step: step.name
+)
+def test_every_step_has_a_module_with_main_and_a_place_in_the_reference(step: Step) -> None:
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "reference_pages.py")
+    assert spec is not None and spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    assert step.module in pages.COMMANDS
+    assert pipeline.find(step.name) is step
+    if step.module in WRITTEN_LATER and importlib.util.find_spec(step.module) is None:
+        pytest.skip("the comparison of experiments is not there yet")
+    assert callable(importlib.import_module(step.module).main)
+
+
 def test_what_needs_the_evaluation_may_be_left_out() -> None:
     """Of a run below `evaluate_above` a report requires the rest."""
     left_out = {step.name for step in pipeline.STEPS if pipeline.may_be_left_out(step)}
@@ -59,7 +106,7 @@ def test_an_unknown_step_is_named() -> None:
 
 
 def test_the_command_of_a_pod_is_independent_of_its_template() -> None:
-    pod = cpu(load_cluster(), "actor", "steps.train")
+    pod = cpu(load_cluster(), "actor", "steps.train", own=())
     assert (pod.name, pod.command) == ("actor", ["python", "-m", "steps.train"])
     assert Step(name="plot-rows", scope="run").module == "steps.plot_rows"
     assert own_step.STEP.module == "tests.own_step"
