@@ -22,7 +22,8 @@ class Averaged:
     """Curves of several runs, averaged on a common grid.
 
     grid: [G], environment steps, or hours of training. band: over the runs by the rule of their number.
-    runs: each run's own curve, for figures. centre: `mean` or `IQM`.
+    runs: each run's own curve, for figures, with fewer points; in place of hours milliseconds. centre:
+    `mean` or `IQM`.
     """
 
     grid: Floats
@@ -38,7 +39,8 @@ class Standing:
     n, planned: runs that enter the numbers, and all of them. mean, iqm: of the runs' scores in the
     measure's own unit; iqm from five runs on. score: the mean, normalised; None where the game has no
     range. rank: among the labels of this game, 1 is best; None without a score. scores: of each run, [n].
-    left_out: run -> why it enters no number. training, hours, policy: curves, None without rows.
+    left_out: run -> why it enters no number. training, hours, policy: curves, None without rows. runs:
+    names of those that enter the numbers, [n].
     """
 
     label: str
@@ -61,6 +63,7 @@ class Standing:
     cost: Cost
     page: Path | None
     remarks: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +72,8 @@ class Overall:
 
     aggregates: None without such games. improvement: the probability that a run of it beats one of the
     baseline; None for the baseline itself. profile: on `Comparison.thresholds`. efficiency: the aggregate
-    of normalised curves on `Comparison.shares` of the steps.
+    of normalised curves on `Comparison.shares` of the steps. baseline: the label of the grid's same
+    settings that `improvement` is against; empty without one.
     """
 
     label: str
@@ -79,6 +83,7 @@ class Overall:
     profile: Band | None
     efficiency: Band | None
     cost: Cost
+    baseline: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +93,7 @@ class Test:
     difference: of the means, or of the IQMs from five runs a side on. p, adjusted: of the permutation
     test, and after Holm's correction over all games and labels; None below five runs a side, with the
     reason. effect: Hedges' g. improvement: probability that a run of ours beats one of the baseline's.
+    baseline: its label, with the grid's settings.
     """
 
     label: str
@@ -98,6 +104,7 @@ class Test:
     effect: float | None
     improvement: float
     reason: str = ""
+    baseline: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +142,10 @@ class Comparison:
     the label where they differ. measures: of each game. ranges: game -> the values of its measure that are
     score 0 and 1. standings: by label and game; those that nobody trained are missing. missing: what is not there, a
     sentence each: failed, preempted and skipped runs, never averaged away. unequal: what differs between
-    entries that are compared, a sentence each.
+    entries that are compared, a sentence each. asked: the question in more words, by name. shared: the
+    games that `overall` is about. efficiency_of: `training` or `policy`, the curves that
+    `Overall.efficiency` aggregates. plain_labels: label -> the same without the grid's settings. seed: of
+    all resampling.
     """
 
     title: str
@@ -154,3 +164,7 @@ class Comparison:
     missing: Sequence[str] = ()
     unequal: Sequence[str] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
+    efficiency_of: str = ""
+    plain_labels: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0
