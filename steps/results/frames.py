@@ -59,6 +59,17 @@ def curve_frame(run: RunDirectory, usable: Usable, measure: Measure) -> pd.DataF
     return frame
 
 
+def resources_frame(run: RunDirectory, usable: Usable) -> pd.DataFrame | None:
+    """The whole lines of resources.csv; None and errors as for `training_frame`."""
+    return _frame(run, usable, run.resources_csv, _training_columns)
+
+
+def averages_frame(path: Path) -> pd.DataFrame | None:
+    """The rows of average/train.csv; None and errors as for `training_frame`."""
+    columns = _read(path, _averaged_columns)
+    return None if columns is None else pd.DataFrame(columns, copy=False)
+
+
 def summary_row(run: RunDirectory, usable: Usable, resolved: Resolved) -> dict[str, object]:
     """The row of one planned run. A run that never started has reached step 0."""
     status = read_status(run.status / "train.json")
@@ -99,17 +110,23 @@ def summary_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
 def _frame(
     run: RunDirectory, usable: Usable, path: Path, read: Callable[[Path], Columns]
 ) -> pd.DataFrame | None:
+    columns = _read(path, read)
+    if columns is None:
+        return None
+    rows = len(next(iter(columns.values())))
+    origin = {"run": np.full(rows, run.index, np.int64), "usable": np.full(rows, bool(usable))}
+    return pd.DataFrame(origin | columns, copy=False)
+
+
+def _read(path: Path, read: Callable[[Path], Columns]) -> Columns | None:
     try:
-        columns = read(path)
+        return read(path)
     except FileNotFoundError:
         return None
     except (*NO_TABLE, OverflowError) as error:
         raise WrongDirectory(f"{path} is no table: {on_one_line(error)}") from error
     except OSError as error:
         raise WrongDirectory(f"cannot read {path}: {error.strerror}") from error
-    rows = len(next(iter(columns.values())))
-    origin = {"run": np.full(rows, run.index, np.int64), "usable": np.full(rows, bool(usable))}
-    return pd.DataFrame(origin | columns, copy=False)
 
 
 def _training_columns(path: Path) -> Columns:
@@ -120,6 +137,11 @@ def _training_columns(path: Path) -> Columns:
         name: _counted(name, values) if name in COUNTED else values
         for name, values in columns.items()
     }
+
+
+def _averaged_columns(path: Path) -> Columns:
+    columns = _training_columns(path)
+    return columns | {"n": _counted("n", columns["n"])}
 
 
 def _evaluation_columns(path: Path, measure: Measure) -> Columns:

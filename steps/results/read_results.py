@@ -16,8 +16,10 @@ from steps.directory.usable import Usable, usability
 from steps.policy import load_policy_of, load_policy_of_snapshot
 from steps.results.acting import TrainedAgent
 from steps.results.frames import (
+    averages_frame,
     curve_frame,
     evaluation_frame,
+    resources_frame,
     summary_frame,
     summary_row,
     training_frame,
@@ -95,6 +97,29 @@ class Results:
         measure = self.record.resolved.measure
         frames = [curve_frame(run.directory, run.usable, measure) for run in self.runs]
         return self._joined("evaluation-curve", frames)
+
+    @cached_property
+    def resources(self) -> pd.DataFrame:
+        """Every sample of every run's resources.csv: the training's own process.
+
+        Columns: `run` (int), `usable` (bool); `wall_s` (seconds of training), `step` (int),
+        `steps_per_second`, `cpu_percent`, `memory_bytes`, `gpu_percent`, `gpu_memory_bytes`: float,
+        NaN where there was nothing to measure. Raises as `training` does.
+        """
+        frames = [resources_frame(run.directory, run.usable) for run in self.runs]
+        return self._joined("train", frames)
+
+    @cached_property
+    def averages(self) -> pd.DataFrame:
+        """The training averaged over the usable runs: average/train.csv, a row per point of a common
+        grid of steps.
+
+        Columns: `step`, `frame`, `n` (runs), int; `mean`, `sd`, `low`, `high` (Student's t), `iqm`,
+        `iqm_low`, `iqm_high` (bootstrap), `min`, `max`: float, NaN where n allows none. Raises
+        `BadInput` before `average` has run, `WrongDirectory` for a damaged table.
+        """
+        path = self._directory.average / "train.csv"
+        return _required(averages_frame(path), path, "average")
 
     @cached_property
     def summary(self) -> pd.DataFrame:

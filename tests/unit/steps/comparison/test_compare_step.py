@@ -8,47 +8,17 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from config.games import games
 from config.score_ranges import known_ranges
-from config.strict_yaml import dump
-from config.study import read_study
 from steps import compare
 from steps.comparison.stored_comparison import read_comparison
-from steps.directory.study import StudyDirectory, write_cells
+from steps.directory.study import StudyDirectory
 from tests import synthetic
-
-GRID = """\
-outdir: ROOT
-runs: 2
-algorithms: [ppo, {ppo: {gae_lambda: 1}, label: "PPO, λ = 1"}]
-games: [cartpole, acrobot]
-parameters: {epochs: 20, evaluation_episodes: 20}
-grid: {learning_rate: [0.0003, 0.001]}
-compare: {baseline: ppo, scores: {acrobot: [-500, 0]}}
-"""
-
-
-def planned(root: Path, text: str = GRID) -> StudyDirectory:
-    """A study as `plan` leaves it."""
-    directory = StudyDirectory(root)
-    study = read_study(text.replace("ROOT", str(root)), "study.yaml")
-    root.mkdir(parents=True, exist_ok=True)
-    directory.study_yaml.write_text(dump(study.document))
-    write_cells(directory, study.cells)
-    return directory
-
-
-def trained(directory: StudyDirectory, cells: int, states: Sequence[str]) -> None:
-    """The first cells of a study, with runs in these states."""
-    study = read_study(directory.study_yaml.read_text(), "study.yaml")
-    for cell in study.cells[:cells]:
-        given = {name: text for name, text in cell.given.items() if name != "runs"}
-        synthetic.experiment(directory.experiment(cell.name).root, states, **given)
+from tests.synthetic_studies import GRID, planned, trained
 
 
 def rows(directory: StudyDirectory, name: str) -> list[dict[str, str]]:
@@ -65,7 +35,7 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_a_study_is_compared_by_its_file(tmp_path: Path) -> None:
-    directory = planned(tmp_path)
+    directory = planned(tmp_path, GRID)
     trained(directory, 8, ("complete", "failed"))
     assert compare.main([f"--outdir={tmp_path}"]) == 0
     found = read_comparison(tmp_path)
@@ -90,7 +60,7 @@ def test_a_study_is_compared_by_its_file(tmp_path: Path) -> None:
 
 
 def test_a_study_that_has_just_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    directory = planned(tmp_path)
+    directory = planned(tmp_path, GRID)
     assert compare.main([f"--outdir={tmp_path}"]) == 0
     found = read_comparison(tmp_path)
     assert (found.labels, found.baseline) == ((), None)
@@ -109,7 +79,7 @@ def test_a_study_that_has_just_begun(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_labels_with_few_cells_are_not_mixed_up(tmp_path: Path) -> None:
     """One value on one game, the other value on the other: these are two settings."""
-    directory = planned(tmp_path)
+    directory = planned(tmp_path, GRID)
     trained(directory, 8, ("complete", "complete"))
     for name in ("ppo-cartpole-0p0003", "ppo-acrobot-0p001"):
         shutil.rmtree(directory.experiment(name).root)
@@ -123,7 +93,7 @@ def test_labels_with_few_cells_are_not_mixed_up(tmp_path: Path) -> None:
 
 
 def test_a_damaged_experiment_is_missing(tmp_path: Path) -> None:
-    directory = planned(tmp_path)
+    directory = planned(tmp_path, GRID)
     trained(directory, 8, ("complete", "complete"))
     broken = directory.experiment("ppo-cartpole-0p001").experiment_yaml
     broken.write_text("runs: [")
@@ -169,7 +139,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
 
 def test_the_outdir_is_of_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     synthetic.experiment(tmp_path / "a", ("complete",), epochs=5)
-    planned(tmp_path / "study")
+    planned(tmp_path / "study", GRID)
     for other in ("a", "study"):
         assert compare.main([str(tmp_path / "a"), f"--outdir={tmp_path / other}"]) == 2
         assert "allowed: a directory for this comparison alone" in capsys.readouterr().err
