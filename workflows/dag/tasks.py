@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from config import pipeline
 from config.errors import on_one_line
 from workflows.dag.layout import Layout, Shape, Values, substituted
 
@@ -45,6 +46,7 @@ STOPPED = re.compile(
 )
 """Messages of nodes that were ended from outside, by a stop or the workflow's deadline."""
 BEGUN = ("running", "retrying", "succeeded", "failed", "stopped")
+NOT_SEEN = ("waiting", "skipped", "omitted")
 FINAL_PHASES = ("Succeeded", "Failed", "Error")
 
 
@@ -174,6 +176,12 @@ class _Reader:
         self._runs = runs
         self._layout = layout
         self._own_outdir = layout.parameters.get("outdir", "")
+        # Whether one experiment has them is decided by a parameter of its workflow.
+        self._perhaps = {
+            step.name
+            for step in pipeline.STEPS
+            if step.asked_by and step.asked_by not in layout.parameters
+        }
         self._nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
         self._attempts: dict[str, set[int]] = defaultdict(set)
         self._items: dict[str, set[tuple[int, str]]] = defaultdict(set)
@@ -190,10 +198,17 @@ class _Reader:
 
     def inside(self, layouts: tuple[Layout, ...], prefix: str, around: _Around) -> tuple[Task, ...]:
         """The tasks of a DAG whose node, or whose last attempt's node, is called `prefix`. Stages
-        that this workflow did not need are left out.
+        and loops that this workflow did not need are left out, and so are steps that only some
+        experiments of a study have, until this one is seen to have them.
         """
-        tasks = (self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts)
-        return tuple(task for task in tasks if not _had_nothing_to_do(task))
+        tasks = [self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts]
+        return tuple(
+            task
+            for layout, task in zip(layouts, tasks, strict=True)
+            if not _had_nothing_to_do(task)
+            and not (layout.looped and layout.inside and task.state == "skipped")
+            and not (layout.name in self._perhaps and task.state in NOT_SEEN)
+        )
 
     def _task(self, layout: Layout, name: str, around: _Around) -> Task:
         if not layout.looped:
