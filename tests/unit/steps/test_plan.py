@@ -13,7 +13,7 @@ import pytest
 
 from config import pipeline
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
-from steps import plan
+from steps import plan, prepare
 from steps.directory.study import MOST_PODS, StudyDirectory, read_cells
 from tests.outside import OF_A_WORKFLOW
 
@@ -154,6 +154,22 @@ def test_an_environment_of_a_stranger_that_breaks_a_promise_names_the_cell(
     study = "runs: 1\noutdir: x\nalgorithms: [ppo]\ngames: [cartpole, 'careless_lab:Careless']\n"
     words = ["experiment ppo-careless-lab-careless: ", "breaks a promise, rewards are finite"]
     refused(capsys, *words, argv=in_workflow(storage, study=study))
+
+
+def test_a_stranger_s_environment_is_tried_once_with_each_algorithm(
+    storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trial is a process of its own, and takes seconds."""
+    tried: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        prepare, "check_game", lambda one: tried.append((one.algorithm, one.game.name))
+    )
+    grid = "grid: {learning_rate: [0.001, 0.0003], discount: [0.9, 0.99]}\n"
+    Path("careless_lab.py").write_text(STRANGER)
+    monkeypatch.syspath_prepend(Path.cwd())
+    study = STUDY.replace("cartpole, acrobot", "'careless_lab:Careless'") + grid
+    assert plan.main(in_workflow(storage, study=study)) == 0
+    assert tried == [("ppo", "careless_lab:Careless"), ("dqn", "careless_lab:Careless")]
 
 
 def test_what_only_one_of_two_experiments_with_a_game_asks_for_is_seen(
