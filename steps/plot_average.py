@@ -169,24 +169,16 @@ def _arena(context: StepContext) -> dict[str, Figure | None]:
 def _training(
     context: StepContext, usable: Sequence[int], curves: Mapping[int, Curve]
 ) -> Figure | None:
-    """The averaged curve. Its band comes from average/train.csv; the curves of single runs come
-    from their own files.
-    """
-    import numpy as np
-
+    """The curve over all usable runs, by the rules of average/train.csv but of smoothed runs."""
     from steps.figures.averaged_runs import training_curve
 
-    averages = read_columns(context.directory.average / "train.csv")
-    if len(averages["step"]) == 0:
-        return None
     used = {index: one for index, one in curves.items() if index in usable}
     return training_curve(
         _heading(context, "Training", len(used)),
         context.resolved.measure,
-        averages["step"].astype(np.int64),
-        _aggregate(int(averages["n"][0]), averages),
         used,
         {index: one for index, one in curves.items() if index not in usable},
+        seed=bootstrap_seed(context.resolved),
         frames_per_step=context.resolved.game.frames_per_step,
         solved=context.resolved.solved,
     )
@@ -202,27 +194,17 @@ def _over_time(
     None where no run's times are known. A machine's speed is in it, so it is drawn and kept nowhere
     else.
     """
-    import numpy as np
-
     from steps.figures.averaged_runs import training_curve
-    from steps.statistics.curves import against_time, common_grid, hold
-    from steps.statistics.intervals import CURVE_RESAMPLES
-    from steps.statistics.rule import aggregate
+    from steps.statistics.curves import against_time
 
     timed = {index: against_time(curves[index], resources[index]) for index in usable}
     used = {index: one for index, one in timed.items() if len(one)}
-    grid = common_grid(list(used.values()))
-    if len(grid) == 0:
-        return None
-    seed = bootstrap_seed(context.resolved)
-    values = np.array([hold(one, grid) for one in used.values()])
     return training_curve(
         _heading(context, "Training over time", len(used)),
         context.resolved.measure,
-        grid,
-        aggregate(values, seed=seed, resamples=CURVE_RESAMPLES),
         used,
         {},
+        seed=bootstrap_seed(context.resolved),
         frames_per_step=context.resolved.game.frames_per_step,
         solved=context.resolved.solved,
         over_time=True,

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from config.measures import Measure
-from config.numbers import number
+from config.numbers import duration, number, short
 from steps.figures.run import (
     RESOURCES,
     Columns,
@@ -22,8 +21,6 @@ from steps.figures.run import (
     metric_names,
     metric_title,
     resource_axis,
-    smoothing_caption,
-    window_of,
 )
 from steps.figures.style import (
     ABSENT,
@@ -42,11 +39,14 @@ from steps.figures.style import (
     time_axis,
     visible,
 )
-from steps.statistics.curves import Curve, hold, trailing_mean
-from steps.statistics.rule import WIDE_ENOUGH_FROM, Aggregate
-from steps.statistics.scores import Floats, iqm, mean
+from steps.statistics.curves import Curve, common_grid, mean_of_last_steps, trailing_window
+from steps.statistics.intervals import CURVE_RESAMPLES
+from steps.statistics.rule import WIDE_ENOUGH_FROM, Aggregate, aggregate
+from steps.statistics.scores import Floats
 
 LEGEND_UP_TO = 6
+BAND_BEYOND = 0.5
+"""How far a band is shown beyond the curves, as a share of their height."""
 Lines = Mapping[str, tuple[Floats, Floats]]
 """Quantity -> x and y of a line, reduced to as many points as can be seen."""
 
@@ -63,45 +63,44 @@ class Heading:
 def training_curve(
     heading: Heading,
     measure: Measure,
-    grid: NDArray[np.int64],
-    averaged: Aggregate,
     used: Mapping[int, Curve],
     excluded: Mapping[int, Curve],
     *,
+    seed: int,
     frames_per_step: int,
     solved: float | None,
     over_time: bool = False,
-) -> Figure:
-    """The averaged measure with its band. Single runs are thin beneath it; excluded runs are dashed
-    and enter no average. over_time: the grid and the curves are in milliseconds of training, not in
-    environment steps.
+) -> Figure | None:
+    """The averaged measure with its band; None where the runs have no common range. Single runs are
+    thin beneath it; excluded runs are dashed and enter no average.
+
+    Every run is smoothed by itself, then line and band are those of the smoothed runs: the interval at
+    a point is of what is drawn there. seed: of the bootstrap. over_time: the curves are in milliseconds
+    of training, not in environment steps.
     """
+    grid = common_grid(list(used.values()))
+    if len(grid) == 0:
+        return None
+    window = trailing_window(list(used.values()))
+    smoothed = np.array([mean_of_last_steps(one, grid, window) for one in used.values()])
+    averaged = aggregate(smoothed, seed=seed, resamples=CURVE_RESAMPLES)
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
-    _excluded_runs(axes, excluded)
-    if 1 < averaged.n < WIDE_ENOUGH_FROM:
+    _excluded_runs(axes, excluded, window)
+    if averaged.n == 1:
+        for one in used.values():
+            axes.plot(*_points(one), color=BLUE, alpha=0.3, linewidth=0.8)
+    elif averaged.n < WIDE_ENOUGH_FROM:
         for index, one in enumerate(used.values()):
-            axes.plot(
-                *_points(one),
-                color=BLUE,
-                alpha=0.35,
-                linewidth=0.7,
-                label="single runs" if index == 0 else None,
-            )
+            label = "single runs" if index == 0 else None
+            axes.plot(*_smoothed(one, window), color=BLUE, alpha=0.5, linewidth=0.7, label=label)
     centre, low, high, name, band = shown(averaged)
     if low is not None and high is not None:
         axes.fill_between(
-            grid, low, high, color=BLUE, alpha=0.17, linewidth=0, label=f"95 % {band}"
+            grid, low, high, color=BLUE, alpha=0.15, linewidth=0, label=f"95 % {band}"
         )
-    else:
-        axes.plot(grid, centre, color=BLUE, alpha=0.3, linewidth=0.8)
-    window = window_of(min(len(one) for one in used.values()))
-    label = f"{name}, trailing mean of {window} rows" if window > 1 else name
-    axes.plot(
-        grid, _smoothed_centre(averaged, used, grid, window), color=BLUE, linewidth=2.0, label=label
-    )
-    clipped = keep_in_view(
-        axes, [centre, *(one.values for one in (*used.values(), *excluded.values()))], low, high
-    )
+    axes.plot(grid, centre, color=BLUE, linewidth=2.0, label=name)
+    lines = [np.concatenate([line.get_ydata() for line in axes.lines])]
+    clipped = keep_in_view(axes, lines, low, high)
     mark_solved(axes, solved)
     axes.set_ylabel(measure.training_axis)
     if over_time:
@@ -109,26 +108,37 @@ def training_curve(
     else:
         steps_axis(axes, frames_per_step)
     legend(axes)
-    if averaged.n > 1:
-        common = "moments" if over_time else "steps"
-        grid_caption = (
-            f" Averaged on {len(grid)} common {common}, up to the end of the shortest run."
-        )
-    else:
-        grid_caption = ""
     arrange(
         figure,
-        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} {smoothing_caption(window, ' in each run')}"
-        f"{grid_caption}{clipped}",
+        f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} "
+        f"{_smoothing(averaged.n, window, over_time)}{clipped}",
     )
     return figure
 
 
-def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve]) -> None:
+def _smoothing(count: int, window: int, over_time: bool) -> str:
+    """How the curves of one figure are smoothed and averaged, in words."""
+    span = f"{duration(window / 1000)} of training" if over_time else f"{short(window)} steps"
+    if count == 1:
+        return f"Smoothing: the strong line, a trailing mean over the last {span}."
+    return (
+        f"Smoothing: each run by a trailing mean over its last {span}; line and band are of the "
+        "smoothed runs, up to the end of the shortest."
+    )
+
+
+def _smoothed(one: Curve, window: int) -> tuple[Floats, Floats]:
+    """A whole run as it is drawn, smoothed."""
+    at = common_grid([one])
+    return at.astype(np.float64), mean_of_last_steps(one, at, window)
+
+
+def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve], window: int) -> None:
     for index, (run, one) in enumerate(excluded.items()):
         label = f"not averaged: run {', '.join(map(str, excluded))}" if index == 0 else None
-        axes.plot(*_points(one), color=ABSENT, linewidth=0.8, linestyle=(0, (4, 1.2)), label=label)
-        end = (float(one.steps[-1]), float(one.values[-1]))
+        steps, values = _smoothed(one, window)
+        axes.plot(steps, values, color=ABSENT, linewidth=0.8, linestyle=(0, (4, 1.2)), label=label)
+        end = (float(steps[-1]), float(values[-1]))
         axes.annotate(
             f"run {run}",
             end,
@@ -144,39 +154,28 @@ def _points(one: Curve) -> tuple[Floats, Floats]:
     return visible(one.steps.astype(np.float64), one.values)
 
 
-def _smoothed_centre(
-    averaged: Aggregate, used: Mapping[int, Curve], grid: NDArray[np.int64], window: int
-) -> Floats:
-    """Smooth every run by itself, looking back only, then take the centre that the rule gives. The
-    band is never smoothed.
-    """
-    smoothed: Floats = np.array(
-        [
-            hold(Curve(steps=one.steps, values=trailing_mean(one.values, window)), grid)
-            for one in used.values()
-        ]
-    )
-    statistic = mean if averaged.iqm is None else iqm
-    return np.array([statistic(column) for column in smoothed.T])
-
-
 def keep_in_view(
     axes: Axes, lines: Sequence[Floats], low: Floats | None, high: Floats | None
 ) -> str:
-    """Let the curves decide the scale: the t band of two runs is 18 standard errors wide and would
-    flatten every curve.
+    """Show the whole band, unless it reaches far beyond the curves: the t band of two runs is 18
+    standard errors wide and would flatten every curve. Returns the caption's sentence for that.
     """
-    # A constant curve gets a margin of 1, because equal limits are an error for matplotlib.
     bottom = min(float(line.min()) for line in lines)
     top = max(float(line.max()) for line in lines)
+    # A constant curve gets a margin of 1, because equal limits are an error for matplotlib.
     margin = 0.12 * (top - bottom) or 1.0
-    axes.set_ylim(bottom - margin, top + margin)
-    beyond = (
-        low is not None
-        and high is not None
-        and (low.min() < bottom - margin or high.max() > top + margin)
-    )
-    return " The band goes beyond the axes." if beyond else ""
+    lowest, highest = bottom - margin, top + margin
+    if low is None or high is None:
+        axes.set_ylim(lowest, highest)
+        return ""
+    room = BAND_BEYOND * (top - bottom)
+    is_shown = low.min() >= bottom - room and high.max() <= top + room
+    if is_shown:
+        lowest = min(lowest, float(low.min()) - margin / 3)
+        highest = max(highest, float(high.max()) + margin / 3)
+    axes.set_ylim(lowest, highest)
+    is_inside = lowest <= low.min() and high.max() <= highest
+    return "" if is_inside else " The band goes beyond the axes."
 
 
 def shown(averaged: Aggregate) -> tuple[Floats, Floats | None, Floats | None, str, str]:

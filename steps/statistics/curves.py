@@ -13,6 +13,11 @@ from config.measures import Measure
 from steps.statistics.scores import Floats
 
 GRID_POINTS = 250
+ROWS_AVERAGED = 8
+SMALLEST_SHARE = 1 / 20
+LARGEST_SHARE = 1 / 10
+"""Of a curve, in its trailing mean. Eight rows of returns, each of a few episodes, still vary by a third
+of what one row does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,4 +126,34 @@ def trailing_mean(values: Floats, window: int) -> Floats:
     ends = np.arange(1, len(values) + 1)
     starts = np.maximum(ends - window, 0)
     averaged: Floats = (sums[ends] - sums[starts]) / (ends - starts)
+    return averaged
+
+
+def trailing_window(curves: Sequence[Curve]) -> int:
+    """How many steps the trailing mean of these curves covers, to two digits: a twentieth of their
+    common range, or more, up to a tenth, where that is fewer than eight rows of a curve.
+    """
+    grid = common_grid(curves, points=2)
+    rows = min(len(one) for one in curves)
+    share = min(max(ROWS_AVERAGED / rows, SMALLEST_SHARE), LARGEST_SHARE)
+    return int(float(f"{share * (grid[-1] - grid[0]):.2g}"))
+
+
+def mean_of_last_steps(one: Curve, grid: NDArray[np.int64], window: int) -> Floats:
+    """Mean over the last `window` steps before each grid step [G] -> [G] of the curve as `hold` has
+    it: exact, and the same on every grid. Fewer steps at its beginning; NaN outside of its range.
+
+    It looks back only, and lags window / 2 steps behind.
+    """
+    averaged = hold(one, grid)
+    if len(one) == 0 or window <= 0:
+        return averaged
+    steps = one.steps.astype(np.float64)
+    # The area under the held curve up to each of its points; between them it grows evenly.
+    areas = np.concatenate(([0.0], np.cumsum(one.values[:-1] * np.diff(steps))))
+    ends = grid.astype(np.float64)
+    starts = np.maximum(ends - window, steps[0])
+    covered = np.isfinite(averaged) & (ends > starts)
+    area = np.interp(ends, steps, areas) - np.interp(starts, steps, areas)
+    averaged[covered] = area[covered] / (ends - starts)[covered]
     return averaged

@@ -15,7 +15,7 @@ from config.numbers import duration, number, short
 from config.resolve import resolve
 from steps.figures import averaged_runs, run, style
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
-from steps.statistics.curves import common_grid, curve, hold
+from steps.statistics.curves import curve, mean_of_last_steps, trailing_window
 from steps.statistics.rule import aggregate
 
 HEADING = averaged_runs.Heading(
@@ -49,14 +49,12 @@ def averaged(runs: int) -> Figure:
     curves = {
         i: curve(one["step"], one["return_mean"]) for i in range(runs) for one in [columns(seed=i)]
     }
-    grid = common_grid(list(curves.values()))
-    result = aggregate(
-        np.array([hold(one, grid) for one in curves.values()]), seed=1, resamples=200
-    )
     excluded = {runs: curve([100, 200], [0.0, 1.0])}
-    return averaged_runs.training_curve(
-        HEADING, RETURN, grid, result, curves, excluded, frames_per_step=4, solved=None
+    figure = averaged_runs.training_curve(
+        HEADING, RETURN, curves, excluded, seed=1, frames_per_step=4, solved=None
     )
+    assert figure is not None
+    return figure
 
 
 def texts(figure: Figure) -> str:
@@ -202,6 +200,50 @@ def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
     assert "Smoothing: none" in texts(short_)
     shown = [axes.get_legend().get_lines() for axes in (*long.axes, *short_.axes)]
     assert [[line.get_alpha() for line in lines] for lines in shown] == [[0.3, None], [None]]
+
+
+def test_the_band_of_three_noisy_runs_is_that_of_the_drawn_runs_and_inside_of_the_axes():
+    """Of raw rows, the interval of three runs jumps from row to row and leaves the axes."""
+    generator = np.random.default_rng(5)
+    steps = np.arange(1, 201) * 100
+    rising = 500 * steps / steps[-1]
+    curves = {i: curve(steps, rising * generator.uniform(0.4, 1.6, 200)) for i in range(3)}
+    figure = averaged_runs.training_curve(
+        HEADING, RETURN, curves, {}, seed=1, frames_per_step=1, solved=None
+    )
+    assert figure is not None
+    (axes,) = figure.axes
+    edge = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert axes.get_ylim()[0] < edge.min() < edge.max() < axes.get_ylim()[1]
+    assert "beyond the axes" not in texts(figure)
+    window = trailing_window(list(curves.values()))
+    assert window == 1000
+    assert "a trailing mean over its last 1k steps" in texts(figure)
+    thick = max(axes.lines, key=lambda line: line.get_linewidth())
+    smoothed = [
+        mean_of_last_steps(one, thick.get_xdata().astype(np.int64), window)
+        for one in curves.values()
+    ]
+    assert thick.get_ydata() == pytest.approx(np.mean(smoothed, axis=0))
+    middle = axes.collections[0].get_paths()[0].vertices
+    at = thick.get_xdata()[125]
+    ends = middle[middle[:, 0] == at][:, 1]
+    assert (ends.min() + ends.max()) / 2 == pytest.approx(thick.get_ydata()[125])
+    one_edge = edge[1 : 1 + len(thick.get_xdata())]
+    raw = max(np.abs(np.diff(one.values)).max() for one in curves.values())
+    assert np.abs(np.diff(one_edge)).max() < 0.2 * raw, "no comb"
+
+
+def test_a_band_far_wider_than_the_curves_does_not_flatten_them():
+    steps = np.arange(1, 101) * 100
+    curves = {0: curve(steps, steps / 100.0), 1: curve(steps, steps / 60.0)}
+    figure = averaged_runs.training_curve(
+        HEADING, RETURN, curves, {}, seed=1, frames_per_step=1, solved=None
+    )
+    assert figure is not None
+    low, high = figure.axes[0].get_ylim()
+    assert -25 < low < 0 and 166 < high < 200
+    assert "The band goes beyond the axes" in texts(figure)
 
 
 @pytest.mark.parametrize("runs", [1, 3, 12])
