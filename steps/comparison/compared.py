@@ -121,6 +121,21 @@ class Effect:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Map:
+    """How the scores of one label depend on two parameters of the grid together.
+
+    parameters: their names. values: texts of each, in the grid's order. scores: a row for each value of
+    the first, a column for each of the second, means over all else as in `Effect`; None where nobody
+    trained.
+    """
+
+    label: str
+    parameters: tuple[str, str]
+    values: tuple[tuple[str, ...], tuple[str, ...]]
+    scores: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Loss:
     """What the best setting over all games loses against the best setting of each game (Adkins et al.
     2024), of one label.
@@ -161,6 +176,7 @@ class Comparison:
     tests: Sequence[Test] = ()
     effects: Sequence[Effect] = ()
     losses: Sequence[Loss] = ()
+    maps: Sequence[Map] = ()
     missing: Sequence[str] = ()
     unequal: Sequence[str] = ()
     asked: Mapping[str, str] = field(default_factory=dict)

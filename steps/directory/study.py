@@ -64,6 +64,11 @@ class StudyDirectory:
         return self.root / "comparison"
 
     @property
+    def comparison_json(self) -> Path:
+        """Everything that was found."""
+        return self.comparison / "comparison.json"
+
+    @property
     def plots(self) -> Path:
         """The figures of the comparison."""
         return self.comparison / "plots"

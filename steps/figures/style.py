@@ -187,22 +187,23 @@ def steps_axis(axes: Axes, frames_per_step: int, *, narrow: bool = False) -> Non
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
 
 
-def time_axis(axes: Axes) -> None:
+def time_axis(axes: Axes, longest_ms: float | None = None, *, narrow: bool = False) -> None:
     """Label an x axis whose values are milliseconds of training, in the largest unit of which there
-    are at least two.
+    are at least two. longest_ms: the end of the longest of several panels, which share one unit.
     """
     units = (("hours", 3_600_000), ("minutes", 60_000), ("seconds", 1000))
-    name, size = next((one for one in units if axes.dataLim.x1 >= 2 * one[1]), units[-1])
+    end = axes.dataLim.x1 if longest_ms is None else longest_ms
+    name, size = next((one for one in units if end >= 2 * one[1]), units[-1])
     axes.set_xlabel(f"{name} of training")
-    axes.xaxis.set_major_locator(TimeLocator(size))
+    axes.xaxis.set_major_locator(TimeLocator(size, 3 if narrow else 7))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value / size)))
 
 
 class TimeLocator(MaxNLocator):
     """Ticks at round numbers of a unit of `size` milliseconds."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(7, steps=[1, 2, 2.5, 5, 10])
+    def __init__(self, size: int, count: int) -> None:
+        super().__init__(count, steps=[1, 2, 2.5, 5, 10])
         self._size = size
 
     def tick_values(self, vmin: float, vmax: float) -> list[float]:

@@ -131,9 +131,12 @@ def trailing_mean(values: Floats, window: int) -> Floats:
 
 def trailing_window(curves: Sequence[Curve]) -> int:
     """How many steps the trailing mean of these curves covers, to two digits: a twentieth of their
-    common range, or more, up to a tenth, where that is fewer than eight rows of a curve.
+    common range, or more, up to a tenth, where that is fewer than eight rows of a curve. 0 if they
+    have none.
     """
     grid = common_grid(curves, points=2)
+    if len(grid) == 0:
+        return 0
     rows = min(len(one) for one in curves)
     share = min(max(ROWS_AVERAGED / rows, SMALLEST_SHARE), LARGEST_SHARE)
     return int(float(f"{share * (grid[-1] - grid[0]):.2g}"))

@@ -1,0 +1,56 @@
+"""The figures of a comparison: `python -m steps.plot_comparison --outdir results/gae`.
+
+Draws what comparison/comparison.json says into comparison/plots, each figure as PNG, SVG and PDF.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+from config.ending import end
+from config.errors import BadInput
+from config.outdir import check_outdir
+from steps.command.main import guarded
+from steps.directory.study import StudyDirectory
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the step and return its exit code."""
+    arguments = _parser().parse_args(argv)
+    return guarded("plot-comparison", lambda: plot_comparison(arguments))
+
+
+def plot_comparison(arguments: argparse.Namespace) -> int:
+    """Draw all figures. Raises `BadInput` where nothing was compared."""
+    outdir = check_outdir(arguments.outdir, os.environ.get("STORAGE") or None)
+    draw_figures(StudyDirectory(outdir))
+    return 0
+
+
+def draw_figures(directory: StudyDirectory) -> None:
+    """Draw the figures of the comparison that lies in a directory."""
+    # Imported here because matplotlib takes a second, and a wrong directory needs none of it.
+    if not directory.comparison_json.is_file():
+        raise BadInput(f"no file {directory.comparison_json}: compare makes it")
+    from steps.comparison.written import read_comparison  # type: ignore[import-not-found,unused-ignore]
+    from steps.figures.comparison import draw
+
+    written = draw(read_comparison(directory.comparison_json), directory.plots)
+    print(f"drew {len({path.stem for path in written})} figures in {directory.plots}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m steps.plot_comparison",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--outdir", required=True, help="directory of the study")
+    return parser
+
+
+if __name__ == "__main__":
+    end(main())
