@@ -166,7 +166,7 @@ def permutation_test(ours: Floats, theirs: Floats, *, seed: int) -> tuple[float,
     scores = scores - mean(scores)
     scores = scores / (np.abs(scores).max() or 1.0)
     is_exact = math.comb(count, size) <= EXACT_UP_TO
-    chosen = _all_choices(count, size) if is_exact else _random_choices(count, size, seed)
+    chosen = all_choices(count, size) if is_exact else _random_choices(count, size, seed)
     # Scores sum to zero, so the sum of one side decides the difference of means.
     observed = abs(math.fsum(scores[:size]))
     at_least = int(np.sum(np.abs(_sums(scores, chosen)) >= observed - TIED))
@@ -182,10 +182,10 @@ def _sums(scores: Floats, chosen: NDArray[np.int64]) -> Floats:
 
 
 @lru_cache(maxsize=4)
-def _all_choices(count: int, size: int) -> NDArray[np.int64]:
+def all_choices(count: int, size: int) -> NDArray[np.int64]:
     """All choices of `size` of `count` runs -> [count over size, size]."""
     flat = np.fromiter(chain.from_iterable(combinations(range(count), size)), np.int64)
-    return np.asfortranarray(flat.reshape(-1, size))
+    return np.asfortranarray(flat.reshape(math.comb(count, size), size))
 
 
 @lru_cache(maxsize=4)
