@@ -43,11 +43,11 @@ OF_SOURCES = ("baseline", "score", "title")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step and return its exit code."""
     arguments = _parser().parse_args(argv)
-    work = compare_sources if arguments.sources else compare_study
+    work = _compare_sources if arguments.sources else _compare_own
     return guarded("compare", lambda: work(arguments))
 
 
-def compare_study(arguments: argparse.Namespace) -> int:
+def _compare_own(arguments: argparse.Namespace) -> int:
     """Compare the experiments of the study in `outdir`."""
     for name in OF_SOURCES:
         if getattr(arguments, name):
@@ -55,7 +55,13 @@ def compare_study(arguments: argparse.Namespace) -> int:
                 f"option --{name} needs directories or files to compare; a study says it in its "
                 "file, below 'compare'"
             )
-    directory = StudyDirectory(check_outdir(arguments.outdir, os.environ.get("STORAGE") or None))
+    outdir = check_outdir(arguments.outdir, os.environ.get("STORAGE") or None)
+    compare_study(StudyDirectory(outdir))
+    return 0
+
+
+def compare_study(directory: StudyDirectory) -> Comparison:
+    """Compare the experiments of a study, as far as they are done, and write numbers and tables."""
     found = study_entries(directory)
     comparison = compare(
         found.entries,
@@ -68,10 +74,10 @@ def compare_study(arguments: argparse.Namespace) -> int:
     )
     write_comparison(comparison, directory.root)
     _print(comparison)
-    return 0
+    return comparison
 
 
-def compare_sources(arguments: argparse.Namespace) -> int:
+def _compare_sources(arguments: argparse.Namespace) -> int:
     """Compare whatever lies in the sources, and make figures and page."""
     directory = StudyDirectory(check_outdir(arguments.outdir, os.environ.get("STORAGE") or None))
     _refuse_other_results(directory)

@@ -10,9 +10,9 @@ import os
 from collections.abc import Sequence
 
 from config.ending import end
-from config.errors import BadInput
 from config.outdir import check_outdir
 from steps.command.main import guarded
+from steps.comparison.stored_comparison import read_comparison
 from steps.directory.study import StudyDirectory
 
 
@@ -31,13 +31,11 @@ def plot_comparison(arguments: argparse.Namespace) -> int:
 
 def draw_figures(directory: StudyDirectory) -> None:
     """Draw the figures of the comparison that lies in a directory."""
+    comparison = read_comparison(directory.root)
     # Imported here because matplotlib takes a second, and a wrong directory needs none of it.
-    if not directory.comparison_json.is_file():
-        raise BadInput(f"no file {directory.comparison_json}: compare makes it")
-    from steps.comparison.written import read_comparison  # type: ignore[import-not-found,unused-ignore]
     from steps.figures.comparison import draw
 
-    written = draw(read_comparison(directory.comparison_json), directory.plots)
+    written = draw(comparison, directory.plots)
     print(f"drew {len({path.stem for path in written})} figures in {directory.plots}")
 
 
