@@ -15,8 +15,6 @@ import argparse
 import inspect
 import os
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from config.ending import end
@@ -35,7 +33,6 @@ from steps.directory.files import make_and_probe
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.study import StudyDirectory
 
-FIGURES, PAGE = "steps.figures.comparison", "steps.page.comparison"
 OF_SOURCES = ("baseline", "score", "title")
 """Options that a study's file decides."""
 
@@ -97,14 +94,17 @@ def _compare_sources(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def show(directory: StudyDirectory) -> None:
-    """Make figures and page of the comparison that was written, as far as there are modules for it."""
-    if any(find_spec(module) is None for module in (FIGURES, PAGE)):
-        return
+def show(directory: StudyDirectory, *, redraw: bool = True) -> None:
+    """Write the page of the comparison that lies there. redraw: and its figures."""
+    # Imported here because matplotlib takes a second, and only figures and page need it.
+    from steps.figures.comparison import draw
+    from steps.page.comparison import write_page
+
     comparison = read_comparison(directory.root)
-    import_module(FIGURES).draw(comparison, directory.plots)
+    if redraw:
+        draw(comparison, directory.plots)
     links = links_from(directory.root, comparison)
-    import_module(PAGE).write_page(comparison, directory.root, directory.report_html, links)
+    write_page(comparison, plots=directory.plots, path=directory.report_html, links=links)
     print(f"page: {directory.report_html}")
 
 

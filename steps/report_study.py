@@ -1,8 +1,8 @@
 """The last step of a study: `python -m steps.report_study --outdir results/gae`.
 
-Makes the report of every experiment that was begun, then the study's page. As the exit handler of the
-workflow it runs after success, failures, a stop and a deadline alike, and reads directories only: what
-is missing is said, and ends it with 5.
+Makes the report of every experiment that was begun, then compares them as they are now and makes the
+study's page. As the exit handler of the workflow it runs after success, failures, a stop and a deadline
+alike, and reads directories only: what is missing is said, and ends it with 5.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from config.ending import end
 from config.errors import BadInput, ExperimentError, Incomplete, on_one_line
 from config.outdir import check_outdir
 from steps import report
 from steps.command.main import guarded
+from steps.compare import compare_study, show
 from steps.directory import owner
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
@@ -41,6 +43,7 @@ def report_study(arguments: argparse.Namespace) -> int:
         lack = _reported(directory.experiment(cell.name), arguments.workflow_status)
         if lack:
             missing.append(f"{cell.name} {lack}")
+    missing += write_comparison(directory)
     if missing:
         raise Incomplete(f"the study is incomplete: {'; '.join(missing)}")
     return 0
@@ -71,6 +74,28 @@ def _elsewhere(experiment: ExperimentDirectory) -> str:
         return f"belongs to {last}"
     reported = read_status(experiment.status / "report.json")
     return "" if reported is not None and reported.state == "succeeded" else "is incomplete"
+
+
+def write_comparison(directory: StudyDirectory) -> list[str]:
+    """Compare what lies there, draw it if that has changed, and write the page. Returns why there is no
+    page, which is a shortcoming as every other.
+    """
+    # Again, because `compare` did not run after a failure, and came before the reports in any case.
+    before = _content(directory.comparison_json)
+    try:
+        compare_study(directory)
+        has_changed = _content(directory.comparison_json) != before
+        show(directory, redraw=has_changed or not directory.plots.is_dir())
+    except ExperimentError as error:
+        return [f"no comparison: {on_one_line(error)}"]
+    return []
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _parser() -> argparse.ArgumentParser:

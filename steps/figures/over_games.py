@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from config.numbers import counted
+from steps.comparison.common_games import common_games
 from steps.comparison.compared import Comparison
 from steps.figures.labelled import (
     Mark,
@@ -31,28 +32,12 @@ from steps.figures.style import INK, value_label
 from steps.statistics.intervals import Band, Estimate
 from steps.statistics.scores import Floats
 
-FEWEST_GAMES = 2
 PANELS = {
     "iqm": "IQM ↑",
     "median": "median ↑",
     "mean": "mean ↑",
     "optimality_gap": "optimality gap ↓",
 }
-
-
-def games_of_all(comparison: Comparison) -> list[str]:
-    """The games over which labels are compared: those with a range of scores that every label has."""
-    return [
-        game
-        for game in comparison.games
-        if game in comparison.ranges
-        and all(_has_score(comparison, label, game) for label in comparison.labels)
-    ]
-
-
-def _has_score(comparison: Comparison, label: str, game: str) -> bool:
-    standing = comparison.standings.get((label, game))
-    return standing is not None and standing.n > 0
 
 
 def aggregates(comparison: Comparison) -> Figure | None:
@@ -146,7 +131,7 @@ def _rows(
 ) -> Figure | None:
     """A row for each label, a panel for each quantity, beside each other."""
     labels = [one for one in comparison.labels if any(one in panel for panel in panels.values())]
-    if not labels or len(games_of_all(comparison)) < FEWEST_GAMES:
+    if not labels or not common_games(comparison):
         return None
     names = row_labels(labels)
     every = [one for panel in panels.values() for one in panel.values()]
@@ -207,7 +192,7 @@ def _bands(
     smoothing: str,
 ) -> Figure | None:
     """One panel with a line and a band for each label."""
-    if not bands or len(at) == 0 or len(games_of_all(comparison)) < FEWEST_GAMES:
+    if not bands or len(at) == 0 or not common_games(comparison):
         return None
     each = {label: mark for label, mark in marks(comparison.labels).items() if label in bands}
     figure, (axes,) = sheet(
@@ -245,7 +230,7 @@ def _bands(
 
 def _sample(comparison: Comparison) -> str:
     """How many runs of how many games, in words."""
-    games = games_of_all(comparison)
+    games = common_games(comparison)
     those = [comparison.standings[label, game] for label in comparison.labels for game in games]
     runs = runs_of([one.n for one in those], [one.planned for one in those])
     return f"n = {runs} of each label on each of {counted(len(games), 'game')}; unit: the run."

@@ -4,4 +4,6 @@ facts.py      what the directory says, as plain values: runs, tasks, parameters,
 verdict.py    whether the experiment is complete, and what is missing; what the headline may claim
 media.py      plots as data URIs that follow a dark page, films as relative links
 render.py     facts -> HTML, with everything escaped and a policy that forbids the network
+
+comparison.py is the page of a comparison, with a template of its own and the same style and policy.
 """

@@ -59,7 +59,7 @@ def render(facts: Facts, missing: list[str]) -> str:
     script = (FOLDER / "report.js").read_text()
     plots = Plots(facts.directory.root)
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             facts=facts,
@@ -84,15 +84,15 @@ def render(facts: Facts, missing: list[str]) -> str:
             arena_plots=ARENA_PLOTS,
             run_tasks=[step.name for step in pipeline.asked("run", facts.resolved.experiment)],
             shared_tasks=pipeline.names("experiment"),
-            style=_trusted(style),
-            script=_trusted(script),
-            policy=_policy(script),
+            style=trusted(style),
+            script=trusted(script),
+            policy=policy_of(script),
         )
     )
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     """The template environment, one per process, so that the template is parsed once."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
@@ -119,14 +119,14 @@ def _longest(facts: Facts) -> Mapping[str, float]:
     return longest
 
 
-def _trusted(own: str) -> Any:
+def trusted(own: str) -> Any:
     """Mark text of this package as safe, so that it is not escaped."""
     from markupsafe import Markup
 
     return Markup(own)  # noqa: S704
 
 
-def _policy(script: str) -> str:
+def policy_of(script: str) -> str:
     """A content security policy that allows this page's script, inline style, and the plots and
     films of this directory, and nothing else.
     """

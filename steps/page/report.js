@@ -9,7 +9,7 @@ document.querySelectorAll(".zoom").forEach((button) => button.addEventListener("
 box.addEventListener("click", (event) => { if (event.target === box) box.close(); });
 
 const filter = document.getElementById("changed-only"), parameters = document.getElementById("parameters");
-filter.addEventListener("change", () => parameters.classList.toggle("only-changed", filter.checked));
+filter?.addEventListener("change", () => parameters.classList.toggle("only-changed", filter.checked));
 
 const unfold = () => { const run = document.getElementById(location.hash.slice(1)); if (run && run.tagName === "DETAILS") run.open = true; };
 addEventListener("hashchange", unfold);
