@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from config.ending import end
-from config.errors import BadInput, shown, unknown
+from config.errors import BadInput, WrongDirectory, on_one_line, shown, unknown
 from config.games import LARGEST_RETURN, find_game
 from config.outdir import check_outdir
 from steps.command.main import guarded
 from steps.comparison.compare import SEED, compare
-from steps.comparison.compared import Comparison
+from steps.comparison.compared import Comparison, Decided
 from steps.comparison.entries import Entry
 from steps.comparison.readers import OPTIONS, read
 from steps.comparison.stored_comparison import read_comparison, write_comparison
 from steps.comparison.study_entries import study_entries
 from steps.comparison.unequal import listed
-from steps.directory.files import make_and_probe
+from steps.directory.files import make_and_probe, read_bytes
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.study import StudyDirectory
 
@@ -69,9 +71,23 @@ def compare_study(directory: StudyDirectory) -> Comparison:
         missing=found.missing,
         asked=found.asked,
     )
+    comparison = replace(comparison, decided=read_decided(directory))
     write_comparison(comparison, directory.root)
     _print(comparison)
     return comparison
+
+
+def read_decided(directory: StudyDirectory) -> tuple[Decided, ...]:
+    """What `decide` has written; nothing of a study whose number of runs is fixed. Raises
+    `WrongDirectory` for a damaged file.
+    """
+    path = directory.decisions_json
+    try:
+        return tuple(Decided(**one) for one in json.loads(read_bytes(path)))
+    except FileNotFoundError:
+        return ()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise WrongDirectory(f"{path} cannot be read: {on_one_line(error)}") from error
 
 
 def _compare_sources(arguments: argparse.Namespace) -> int:

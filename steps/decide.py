@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import groupby
 
 import numpy as np
@@ -24,6 +24,7 @@ from config.outdir import check_outdir
 from config.study import AdaptiveRuns, Cell, read_study
 from steps.average import read_run
 from steps.command.main import guarded, write_outputs
+from steps.comparison.compared import Decided
 from steps.directory.experiment import read_experiment
 from steps.directory.files import read_bytes, write_if_changed
 from steps.directory.study import StudyDirectory, listed, read_cells, write_cells
@@ -32,19 +33,6 @@ from steps.statistics.scores import Floats
 
 SEED = 0
 """Of the assignments that are drawn where there are too many to try all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decided:
-    """What is known of one experiment against its baseline.
-
-    decision: `larger`, `smaller`, `equal` or `undecided`. runs: how many of each had been trained.
-    """
-
-    cell: str
-    baseline: str
-    decision: str
-    runs: int
 
 
 def main(argv: Sequence[str] | None = None) -> int:

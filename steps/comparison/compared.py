@@ -150,6 +150,20 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Decided:
+    """What is known of one experiment of a study whose number of runs grew until it was known.
+
+    cell, baseline: names of experiments. decision: whether its scores are `larger` or `smaller` than the
+    baseline's, `equal` as far as the most runs could tell, or still `undecided`. runs: how many both had.
+    """
+
+    cell: str
+    baseline: str
+    decision: str
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Everything.
 
@@ -180,6 +194,7 @@ class Comparison:
     missing: Sequence[str] = ()
     unequal: Sequence[str] = ()
     asked: Mapping[str, str] = field(default_factory=dict)
+    decided: Sequence[Decided] = ()
     shared: tuple[str, ...] = ()
     efficiency_of: str = ""
     plain_labels: Mapping[str, str] = field(default_factory=dict)
