@@ -73,6 +73,7 @@ def comparison(
         measures=dict.fromkeys(games, RETURN),
         ranges=dict(games),
         standings=standings,
+        shared=tuple(complete),
         overall={label: _overall(made, label, labels[0], complete) for label in labels},
         thresholds=THRESHOLDS,
         shares=SHARES,

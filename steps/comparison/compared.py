@@ -199,3 +199,10 @@ class Comparison:
     efficiency_of: str = ""
     plain_labels: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
+
+    @property
+    def common_games(self) -> tuple[str, ...]:
+        """The games that numbers over games are about; none if there is only one, whose numbers are its
+        own.
+        """
+        return self.shared if len(self.shared) > 1 else ()

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from config.numbers import counted
-from steps.comparison.common_games import common_games
 from steps.comparison.compared import Comparison
 from steps.figures.labelled import (
     Mark,
@@ -131,7 +130,7 @@ def _rows(
 ) -> Figure | None:
     """A row for each label, a panel for each quantity, beside each other."""
     labels = [one for one in comparison.labels if any(one in panel for panel in panels.values())]
-    if not labels or not common_games(comparison):
+    if not labels or not comparison.common_games:
         return None
     names = row_labels(labels)
     every = [one for panel in panels.values() for one in panel.values()]
@@ -192,7 +191,7 @@ def _bands(
     smoothing: str,
 ) -> Figure | None:
     """One panel with a line and a band for each label."""
-    if not bands or len(at) == 0 or not common_games(comparison):
+    if not bands or len(at) == 0 or not comparison.common_games:
         return None
     each = {label: mark for label, mark in marks(comparison.labels).items() if label in bands}
     figure, (axes,) = sheet(
@@ -230,7 +229,7 @@ def _bands(
 
 def _sample(comparison: Comparison) -> str:
     """How many runs of how many games, in words."""
-    games = common_games(comparison)
+    games = comparison.common_games
     those = [comparison.standings[label, game] for label in comparison.labels for game in games]
     runs = runs_of([one.n for one in those], [one.planned for one in those])
     return f"n = {runs} of each label on each of {counted(len(games), 'game')}; unit: the run."

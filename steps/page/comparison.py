@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import quote
 
 from config.numbers import counted, number
-from steps.comparison.common_games import common_games
 from steps.comparison.compared import Comparison, Loss, Overall, Standing, Test
 from steps.comparison.entries import Cost
 from steps.directory.files import write_if_changed
@@ -88,11 +87,11 @@ def render(
                 for key, standing in comparison.standings.items()
             },
             ranges={game: _range(comparison, game) for game in comparison.games},
-            common=common_games(comparison),
+            common=comparison.common_games,
             overall=[
                 (label, _overall(comparison.overall[label]))
                 for label in comparison.labels
-                if label in comparison.overall and common_games(comparison)
+                if label in comparison.overall and comparison.common_games
             ],
             remarks=_remarks(comparison),
             figures={section: _plots(found, folder, names) for section, names in FIGURES.items()},

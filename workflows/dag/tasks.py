@@ -181,7 +181,7 @@ class _Reader:
             step.name
             for step in pipeline.STEPS
             if step.asked_by and step.asked_by not in layout.parameters
-        }
+        } | {pipeline.DECIDE, pipeline.AGAIN}
         self._nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
         self._attempts: dict[str, set[int]] = defaultdict(set)
         self._items: dict[str, set[tuple[int, str]]] = defaultdict(set)
@@ -199,15 +199,23 @@ class _Reader:
     def inside(self, layouts: tuple[Layout, ...], prefix: str, around: _Around) -> tuple[Task, ...]:
         """The tasks of a DAG whose node, or whose last attempt's node, is called `prefix`. Stages
         and loops that this workflow did not need are left out, and so are steps that only some
-        experiments of a study have, until this one is seen to have them.
+        experiments of a study have, until this one is seen to have them. In the place of a round of
+        a study stand its tasks.
         """
         tasks = [self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts]
-        return tuple(
-            task
+        shown = [
+            (layout, task)
             for layout, task in zip(layouts, tasks, strict=True)
             if not _had_nothing_to_do(task)
             and not (layout.looped and layout.inside and task.state == "skipped")
             and not (layout.name in self._perhaps and task.state in NOT_SEEN)
+        ]
+        return tuple(
+            part
+            for layout, task in shown
+            for part in (
+                task.inside if layout.template == pipeline.ROUND and task.inside else (task,)
+            )
         )
 
     def _task(self, layout: Layout, name: str, around: _Around) -> Task:
@@ -253,7 +261,8 @@ class _Reader:
             member = _member(told.get("--role"), told.get("--member"))
             where = self._changed(where, told.get("--outdir"), told.get("--run"))
             return replace(task, where=where, step=layout.step, member=member)
-        deeper = _Around(inputs, where, (*around.trail, shown))
+        is_round = layout.template == pipeline.ROUND
+        deeper = _Around(inputs, where, around.trail if is_round else (*around.trail, shown))
         last = max(self._attempts.get(name, ()), default=None)
         below = name if last is None else f"{name}({last})"
         return replace(

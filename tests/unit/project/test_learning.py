@@ -315,7 +315,9 @@ def test_the_figure_shows_every_run_their_mean_and_the_bounds() -> None:
         learnt("ppo", Bound(150, is_upper=True), 100.0, 60.0),
     ]
     with look():
-        figure = side_by_side("Memory", "return", {"cartpole": pair, "pendulum": pair[:1]})
+        figure = side_by_side(
+            "Memory", "return", {"cartpole": pair, "pendulum": pair[:1]}, "Diamonds."
+        )
     cartpole, pendulum = figure.axes
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["cartpole", "pendulum"]
     said = [text.get_text() for text in figure.legends[0].get_texts()]

@@ -31,6 +31,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StudyDirectory:
         monkeypatch.delenv(name, raising=False)
     directory = StudyDirectory(tmp_path / "study")
     directory.root.mkdir()
+    directory.study_yaml.write_text(STUDY)
     write_cells(directory, read_study(STUDY, "study.yaml").cells)
     return directory
 

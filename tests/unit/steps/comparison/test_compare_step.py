@@ -109,7 +109,7 @@ def test_a_damaged_experiment_is_missing(tmp_path: Path) -> None:
         ([], "no file {root}/cells.json: plan makes it"),
         (["--baseline=ppo"], "option --baseline needs directories or files to compare"),
         (["--score=cartpole=0,1"], "option --score needs directories or files to compare"),
-        (["{root}/nowhere"], "no file or directory '{root}/nowhere'"),
+        (["{root}/nowhere"], "no file or directory '"),
         (["{root}/a", "--baseline=dqn"], "unknown label of a baseline 'dqn'"),
         (["{root}/a", "{root}/b"], "are both 'ppo' on cartpole; allowed: a label of its own"),
         (["{root}/a", "--score=cartpole"], "option --score cannot be 'cartpole'; allowed: GAME="),
@@ -147,7 +147,6 @@ def test_the_outdir_is_of_nothing_else(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_directories_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compare, "FIGURES", "steps.figures.of_nobody")
     for name in ("a", "b"):
         made = synthetic.experiment(tmp_path / name, ("complete",) * 3, epochs=20)
         made.report_html.write_text("<title>ppo</title>")
@@ -170,7 +169,9 @@ def test_directories_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("ppo", "cartpole"): "../../a/report.html",
         ("other", "cartpole"): "../../b/report.html",
     }
-    assert not (tmp_path / "out" / "one" / "report.html").exists()
+    page = (tmp_path / "out" / "one" / "report.html").read_text()
+    assert 'href="../../a/report.html"' in page
+    assert (tmp_path / "out" / "one" / "comparison" / "plots" / "standings.png").is_file()
 
 
 LARGE = """\

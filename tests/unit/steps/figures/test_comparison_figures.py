@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
-import types
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,6 +11,7 @@ from matplotlib.text import Text
 
 from config.measures import WIN_RATE
 from steps import plot_comparison
+from steps.comparison.stored_comparison import write_comparison
 from steps.figures import comparison as figures
 from steps.figures import curves_per_game, grid_effects, labelled, over_games, scores_per_game
 from steps.figures.style import look
@@ -64,7 +63,8 @@ def test_only_what_has_content_is_drawn(large, small, gridded):
 
 
 def test_games_without_a_range_are_not_aggregated(gridded):
-    assert drawn(dataclasses.replace(gridded, ranges={"cartpole": (0.0, 500.0)}))[3:5] == [
+    one = dataclasses.replace(gridded, ranges={"cartpole": (0.0, 500.0)}, shared=("cartpole",))
+    assert drawn(one)[3:5] == [
         "standings",
         "grid",
     ]
@@ -217,13 +217,9 @@ def test_a_grid_has_a_panel_for_each_parameter(gridded):
     assert [text.get_text() for text in maps.axes[0].texts].count("×") == 1
 
 
-def test_the_step_draws_what_was_compared(small, tmp_path, monkeypatch, capsys):
+def test_the_step_draws_what_was_compared(small, tmp_path, capsys):
     assert plot_comparison.main([f"--outdir={tmp_path}"]) == 2
     assert "comparison.json: compare makes it" in capsys.readouterr().err
-    read = types.ModuleType("steps.comparison.written")
-    read.read_comparison = lambda path: small  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "steps.comparison.written", read)
-    (tmp_path / "comparison").mkdir()
-    (tmp_path / "comparison" / "comparison.json").write_text("{}")
+    write_comparison(small, tmp_path)
     assert plot_comparison.main([f"--outdir={tmp_path}"]) == 0
     assert len(list((tmp_path / "comparison" / "plots").glob("*.pdf"))) == 3

@@ -6,16 +6,17 @@ import base64
 import dataclasses
 import html
 import re
-import sys
-import types
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
+from config.errors import WrongDirectory
 from steps import report_study
+from steps.comparison.compared import Decided
 from steps.comparison.entries import Cost
+from steps.comparison.stored_comparison import write_comparison
 from steps.directory.study import StudyDirectory
 from steps.figures import comparison as figures
 from steps.page import comparison as page
@@ -241,24 +242,20 @@ def test_the_same_comparison_gives_the_same_page(gridded, tmp_path):
 
 @pytest.fixture
 def compared(small, tmp_path, monkeypatch):
-    """A study without experiments, and what compares it and reads the comparison."""
+    """A study without experiments, and what compares it and draws the comparison."""
     directory = StudyDirectory(tmp_path)
     calls: list[str] = []
 
     def compare_study(study: StudyDirectory) -> None:
         calls.append("compare")
-        study.comparison.mkdir(exist_ok=True)
-        study.comparison_json.write_text("{}")
+        write_comparison(small, study.root)
 
-    compare = types.ModuleType("steps.compare")
-    compare.compare_study = compare_study  # type: ignore[attr-defined]
-    read = types.ModuleType("steps.comparison.written")
-    read.read_comparison = lambda path: small  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "steps.compare", compare)
-    monkeypatch.setitem(sys.modules, "steps.comparison.written", read)
-    monkeypatch.setattr(
-        report_study, "draw_figures", lambda study: (calls.append("draw"), study.plots.mkdir())
-    )
+    def draw(comparison, folder: Path) -> None:
+        calls.append("draw")
+        folder.mkdir()
+
+    monkeypatch.setattr(report_study, "compare_study", compare_study)
+    monkeypatch.setattr(figures, "draw", draw)
     directory.cells_json.write_text("[]")
     return directory, calls
 
@@ -274,13 +271,19 @@ def test_the_study_s_page_is_of_what_lies_there_now(compared):
 
 
 def test_a_study_that_cannot_be_compared_is_incomplete(compared, monkeypatch, capsys):
-    from config.errors import WrongDirectory
-
     directory, _ = compared
 
     def damaged(study: StudyDirectory) -> None:
         raise WrongDirectory("a table is damaged")
 
-    monkeypatch.setattr(sys.modules["steps.compare"], "compare_study", damaged)
+    monkeypatch.setattr(report_study, "compare_study", damaged)
     assert report_study.main([f"--outdir={directory.root}"]) == 5
     assert "no comparison: a table is damaged" in capsys.readouterr().err
+
+
+def test_the_number_of_runs_that_it_took_is_told(small, tmp_path):
+    known = Decided(cell="a2c-cartpole", baseline="ppo-cartpole", decision="larger", runs=6)
+    said = text_of(written(dataclasses.replace(small, decided=(known,)), tmp_path))
+    assert "How many runs it took" in said
+    assert "a2c-cartpole ppo-cartpole larger 6" in said
+    assert "How many runs it took" not in text_of(written(small, tmp_path))

@@ -24,7 +24,8 @@ from workflows.progress.ending import end
 from workflows.request.preflight import Place
 
 OUTDIR = "/storage/gae"
-PPO, IMPALA = "experiments(0:ppo-cartpole)", "experiments-with-actors(0:impala-cartpole)"
+PPO = "round.experiments(0:ppo-cartpole)"
+IMPALA = "round.experiments-with-actors(0:impala-cartpole)"
 Capture = pytest.CaptureFixture[str]
 Document = dict[str, Any]
 
@@ -39,24 +40,28 @@ def running() -> Document:
     """In the middle of a study without self-play."""
     return status(
         node("plan", "Succeeded"),
-        node("experiments", type="TaskGroup"),
+        node("round", type="DAG"),
+        node("round.experiments", type="TaskGroup"),
         node(PPO, type="DAG"),
         node(f"{PPO}.prepare", "Succeeded"),
         node(f"{PPO}.runs(0:0).train"),
-        node("experiments-with-actors", type="TaskGroup"),
+        node("round.experiments-with-actors", type="TaskGroup"),
         node(IMPALA, type="DAG"),
         node(f"{IMPALA}.prepare", "Succeeded"),
         node(f"{IMPALA}.runs(0:0).train", "Succeeded"),
         node(f"{IMPALA}.runs(0:0).evaluate"),
         node(
-            "experiments-with-workers", "Skipped", type="Skipped", message="Skipped, empty params"
+            "round.experiments-with-workers",
+            "Skipped",
+            type="Skipped",
+            message="Skipped, empty params",
         ),
     )
 
 
 def ended(phase: str, *more: Document) -> Document:
     """The end of a study of two experiments, each with its average."""
-    nodes = [node("plan", "Succeeded")]
+    nodes = [node("plan", "Succeeded"), node("round", "Succeeded", type="DAG")]
     for one in (PPO, IMPALA):
         nodes += [node(one, "Succeeded", type="DAG"), node(f"{one}.average", "Succeeded")]
     return {**status(*nodes, *more), "phase": phase}
@@ -85,11 +90,11 @@ def test_the_table_has_a_block_for_each_experiment(
         "  ● experiment ppo-cartpole",
         "    ✔ prepare",
         "    run 0  ● train  ○ evaluate  ○ play  ○ plot-training  ○ plot-evaluation",
-        "    ○ average  ○ plot-average",
+        "    ○ average  ○ plot-average  ○ report",
         "  ● experiment impala-cartpole",
         "    ✔ prepare",
         "    run 0  ✔ train  ○ train-learners  ○ train-actors  ● evaluate  ○ play  ○ plot-training  ○ plot-evaluation",
-        "    ○ average  ○ plot-average",
+        "    ○ average  ○ plot-average  ○ report",
         "  ○ compare  ○ plot-comparison  ○ report-study",
     ]
 
