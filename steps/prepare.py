@@ -97,7 +97,8 @@ def prepare(arguments: argparse.Namespace, stop: StopRequest) -> int:
     submitted = describe(resolved)
     _continued(directory, submitted)
     make_and_probe(directory.root)
-    me = owner.from_environment(call=arguments.call)
+    # A study calls an experiment again when its runs grow, and no two with one directory.
+    me = owner.from_environment(call="" if arguments.study else arguments.call)
     with claimed(directory, me, stop):
         # Again: another workflow may have written the record before the directory was claimed.
         record = _continued(directory, submitted)

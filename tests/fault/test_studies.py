@@ -18,8 +18,8 @@ from steps.directory import processes
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.owner import Owner, claim
-from tests.outside import outside
-from tests.study_runs import CELLS, DQN, TINY, with_stand_ins
+from tests.outside import ROOT, outside
+from tests.study_runs import CELLS, DQN, PPO, TINY
 
 pytestmark = pytest.mark.slow
 STUDY = "results/tiny"
@@ -34,6 +34,14 @@ parameters: {evaluation_episodes: 1, video_episodes: 0, checkpoint_interval: 20,
 """
 """Two trainings of half a minute, whatever the machine, one after the other."""
 FIRST, SECOND = (f"ppo-tests-lab-environments-slow-{value}" for value in ("0p001", "0p0003"))
+AGAINST_ITSELF = f"""\
+outdir: results/decided
+runs: {{group: 2, most: 4}}
+algorithms: [{PPO}, {PPO[:-1]}, label: twin}}]
+games: [cartpole]
+parameters: {{evaluation_episodes: 1, video_episodes: 0}}
+compare: {{baseline: ppo}}
+"""
 EVERY_TOPOLOGY = """\
 outdir: results/all
 runs: 1
@@ -57,7 +65,6 @@ class Folder:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        self.search = with_stand_ins(path / "further")
         self.write(text)
 
     def write(self, text: str) -> None:
@@ -68,7 +75,7 @@ class Folder:
         return subprocess.Popen(
             command,
             cwd=self.path,
-            env=outside() | {"PYTHONPATH": self.search},
+            env=outside() | {"PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -136,7 +143,7 @@ def test_a_whole_study(finished: Finished) -> None:
     evaluated = [line.partition("; evaluation: ") for line in lines[ended + 1 : -1]]
     assert [one[0] for one in evaluated] == [f"{STUDY}/experiments/{name}" for name in CELLS]
     assert all(one[2].endswith(", n = 2 of 2") for one in evaluated)
-    assert lines[-1] in (f"Results: {STUDY}", f"Report: {STUDY}/report.html")
+    assert lines[-1] == f"Report: {STUDY}/report.html"
     for name in CELLS:
         directory = folder.experiment(name)
         assert "<h2>Complete</h2>" in directory.report_html.read_text()
@@ -144,7 +151,9 @@ def test_a_whole_study(finished: Finished) -> None:
     assert sorted(one.name for one in (folder.path / STUDY / "experiments").iterdir()) == sorted(
         CELLS
     )
-    assert (folder.path / STUDY / "comparison").is_dir()
+    page = (folder.path / STUDY / "report.html").read_text()
+    assert all(f'href="experiments/{name}/report.html"' in page for name in CELLS)
+    assert (folder.path / STUDY / "comparison" / "plots" / "standings.pdf").is_file()
 
 
 def test_an_experiment_that_was_there_is_taken_as_it_is(finished: Finished) -> None:
@@ -268,3 +277,26 @@ def test_algorithms_of_every_topology_in_one_study(tmp_path: Path) -> None:
         assert "<h2>Complete</h2>" in directory.report_html.read_text()
     said = {line.split("  ", 1)[1] for line in lines if line[2:3] == ":"}
     assert "experiment impala-cartpole  run 0  train started" in said
+
+
+def test_runs_are_added_until_it_is_decided(tmp_path: Path) -> None:
+    """Two labels with the same settings are never told apart: they get as many runs as there may be,
+    and the first ones are those of the first round."""
+    folder = Folder(tmp_path, AGAINST_ITSELF)
+    code, lines = folder.submit("study.yaml")
+    assert code == 0, lines
+    outdir = tmp_path / "results/decided"
+    (known,) = json.loads((outdir / "decisions.json").read_text())
+    assert known == {
+        "cell": "twin-cartpole",
+        "baseline": "ppo-cartpole",
+        "decision": "equal",
+        "runs": 4,
+    }
+    for cell in ("ppo-cartpole", "twin-cartpole"):
+        record = read_experiment(folder.experiment(cell, "results/decided"))
+        assert record.resolved.experiment.runs == 4
+        assert "n = 4 of 4" in "".join(lines)
+    trained = [line for line in lines if "train started" in line]
+    assert len(trained) == 2 * (2 + 4), "those of the first round have nothing to do in the second"
+    assert "How many runs it took" in (outdir / "report.html").read_text()
