@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
@@ -23,7 +24,7 @@ from config.errors import BadInput, ExperimentError
 from config.outdir import check_outdir
 from config.study import AdaptiveRuns, Cell, read_study
 from steps.average import read_run
-from steps.command.main import guarded, write_outputs
+from steps.command.main import command_parser, guarded, write_outputs
 from steps.comparison.compared import Decided
 from steps.directory.experiment import read_experiment
 from steps.directory.files import read_bytes, write_if_changed
@@ -37,7 +38,8 @@ SEED = 0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    parser = command_parser("steps.decide", sys.modules[__name__], in_run=False)
+    arguments = parser.parse_args(argv)
     return guarded("decide", lambda: decide(arguments))
 
 
@@ -122,17 +124,6 @@ def _runs(cell: Cell) -> int:
 def _grown(cell: Cell, runs: AdaptiveRuns) -> Cell:
     given: Mapping[str, str] = {**cell.given, "runs": str(_runs(cell) + runs.group)}
     return replace(cell, given=given)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m steps.decide",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--outdir", required=True, help="directory of the study")
-    return parser
 
 
 if __name__ == "__main__":

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 
 from config.ending import end
 from config.outdir import check_outdir
-from steps.command.main import guarded
+from steps.command.main import command_parser, guarded
 from steps.comparison.stored_comparison import read_comparison
 from steps.directory.study import StudyDirectory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    parser = command_parser("steps.plot_comparison", sys.modules[__name__], in_run=False)
+    arguments = parser.parse_args(argv)
     return guarded("plot-comparison", lambda: plot_comparison(arguments))
 
 
@@ -37,17 +39,6 @@ def draw_figures(directory: StudyDirectory) -> None:
 
     written = draw(comparison, directory.plots)
     print(f"drew {len({path.stem for path in written})} figures in {directory.plots}")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m steps.plot_comparison",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--outdir", required=True, help="directory of the study")
-    return parser
 
 
 if __name__ == "__main__":

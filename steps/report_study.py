@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from config.ending import end
 from config.errors import BadInput, ExperimentError, Incomplete, on_one_line
 from config.outdir import check_outdir
 from steps import report
-from steps.command.main import guarded
+from steps.command.main import command_parser, guarded
 from steps.compare import compare_study, show
 from steps.directory import owner
 from steps.directory.layout import ExperimentDirectory
@@ -99,13 +100,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m steps.report_study",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--outdir", required=True, help="directory of the study")
+    parser = command_parser("steps.report_study", sys.modules[__name__], in_run=False)
     parser.add_argument(
         "--part",
         default="1/1",

@@ -108,20 +108,20 @@ def _parser(
     return parser
 
 
-def command_parser(
-    module: str, command: Callable[..., Any], in_run: bool
-) -> argparse.ArgumentParser:
-    """The parser of every command that works on a directory. The command's module docstring is its
-    help.
+def command_parser(module: str, described_by: object, in_run: bool) -> argparse.ArgumentParser:
+    """The parser of every command that works on a directory. described_by: the function or the module
+    whose docstring is its help.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m {module}",
-        description=inspect.getdoc(command) or "",
+        description=inspect.getdoc(described_by) or "",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument(
-        "--outdir", required=True, help="directory of the experiment, as prepare made it"
+        "--outdir",
+        required=True,
+        help="directory of the experiment, as prepare made it, or of the study",
     )
     if in_run:
         parser.add_argument("--run", required=True, type=int, help="index of the run, from 0")
