@@ -12,6 +12,7 @@ from tests.browser.chromium import Chromium, find_chromium
 
 pytestmark = [
     pytest.mark.browser,
+    pytest.mark.slow,
     pytest.mark.skipif(
         find_chromium() is None, reason="no Chromium here (apt-get install chromium)"
     ),

@@ -242,6 +242,7 @@ def test_the_document_is_the_same_study(text: str, over: dict[str, str]) -> None
     assert read_study(dump(found.document), "again") == found
 
 
+@pytest.mark.slow
 def test_ten_thousand_cells_are_read_in_seconds_and_one_more_is_refused_at_once() -> None:
     values = ", ".join(str(number / 10**6) for number in range(1, 5001))
     text = f"{SHORT}grid: {{learning_rate: [{values}]}}"

@@ -169,7 +169,14 @@ def test_a_label_that_begins_with_an_underscore_has_its_place():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["_PPO", "A2C"]
 
 
-@pytest.mark.parametrize("name", ["learning-curves-hours", "standings", "grid-maps"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "standings",
+        pytest.param("learning-curves-hours", marks=pytest.mark.slow),
+        pytest.param("grid-maps", marks=pytest.mark.slow),
+    ],
+)
 def test_the_same_comparison_gives_the_same_bytes(gridded, name, tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name]})
     first, second = (figures.draw(gridded, tmp_path / folder) for folder in ("a", "b"))

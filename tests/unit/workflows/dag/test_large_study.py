@@ -17,6 +17,8 @@ from steps.directory.study import MOST_PODS, pods
 from workflows.dag.render import rendered_study, with_values
 from workflows.local import Capacity, WorkflowStatus, run
 
+pytestmark = pytest.mark.slow
+
 RUNS = 5
 ACTIVE = 4
 GAMES = ("cartpole", "acrobot", "lunarlander", "mountaincar")
