@@ -56,7 +56,6 @@ from workflows.dag.pods import (
     inputs,
     inputs_of,
     outputs,
-    passed_on,
     volumes,
 )
 from workflows.dag.topologies import MEMBER, active_runs, beside_train, train
@@ -232,7 +231,7 @@ def prepare(
             *("-p", "claim={{workflow.parameters.claim}}"),
             *(word for value in values for word in ("--default", value)),
         ],
-        outputs=[*(outputs(step) or []), *(passed_on(name) for name in READ_BY_ARGO[topology])],
+        outputs=outputs(step, *READ_BY_ARGO[topology]),
     )
 
 

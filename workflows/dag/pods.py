@@ -35,7 +35,7 @@ from config import pipeline
 from config.actors import COMMAND_VARIABLE
 from config.cluster import PODS_PER_GPU, Cluster, Limits, Pool, Requests
 from config.errors import NEVER_RETRIED
-from config.pipeline import Step
+from config.pipeline import Output, Step
 
 STORAGE, OUTPUTS, SCRATCH, SHARED_MEMORY = "/storage", "/outputs", "/tmp", "/dev/shm"  # noqa: S108 - mounts of the pod, not ours
 OUTDIR = "--outdir={{inputs.parameters.outdir}}"
@@ -91,12 +91,12 @@ UNPRIVILEGED_POD = m.PodSecurityContext(
 def gpu(
     cluster: Cluster, name: str, module: str, *, own: Sequence[str], **options: Any
 ) -> Container:
-    """A pod that trains. own: the inputs of its arguments, beside those of the pod itself. The
-    inputs `gpus` and `training_memory` set its resources, and it may be retried often. For a training that was complete before, it asks for no GPU.
+    """A pod that trains. own: the inputs of its arguments, beside those of the pod itself. The inputs
+    `gpus` and `training_memory` set its resources, and it may be retried often. For a training that was
+    complete before, it asks for no GPU.
 
     Every preemption costs a retry, and a training that makes no progress ends itself with exit code
-    3. Both go through `podSpecPatch`, because Argo accepts no parameter in a resource
-    quantity.
+    3. Both inputs go through `podSpecPatch`, because Argo accepts no parameter in a resource quantity.
     """
     memory = {"memory": "{{inputs.parameters.training_memory}}"}
     gpus = f"{{{{={IS_TRAINED} ? '0' : inputs.parameters.gpus}}}}"
@@ -252,11 +252,6 @@ def inputs(*names: str) -> list[Parameter]:
     return [Parameter(name=name) for name in names]
 
 
-def passed_on(name: str) -> Parameter:
-    """An output parameter that the step always writes as a file."""
-    return Parameter(name=name, value_from=m.ValueFrom(path=f"{OUTPUTS}/{name}"))
-
-
 def inputs_of(templates: Iterable[Container | DAG], but: Iterable[str] = ()) -> list[str]:
     """The names of all inputs of these templates, each once, without those that their caller knows."""
     named = [name for template in templates for name in _names(template)]
@@ -272,16 +267,17 @@ def _names(template: Container | DAG) -> list[str]:
     return [str(one.name) for one in cast(list[Parameter], template.inputs or [])]
 
 
-def outputs(step: Step) -> list[Parameter] | None:
+def outputs(step: Step, *more: str) -> list[Parameter] | None:
     """The output parameters that the step writes as files. One with a default has a value even if
-    the step never wrote it.
+    the step never wrote it. more: the names of further ones, which it always writes.
     """
+    listed = (*step.outputs, *(Output(name=name) for name in more))
     return [
         Parameter(
             name=one.name,
             value_from=m.ValueFrom(path=f"{OUTPUTS}/{one.name}", default=one.default),
         )
-        for one in step.outputs
+        for one in listed
     ] or None
 
 

@@ -34,27 +34,29 @@ HEADER = """\
 
 def rendered(algorithm: str, cluster: Cluster) -> Manifest:
     """The manifest of an algorithm for a cluster, without Hera where the committed file fits."""
-    committed = FOLDER / f"{algorithm}.yaml"
-    if committed.is_file():
-        text = committed.read_text()
-        header = HEADER.format(fingerprint=fingerprint(algorithm, cluster))
-        if text.startswith(header) and not _edited_since(committed):
-            return load(text)
-    return build_manifest(algorithm, cluster)
+    found = _committed(algorithm, fingerprint(algorithm, cluster))
+    return build_manifest(algorithm, cluster) if found is None else found
 
 
 def rendered_study(cluster: Cluster, active: int | None = None) -> Manifest:
     """The manifest of a study for a cluster, without Hera where the committed file fits. active: how many
     of its experiments are active at the same time, if not as many as for every study of this cluster.
     """
-    committed = FOLDER / f"{STUDY}.yaml"
     count = cluster.parallel_experiments if active is None else active
-    if committed.is_file():
-        text = committed.read_text()
-        header = HEADER.format(fingerprint=fingerprint_of_study(cluster, count))
-        if text.startswith(header) and not _edited_since(committed):
-            return load(text)
-    return build_study_manifest(cluster, count)
+    found = _committed(STUDY, fingerprint_of_study(cluster, count))
+    return build_study_manifest(cluster, count) if found is None else found
+
+
+def _committed(name: str, wanted: str) -> Manifest | None:
+    """The committed manifest, if it was made for the wanted fingerprint and is not older than the
+    modules of this package.
+    """
+    path = FOLDER / f"{name}.yaml"
+    if not path.is_file():
+        return None
+    text = path.read_text()
+    fits = text.startswith(HEADER.format(fingerprint=wanted)) and not _edited_since(path)
+    return load(text) if fits else None
 
 
 def build_study_manifest(cluster: Cluster, active: int) -> Manifest:
