@@ -22,13 +22,13 @@ import numpy as np
 from config.ending import end
 from config.errors import BadInput, ExperimentError
 from config.outdir import check_outdir
-from config.study import AdaptiveRuns, Cell, read_study
+from config.study import AdaptiveRuns, Cell
 from steps.average import read_run
 from steps.command.main import command_parser, guarded, write_outputs
 from steps.comparison.compared import Decided
 from steps.directory.experiment import read_experiment
-from steps.directory.files import read_bytes, write_if_changed
-from steps.directory.study import StudyDirectory, listed, read_cells, write_cells
+from steps.directory.files import write_if_changed
+from steps.directory.study import StudyDirectory, listed, read_asked, read_cells, write_cells
 from steps.statistics.adastop import Decision, adastop
 from steps.statistics.scores import Floats
 
@@ -46,8 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def decide(arguments: argparse.Namespace) -> int:
     """Write and output what is decided, and which experiments grow."""
     directory = StudyDirectory(check_outdir(arguments.outdir, os.environ.get("STORAGE") or None))
-    text = read_bytes(directory.study_yaml).decode()
-    study = read_study(text, str(directory.study_yaml))
+    study = read_asked(directory)
     if not isinstance(study.runs, AdaptiveRuns) or study.baseline is None:
         raise BadInput(f"{directory.study_yaml} has a fixed number of runs; nothing is to decide")
     cells = read_cells(directory)

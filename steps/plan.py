@@ -18,7 +18,7 @@ from config.given import from_argo
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
-from config.study import AdaptiveRuns, Cell, read_study
+from config.study import AdaptiveRuns, Cell, read_study, read_text
 from steps.command.main import guarded, write_outputs
 from steps.directory.files import make_and_probe, write_if_changed
 from steps.directory.study import (
@@ -33,7 +33,6 @@ from steps.directory.study import (
 
 OF_WORKFLOW = ("study", "outdir", "part", "claim", "training_memory", "gpu_image", "cpu_image")
 """The parameters of a study's workflow."""
-LARGEST_BYTES = 64 * 1024
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +52,7 @@ def plan(arguments: argparse.Namespace) -> int:
                 f"{', '.join(OF_WORKFLOW)}; what holds for all experiments stands in the study, "
                 "below `parameters`"
             )
-    text = given.get("study", "") if arguments.study is None else _read(arguments.study)
+    text = given.get("study", "") if arguments.study is None else read_text(arguments.study)
     if not text:
         raise BadInput(
             "parameter 'study' is empty; allowed: a study as YAML, -p study=\"$(cat …)\""
@@ -132,14 +131,6 @@ def check_games(cells: Sequence[Cell], resolved: dict[str, Resolved]) -> None:
             check_game(one)
         except BadInput as error:
             raise BadInput(f"experiment {cell.name}: {error}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(LARGEST_BYTES + 1).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
 
 
 def _parser() -> argparse.ArgumentParser:

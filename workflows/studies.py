@@ -14,7 +14,7 @@ from config.numbers import duration
 from config.parameters import declared
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
-from config.study import AdaptiveRuns, Cell, Study, read_study
+from config.study import AdaptiveRuns, Cell, Study, read_study, read_text
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows.dag.render import rendered_study, with_values
@@ -31,7 +31,6 @@ from workflows.request.submission import Submission, check_name
 from workflows.sharing import experiments_that_fit, fitted, how_shared, needs, with_gpus
 
 SUFFIXES = (".yaml", ".yml")
-LARGEST_BYTES = 64 * 1024
 NAMES = 3
 """The first columns of a plan, which hold no numbers."""
 CLAIM = "claim"
@@ -53,11 +52,7 @@ def read(request: Request) -> Study:
         raise BadInput(
             "--presets is for one experiment; a study has `parameters` for all of its own"
         )
-    try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST_BYTES + 1).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path} cannot be read: {error}") from None
+    text = read_text(path)
     given = {name: value for name, value in request.given.items() if name != CLAIM}
     if CLAIM in request.given:
         declared(Experiment)[CLAIM].parse(request.given[CLAIM])

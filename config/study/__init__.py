@@ -10,6 +10,6 @@ compared.py        baseline, scores and number of runs
 
 from config.study.cells import Cell
 from config.study.compared import AdaptiveRuns
-from config.study.study_file import Study, read_study
+from config.study.study_file import Study, read_study, read_text
 
-__all__ = ["AdaptiveRuns", "Cell", "Study", "read_study"]
+__all__ = ["AdaptiveRuns", "Cell", "Study", "read_study", "read_text"]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -69,6 +70,15 @@ class Study:
     runs: int | AdaptiveRuns
     parallel_experiments: int | None
     document: Mapping[str, Any]
+
+
+def read_text(path: Path) -> str:
+    """The text of a study's file; of one that is too large only enough to be refused. Raises `BadInput`."""
+    try:
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES + 1).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{path} cannot be read: {error}") from None
 
 
 def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyType({})) -> Study:

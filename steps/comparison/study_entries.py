@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from config.errors import BadInput, ExperimentError
-from config.study import AdaptiveRuns, Cell, Study, read_study
+from config.errors import ExperimentError
+from config.study import AdaptiveRuns, Cell, Study
 from steps.comparison.entries import Entry
 from steps.comparison.readers.experiments import entry_of
 from steps.directory.experiment import read_experiment
-from steps.directory.files import read_bytes
-from steps.directory.study import StudyDirectory, read_cells
+from steps.directory.study import StudyDirectory, read_asked, read_cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +29,7 @@ class StudyEntries:
 def study_entries(directory: StudyDirectory) -> StudyEntries:
     """The entries of all cells that were begun. Raises `BadInput` without the files of `plan`."""
     cells = read_cells(directory)
-    study = _read_study(directory)
+    study = read_asked(directory)
     entries: list[Entry] = []
     missing: list[str] = []
     for cell in cells:
@@ -62,19 +61,6 @@ def _entry(directory: StudyDirectory, cell: Cell) -> Entry | str:
     except ExperimentError as error:
         return str(error)
     return entry_of(experiment, resolved, label=cell.label, settings=cell.settings)
-
-
-def _read_study(directory: StudyDirectory) -> Study:
-    path = directory.study_yaml
-    try:
-        text = read_bytes(path).decode()
-    except FileNotFoundError:
-        raise BadInput(f"no file {path}: plan makes it") from None
-    except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no text: {error}") from error
-    return read_study(text, str(path))
 
 
 def _asked(study: Study, cells: Sequence[Cell]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from config import pipeline
 from config.algorithms import find_algorithm
 from config.errors import BadInput, WrongDirectory, shown
 from config.resolve import Resolved
-from config.study import Cell
+from config.study import Cell, Study, read_study
 from steps.directory.files import read_bytes, write_if_changed
 from steps.directory.layout import ExperimentDirectory
 
@@ -82,6 +82,20 @@ class StudyDirectory:
 def study_of(experiment: ExperimentDirectory) -> StudyDirectory:
     """The study to which an experiment's directory belongs by its place."""
     return StudyDirectory(experiment.root.parent.parent)
+
+
+def read_asked(directory: StudyDirectory) -> Study:
+    """The study as it was asked for. Raises `BadInput`, which names the step that writes a missing one."""
+    path = directory.study_yaml
+    try:
+        text = read_bytes(path).decode()
+    except FileNotFoundError:
+        raise BadInput(f"no file {path}: plan makes it") from None
+    except OSError as error:
+        raise BadInput(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path} is no text: {error}") from error
+    return read_study(text, str(path))
 
 
 def write_cells(directory: StudyDirectory, cells: Sequence[Cell]) -> None:
