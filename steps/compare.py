@@ -59,8 +59,10 @@ def _compare_own(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def compare_study(directory: StudyDirectory) -> Comparison:
-    """Compare the experiments of a study, as far as they are done, and write numbers and tables."""
+def compare_study(directory: StudyDirectory) -> bool:
+    """Compare the experiments of a study, as far as they are done, and write numbers and tables. Returns
+    whether the comparison is another one than before.
+    """
     found = study_entries(directory)
     comparison = compare(
         found.entries,
@@ -72,9 +74,9 @@ def compare_study(directory: StudyDirectory) -> Comparison:
         asked=found.asked,
     )
     comparison = replace(comparison, decided=read_decided(directory))
-    write_comparison(comparison, directory.root)
+    is_new = write_comparison(comparison, directory.root)
     _print(comparison)
-    return comparison
+    return is_new
 
 
 def read_decided(directory: StudyDirectory) -> tuple[Decided, ...]:

@@ -11,7 +11,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from config.ending import end
 from config.errors import BadInput, ExperimentError, Incomplete, on_one_line
@@ -82,21 +81,12 @@ def write_comparison(directory: StudyDirectory) -> list[str]:
     page, which is a shortcoming as every other.
     """
     # Again, because `compare` did not run after a failure, and came before the reports in any case.
-    before = _content(directory.comparison_json)
     try:
-        compare_study(directory)
-        has_changed = _content(directory.comparison_json) != before
-        show(directory, redraw=has_changed or not directory.plots.is_dir())
+        is_new = compare_study(directory)
+        show(directory, redraw=is_new or not directory.plots.is_dir())
     except ExperimentError as error:
         return [f"no comparison: {on_one_line(error)}"]
     return []
-
-
-def _content(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -36,13 +36,15 @@ from steps.directory.study import StudyDirectory
 from steps.directory.tables import format_table
 from steps.statistics.intervals import CURVE_RESAMPLES, LEVEL, TABLE_RESAMPLES
 
-COMPARISON = "comparison.json"
 LARGEST_BYTES = 2**29
 
 
-def write_comparison(comparison: Comparison, directory: Path) -> None:
-    """Write all files below `directory`. comparison.json comes last."""
-    folder = StudyDirectory(directory).comparison
+def write_comparison(comparison: Comparison, directory: Path) -> bool:
+    """Write all files below `directory`. comparison.json comes last. Returns whether that is another
+    one than before.
+    """
+    study = StudyDirectory(directory)
+    folder = study.comparison
     refuse_link(folder, is_folder=True)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in TABLES.items():
@@ -53,14 +55,14 @@ def write_comparison(comparison: Comparison, directory: Path) -> None:
             (folder / name).unlink(missing_ok=True)
     write_if_changed(folder / "scores.json", as_json(comparison))
     write_if_changed(folder / "scores.npz", as_npz(comparison))
-    write_if_changed(folder / COMPARISON, _text(to_document(comparison, directory)))
+    return write_if_changed(study.comparison_json, _text(to_document(comparison, directory)))
 
 
 def read_comparison(directory: Path) -> Comparison:
     """The comparison that was written below `directory`. Raises `BadInput` for a missing one,
     `WrongDirectory` for one that cannot be read.
     """
-    path = StudyDirectory(directory).comparison / COMPARISON
+    path = StudyDirectory(directory).comparison_json
     try:
         document = json.loads(read_bytes(path, LARGEST_BYTES))
         found: Comparison = from_document(Comparison, document["comparison"], directory)

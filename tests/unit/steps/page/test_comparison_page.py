@@ -246,9 +246,9 @@ def compared(small, tmp_path, monkeypatch):
     directory = StudyDirectory(tmp_path)
     calls: list[str] = []
 
-    def compare_study(study: StudyDirectory) -> None:
+    def compare_study(study: StudyDirectory) -> bool:
         calls.append("compare")
-        write_comparison(small, study.root)
+        return write_comparison(small, study.root)
 
     def draw(comparison, folder: Path) -> None:
         calls.append("draw")
