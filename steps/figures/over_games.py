@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from config.numbers import counted
-from steps.comparison.compared import Comparison
+from steps.comparison.compared import Comparison, Overall
 from steps.figures.labelled import (
     Mark,
     Texts,
@@ -31,6 +32,7 @@ from steps.figures.style import INK, value_label
 from steps.statistics.intervals import Band, Estimate
 from steps.statistics.scores import Floats
 
+Known = TypeVar("Known")
 PANELS = {
     "iqm": "IQM ↑",
     "median": "median ↑",
@@ -43,11 +45,7 @@ def aggregates(comparison: Comparison) -> Figure | None:
     """Interquartile mean, median, mean and optimality gap, a row for each label; None with fewer than
     two games.
     """
-    found = {
-        label: overall.aggregates
-        for label, overall in comparison.overall.items()
-        if overall.aggregates is not None
-    }
+    found = _known(comparison, lambda one: one.aggregates)
     estimates = {
         name: {label: getattr(one, name) for label, one in found.items()} for name in PANELS
     }
@@ -62,11 +60,7 @@ def aggregates(comparison: Comparison) -> Figure | None:
 
 def improvement(comparison: Comparison) -> Figure | None:
     """The probability that a run beats one of the baseline's; None with fewer than two games."""
-    found = {
-        label: overall.improvement
-        for label, overall in comparison.overall.items()
-        if overall.improvement is not None
-    }
+    found = _known(comparison, lambda one: one.improvement)
     figure = _rows(
         comparison,
         {"": found},
@@ -84,9 +78,7 @@ def improvement(comparison: Comparison) -> Figure | None:
 
 def profiles(comparison: Comparison) -> Figure | None:
     """The share of runs above each score; None with fewer than two games."""
-    bands = {
-        label: one.profile for label, one in comparison.overall.items() if one.profile is not None
-    }
+    bands = _known(comparison, lambda one: one.profile)
     return _bands(
         comparison,
         bands,
@@ -100,11 +92,7 @@ def profiles(comparison: Comparison) -> Figure | None:
 
 def efficiency(comparison: Comparison) -> Figure | None:
     """Scores over all games in the course of the training; None with fewer than two games."""
-    bands = {
-        label: one.efficiency
-        for label, one in comparison.overall.items()
-        if one.efficiency is not None
-    }
+    bands = _known(comparison, lambda one: one.efficiency)
     figure = _bands(
         comparison,
         bands,
@@ -118,6 +106,12 @@ def efficiency(comparison: Comparison) -> Figure | None:
         percent = FuncFormatter(lambda share, _: f"{100 * share:g} %")
         figure.axes[0].xaxis.set_major_formatter(percent)
     return figure
+
+
+def _known(comparison: Comparison, of: Callable[[Overall], Known | None]) -> dict[str, Known]:
+    """What is known of the labels that have it."""
+    found = {label: of(one) for label, one in comparison.overall.items()}
+    return {label: one for label, one in found.items() if one is not None}
 
 
 def _rows(

@@ -22,12 +22,11 @@ from steps.comparison.readers.known_metrics import (
     Metric,
     Series,
     chosen,
-    evaluation_text,
+    entry_of_runs,
     run_of,
 )
 from steps.comparison.readers.run_names import (
     folders,
-    frames_of,
     game_of,
     of_cleanrl,
     run_name,
@@ -148,16 +147,7 @@ def _entry(source: Source, label: str, game: str, runs: Mapping[str, Tags]) -> E
         )
         for name, tags in runs.items()
     ]
-    return Entry(
-        label=label,
-        game=game,
-        runs=tuple(compared),
-        directory=source.path,
-        made_by=choice.score.made_by or MADE_BY,
-        frames=frames_of(source, game),
-        evaluation=evaluation_text(choice.score, compared),
-        in_training=choice.score.in_training,
-    )
+    return entry_of_runs(source, label, game, compared, choice, MADE_BY)
 
 
 def _series(metric: Metric, tags: Tags, source: Source) -> Series:

@@ -19,9 +19,8 @@ import numpy as np
 
 from config.errors import BadInput, on_one_line, printable
 from steps.comparison.entries import Entry
-from steps.comparison.readers.known_metrics import Series, chosen, evaluation_text, run_of
+from steps.comparison.readers.known_metrics import Series, chosen, entry_of_runs, run_of
 from steps.comparison.readers.run_names import (
-    frames_of,
     game_of,
     of_cleanrl,
     short_name,
@@ -238,13 +237,4 @@ def _entry(
         run_of(printable(name), {metric: one.series() for metric, one in found.items()}, choice)
         for name, found in runs.items()
     ]
-    return Entry(
-        label=label,
-        game=game,
-        runs=tuple(compared),
-        directory=source.path,
-        made_by=choice.score.made_by or made_by,
-        frames=frames_of(source, game),
-        evaluation=evaluation_text(choice.score, compared),
-        in_training=choice.score.in_training,
-    )
+    return entry_of_runs(source, label, game, compared, choice, made_by)

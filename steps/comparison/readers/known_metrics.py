@@ -9,7 +9,7 @@ below `ray/tune/`.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from config.errors import BadInput, unknown
 from config.games import LARGEST_RETURN
-from steps.comparison.entries import EMPTY, ComparedRun
+from steps.comparison.entries import EMPTY, ComparedRun, Entry
+from steps.comparison.readers.run_names import frames_of
 from steps.comparison.readers.source import Source
 from steps.statistics.curves import Curve, curve
 from steps.statistics.scores import Floats
@@ -144,6 +145,23 @@ def run_of(name: str, found: Mapping[str, Series], choice: Choice) -> ComparedRu
         times=_against_time(choice.training, series),
         policy=policy,
         left_out=left_out,
+    )
+
+
+def entry_of_runs(
+    source: Source, label: str, game: str, runs: Iterable[ComparedRun], choice: Choice, made_by: str
+) -> Entry:
+    """The entry of runs whose metrics were chosen in this way. made_by: where the metric does not tell."""
+    listed = tuple(runs)
+    return Entry(
+        label=label,
+        game=game,
+        runs=listed,
+        directory=source.path,
+        made_by=choice.score.made_by or made_by,
+        frames=frames_of(source, game),
+        evaluation=evaluation_text(choice.score, listed),
+        in_training=choice.score.in_training,
     )
 
 
