@@ -8,6 +8,7 @@ for ever.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from config.actors import ActorSettings
@@ -39,6 +40,28 @@ def fitted(cluster: Cluster, members: Members, processors: float) -> Cluster:
         gpu=_with_less(cluster.gpu, share),
         actor=_with_less(cluster.actor, share),
     )
+
+
+def fitted_to_all(
+    cluster: Cluster, active: int, resolved: Iterable[Resolved], processors: float, gpus: int
+) -> tuple[Cluster, int, str]:
+    """The settings with which each of several experiments fits on a machine, how many of them may be
+    active at once, at most `active`, and how their processes share the machine, in words. Raises
+    `BadInput` if one does not fit.
+    """
+    several = [(one, members) for one in resolved if (members := one.members) is not None]
+    if not several:
+        return cluster, active, ""
+    largest = max((members for _, members in several), key=lambda members: needs(cluster, members))
+    sharing = how_shared(cluster, largest, processors)
+    cluster = fitted(cluster, largest, processors)
+    for one, _ in several:
+        cluster = with_gpus(cluster, one, gpus)
+    rooms = [
+        experiments_that_fit(cluster, members, one.experiment.gpus, processors, gpus)
+        for one, members in several
+    ]
+    return cluster, min(active, *rooms), sharing
 
 
 def with_gpus(cluster: Cluster, resolved: Resolved, gpus: int) -> Cluster:

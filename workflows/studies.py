@@ -28,7 +28,7 @@ from workflows.request.preflight import (
     place,
 )
 from workflows.request.submission import Submission, check_name
-from workflows.sharing import experiments_that_fit, fitted, how_shared, needs, with_gpus
+from workflows.sharing import fitted_to_all
 
 SUFFIXES = (".yaml", ".yml")
 NAMES = 3
@@ -75,7 +75,10 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
     if local and not request.manifest:
         where = place(study.outdir, request.storage)
         _check_here(where, study.cells, resolved)
-        cluster, active, sharing = _fitted(cluster, active, list(resolved.values()))
+        machine = detect()
+        cluster, active, sharing = fitted_to_all(
+            cluster, active, resolved.values(), machine.cpus, len(machine.gpus)
+        )
     count = -(-sum(map(pods, resolved.values())) // MOST_PODS)
     if count > 1 and isinstance(study.runs, AdaptiveRuns):
         raise BadInput(
@@ -129,29 +132,6 @@ def _check_here(where: Place, cells: Sequence[Cell], resolved: Mapping[str, Reso
         except (BadInput, WrongDirectory) as error:
             raise BadInput(f"experiment {cell.name}: {error}") from None
         trained.add(kind)
-
-
-def _fitted(
-    cluster: Cluster, active: int, resolved: Sequence[Resolved]
-) -> tuple[Cluster, int, str]:
-    """The settings with which the experiments with several processes fit on this machine, how many
-    experiments may be active at once, and how the processes share the machine, in words.
-    """
-    machine = detect()
-    gpus = len(machine.gpus)
-    several = [(one, members) for one in resolved if (members := one.members) is not None]
-    if not several:
-        return cluster, active, ""
-    largest = max((members for _, members in several), key=lambda members: needs(cluster, members))
-    sharing = how_shared(cluster, largest, machine.cpus)
-    cluster = fitted(cluster, largest, machine.cpus)
-    for one, _ in several:
-        cluster = with_gpus(cluster, one, gpus)
-    rooms = [
-        experiments_that_fit(cluster, members, one.experiment.gpus, machine.cpus, gpus)
-        for one, members in several
-    ]
-    return cluster, min(active, *rooms), sharing
 
 
 def plan(

@@ -42,7 +42,7 @@ from workflows.request import listing
 from workflows.request.command_line import Request, parse, parser
 from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission, check_name, title_of
-from workflows.sharing import fitted, how_shared, with_gpus
+from workflows.sharing import fitted_to_all
 
 FOLLOWED = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 EXAMPLES = """examples:
@@ -188,10 +188,9 @@ def _checked(request: Request, cluster: Cluster, *, local: bool) -> Submission:
     if where is not None:
         resolved = check_this_machine(where, resolved)
     sharing = ""
-    if where is not None and (members := resolved.members) is not None:
+    if where is not None and resolved.members is not None:
         machine = detect()
-        sharing = how_shared(cluster, members, machine.cpus)
-        cluster = with_gpus(fitted(cluster, members, machine.cpus), resolved, len(machine.gpus))
+        cluster, _, sharing = fitted_to_all(cluster, 1, [resolved], machine.cpus, len(machine.gpus))
     name = request.name or f"{algorithm.name}-{label}-{secrets.token_hex(3)}"
     name = "" if request.manifest and not request.name else check_name(name)
     manifest = rendered(request.algorithm, cluster)
