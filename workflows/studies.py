@@ -12,7 +12,7 @@ from config.errors import BadInput, WrongDirectory
 from config.experiment import Experiment
 from config.numbers import duration
 from config.parameters import declared
-from config.resolve import Resolved, resolve
+from config.resolve import Resolved
 from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, Study, read_study, read_text
 from steps.directory.speeds import earlier_speeds
@@ -59,11 +59,6 @@ def read(request: Request) -> Study:
     return read_study(text, str(path), given)
 
 
-def of_cells(study: Study) -> dict[str, Resolved]:
-    """The parameters of every experiment, by the names of the cells."""
-    return {cell.name: resolve(cell.algorithm, cell.given) for cell in study.cells}
-
-
 def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) -> list[Submission]:
     """The workflows of a study: one, or several where the status of one has no room for all its pods.
     Raises `BadInput` for what cannot work. Writes nothing.
@@ -71,7 +66,7 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
     where = None
     active = study.parallel_experiments or cluster.parallel_experiments
     sharing = ""
-    resolved = of_cells(study)
+    resolved = study.resolved
     if local and not request.manifest:
         where = place(study.outdir, request.storage)
         _check_here(where, study.cells, resolved)
@@ -142,7 +137,7 @@ def plan(
     """
     speeds = {} if storage is None else earlier_speeds(storage)
     rows = [("experiment", "algorithm", "game", "runs", "steps of a run", "pods", "training")]
-    resolved = of_cells(study)
+    resolved = study.resolved
     took_s = dict[str, float]()
     for cell in study.cells:
         one = resolved[cell.name]

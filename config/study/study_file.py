@@ -27,6 +27,7 @@ from config.errors import BadInput
 from config.located import Located
 from config.outdir import check_outdir_text
 from config.parameters import Parameter
+from config.resolve import Resolved
 from config.strict_yaml import dump
 from config.study.axes import MOST_CELLS, read_axes
 from config.study.cells import Cell, checked, plan, read_exclusions, without_excluded
@@ -56,15 +57,17 @@ class Study:
     """Many experiments that are compared.
 
     outdir: the study's directory; cells: the experiments, label by label in the order of the file;
-    baseline: the label that the others are compared with; scores: of games that have them, the value
-    of the measure that is score 0 and that which is score 1; runs: of each experiment, and if adaptive
-    each cell begins with one group, and the workflow adds the others; parallel_experiments: how many
-    are active at once, None if the study does not say; document: the study as it was understood, with
-    what `-p` gave, which `read_study` reads as the same study.
+    resolved: their parameters, by the names of the cells; baseline: the label that the others are
+    compared with; scores: of games that have them, the value of the measure that is score 0 and that
+    which is score 1; runs: of each experiment, and if adaptive each cell begins with one group, and the
+    workflow adds the others; parallel_experiments: how many are active at once, None if the study does
+    not say; document: the study as it was understood, with what `-p` gave, which `read_study` reads as
+    the same study.
     """
 
     outdir: str
     cells: tuple[Cell, ...]
+    resolved: Mapping[str, Resolved]
     baseline: str | None
     scores: Mapping[str, tuple[float, float]]
     runs: int | AdaptiveRuns
@@ -116,6 +119,7 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
     return Study(
         outdir=outdir,
         cells=tuple(one.cell for one in planned),
+        resolved={one.cell.name: found for one, found in zip(planned, experiments, strict=True)},
         baseline=baseline,
         scores=score_ranges(played, experiments, scores),
         runs=runs,
