@@ -139,7 +139,13 @@ def _number(one: Summary.Value) -> float | None:
 
 
 def _entry(source: Source, label: str, game: str, runs: Mapping[str, Tags]) -> Entry:
-    choice = chosen(source, "tag", sorted({name for tags in runs.values() for name in tags}))
+    available = sorted({name for tags in runs.values() for name in tags})
+    if not available:
+        raise BadInput(
+            f"the event files of {label} on {game} in {source.path} have no values, {', '.join(runs)}: "
+            "leave them out"
+        )
+    choice = chosen(source, "tag", available)
     used = [one for one in (choice.score, choice.training, choice.policy) if one is not None]
     compared = [
         run_of(

@@ -251,6 +251,14 @@ def test_an_empty_file_leaves_its_run_out(tmp_path: Path) -> None:
     assert [one.left_out for one in entry.runs] == ["", "it has no charts/episodic_return"]
 
 
+def test_runs_without_any_value_are_named_with_label_and_game(tmp_path: Path) -> None:
+    written(tmp_path / CLEANRL, {"charts/episodic_return": rising(20)})
+    crashed = "Acrobot-v1__ppo__1__1700000000"
+    written(tmp_path / crashed, {})
+    with pytest.raises(BadInput, match=f"of ppo on acrobot in .* have no values, {crashed}: leave"):
+        read(str(tmp_path))
+
+
 def test_returns_that_no_statistic_can_use_leave_a_run_out(tmp_path: Path) -> None:
     written(tmp_path / CLEANRL, {"charts/episodic_return": [(20, 1.0), (40, float("nan"))]})
     (run,) = read(str(tmp_path))[0].runs
