@@ -169,7 +169,7 @@ def _arena(context: StepContext) -> dict[str, Figure | None]:
 def _training(
     context: StepContext, usable: Sequence[int], curves: Mapping[int, Curve]
 ) -> Figure | None:
-    """The curve over all usable runs, by the rules of average/train.csv but of smoothed runs."""
+    """The curve over all usable runs, by the rules of average/train.csv but over parts of the steps."""
     from steps.figures.averaged_runs import training_curve
 
     used = {index: one for index, one in curves.items() if index in usable}

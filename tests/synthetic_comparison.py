@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from config.measures import RETURN
+from steps.comparison.averaging import averaged, averaged_evaluations, averaged_over_time
 from steps.comparison.compared import (
-    Averaged,
     Comparison,
     Effect,
     Loss,
@@ -20,8 +20,8 @@ from steps.comparison.compared import (
     Test,
 )
 from steps.comparison.entries import Cost
-from steps.statistics.curves import Curve, common_grid, curve, hold
-from steps.statistics.intervals import Band, Estimate
+from steps.statistics.curves import curve, mean_of_parts
+from steps.statistics.intervals import Estimate
 from steps.statistics.over_games import aggregates, curve_over_games, improvement, profile
 from steps.statistics.pairs import holm, pair_test
 from steps.statistics.ranks import ranks
@@ -41,7 +41,8 @@ SIX = {
 }
 STEPS = 200_000
 MS_PER_STEP = 18
-SHARES = np.linspace(0.05, 1, 40)
+SHARE_ENDS = np.linspace(0.05, 1, 41)
+SHARES = (SHARE_ENDS[:-1] + SHARE_ENDS[1:]) / 2
 THRESHOLDS = np.linspace(0, 1.2, 61)
 RESAMPLES = 400
 
@@ -74,6 +75,7 @@ def comparison(
         ranges=dict(games),
         standings=standings,
         shared=tuple(complete),
+        efficiency_of="training",
         overall={label: _overall(made, label, labels[0], complete) for label in labels},
         thresholds=THRESHOLDS,
         shares=SHARES,
@@ -118,14 +120,21 @@ class _Runs:
         steps = np.arange(1, 401) * (STEPS // 400)
         heights = [_rise(steps, level + generator.normal(0, 0.06), generator) for _ in range(runs)]
         self.normalised = np.array([np.mean(height[-40:]) for height in heights])
-        self.shares = np.array([hold(curve(steps, one), SHARES * STEPS) for one in heights])
+        self.shares = np.array(
+            [
+                mean_of_parts(curve(steps, one), (SHARE_ENDS * STEPS).astype(np.int64))
+                for one in heights
+            ]
+        )
         raw = [self.raw(one) for one in heights]
-        self.training = _averaged([curve(steps, one) for one in raw])
+        self.training = averaged([curve(steps, one) for one in raw], seed=1)
         speeds = generator.uniform(0.5, 2) * generator.uniform(0.9, 1.1, runs)
         times = [(steps * MS_PER_STEP * speed).astype(np.int64) for speed in speeds]
-        self.hours = _averaged([curve(*one) for one in zip(times, raw, strict=True)])
+        self.hours = averaged_over_time(
+            [curve(*one) for one in zip(times, raw, strict=True)], seed=1
+        )
         every = [curve(steps[39::40], one[39::40]) for one in raw]
-        self.policy = _averaged(every, steps[39::40]) if policy else None
+        self.policy = averaged_evaluations(every, seed=1) if policy else None
 
     def raw(self, heights: np.ndarray) -> np.ndarray:
         low, high = self.ends
@@ -160,21 +169,6 @@ class _Runs:
 def _rise(steps: np.ndarray, level: float, generator: np.random.Generator) -> np.ndarray:
     noise = generator.normal(0, 0.08, len(steps)) * generator.gamma(1, 1, len(steps))
     return np.clip(level * (1 - np.exp(-steps / 50_000)) + noise * level, -0.05, 1.0)
-
-
-def _averaged(curves: Sequence[Curve], grid: np.ndarray | None = None) -> Averaged:
-    at = common_grid(curves) if grid is None else grid
-    result = aggregate(np.array([hold(one, at) for one in curves]), seed=1, resamples=RESAMPLES)
-    if result.iqm is None:
-        band = Band(values=result.mean, low=result.low, high=result.high, kind="t")
-    else:
-        band = Band(values=result.iqm, low=result.iqm_low, high=result.iqm_high, kind="bootstrap")
-    return Averaged(
-        grid=at.astype(np.float64),
-        band=band,
-        runs=tuple(curves),
-        centre="mean" if result.iqm is None else "IQM",
-    )
 
 
 def _estimate(result: Aggregate, kind: str) -> Estimate | None:

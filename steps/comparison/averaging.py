@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steps.average import SAME_SCORE
 from steps.comparison.compared import Averaged
 from steps.comparison.entries import Cost
-from steps.statistics.curves import Curve, common_grid, hold
+from steps.statistics.curves import (
+    Curve,
+    common_grid,
+    equal_parts,
+    hold,
+    in_parts,
+    mean_of_parts,
+    middles,
+)
 from steps.statistics.intervals import CURVE_RESAMPLES, TABLE_RESAMPLES, Band, Estimate
 from steps.statistics.rule import BOOTSTRAP_FROM, INTERVAL_FROM, WIDE_ENOUGH_FROM, aggregate
 from steps.statistics.scores import Floats
 
 CURVE_POINTS = 200
-"""Of an averaged curve: one small panel for each game."""
+"""Of averaged evaluations: one small panel for each game."""
 RUN_POINTS = 100
 """Of a single run's curve beside the average."""
 MS_PER_HOUR = 3_600_000
@@ -25,29 +35,48 @@ NARROW = "bootstrap interval slightly too narrow at this n"
 
 
 def averaged(curves: Iterable[Curve], *, seed: int) -> Averaged | None:
-    """Average curves against environment steps, on the range that all of them have; None if there is
-    none. Empty curves do not count.
+    """Average curves against environment steps over equal parts of the range that all of them have;
+    None if there is none. Empty curves do not count.
     """
     kept = [one for one in curves if len(one)]
-    grid = common_grid(kept, CURVE_POINTS)
-    if len(grid) == 0:
+    edges = equal_parts(kept)
+    if len(edges) == 0:
         return None
-    values = np.array([hold(one, grid) for one in kept])
-    return Averaged(
-        grid=grid.astype(np.float64),
-        band=band_of(values, seed=seed),
-        runs=tuple(thinned(one) for one in kept),
-        centre="mean" if len(kept) < BOOTSTRAP_FROM else "IQM",
+    return _averaged(
+        middles(edges),
+        np.array([mean_of_parts(one, edges) for one in kept]),
+        [in_parts(one, edges) for one in kept],
+        seed,
     )
 
 
 def averaged_over_time(curves: Iterable[Curve], *, seed: int) -> Averaged | None:
     """The same of curves against milliseconds; the grid is in hours."""
     found = averaged(curves, seed=seed)
-    if found is None:
+    return None if found is None else replace(found, grid=found.grid / MS_PER_HOUR)
+
+
+def averaged_evaluations(curves: Iterable[Curve], *, seed: int) -> Averaged | None:
+    """The same of evaluations in the course of the training. They are few, and each is the mean of
+    many episodes, so every point is the last evaluation before it.
+    """
+    kept = [one for one in curves if len(one)]
+    grid = common_grid(kept, CURVE_POINTS)
+    if len(grid) == 0:
         return None
-    hours = found.grid / MS_PER_HOUR
-    return Averaged(grid=hours, band=found.band, runs=found.runs, centre=found.centre)
+    values = np.array([hold(one, grid) for one in kept])
+    return _averaged(grid, values, [thinned(one) for one in kept], seed)
+
+
+def _averaged(
+    grid: NDArray[np.int64], values: Floats, runs: Sequence[Curve], seed: int
+) -> Averaged:
+    return Averaged(
+        grid=grid.astype(np.float64),
+        band=band_of(values, seed=seed),
+        runs=tuple(runs),
+        centre="mean" if len(runs) < BOOTSTRAP_FROM else "IQM",
+    )
 
 
 def band_of(values: Floats, *, seed: int) -> Band:

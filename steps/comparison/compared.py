@@ -21,9 +21,10 @@ from steps.statistics.scores import Floats
 class Averaged:
     """Curves of several runs, averaged on a common grid.
 
-    grid: [G], environment steps, or hours of training. band: over the runs by the rule of their number.
-    runs: each run's own curve, for figures, with fewer points; in place of hours milliseconds. centre:
-    `mean` or `IQM`.
+    grid: [G], environment steps, or hours of training; of curves of the training, the middles of G equal
+    parts. band: over the runs' means in these parts, by the rule of the number of runs. runs: each run's
+    own means in such parts, also beyond the common ones; in place of hours milliseconds. centre: `mean`
+    or `IQM`.
     """
 
     grid: Floats

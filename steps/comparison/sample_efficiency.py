@@ -6,23 +6,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steps.comparison.contenders import Contender
 from steps.comparison.entries import ComparedRun
 from steps.comparison.standings import Range, normalised
-from steps.statistics.curves import Curve, hold
+from steps.statistics.curves import Curve, equal_parts, hold, mean_of_parts
 from steps.statistics.intervals import Band
 from steps.statistics.over_games import curve_over_games
 from steps.statistics.scores import Floats
 
-SHARES = 101
+EVALUATED_AT = 101
+"""Shares of the steps at which evaluations are aggregated: few, each the mean of many episodes."""
 TRAINING, POLICY = "training", "policy"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiency:
-    """Bands by label, on shares [S] of the steps of each game. kind: of the curves, training or
-    policy; empty if there is no band.
+    """Bands by label, on shares [S] of the steps of each game. kind: of the curves, training or policy;
+    empty if there is no band. Curves of the training are averaged over equal parts, of which the shares
+    are the middles.
     """
 
     kind: str
@@ -48,23 +51,27 @@ def sample_efficiency(
     kind, curves = _of_one_kind(contenders, list(ranges))
     if not curves:
         return NONE
-    steps = {
-        game: _common_steps([one for of_label in curves.values() for one in of_label[game]])
+    parts = {
+        game: equal_parts([one for of_label in curves.values() for one in of_label[game]])
         for game in ranges
     }
-    if any(first >= last for first, last in steps.values()):
+    if any(len(edges) == 0 or edges[0] == edges[-1] for edges in parts.values()):
         return NONE
-    start = max(first / last for first, last in steps.values())
-    shares = np.linspace(start, 1.0, SHARES)
-    grids = {
-        game: np.clip(np.round(shares * last), first, last).astype(np.int64)
-        for game, (first, last) in steps.items()
-    }
+    start = max(float(edges[0] / edges[-1]) for edges in parts.values())
+    if kind == TRAINING:
+        ends = np.linspace(start, 1.0, min(len(edges) for edges in parts.values()))
+        shares = (ends[:-1] + ends[1:]) / 2
+    else:
+        shares = ends = np.linspace(start, 1.0, EVALUATED_AT)
+    values_of = mean_of_parts if kind == TRAINING else hold
     bands = {
         label: curve_over_games(
             [
                 np.array(
-                    [normalised(hold(one, grids[game]), ranges[game]) for one in of_label[game]]
+                    [
+                        normalised(values_of(one, _steps(ends, parts[game])), ranges[game])
+                        for one in of_label[game]
+                    ]
                 )
                 for game in ranges
             ],
@@ -73,6 +80,12 @@ def sample_efficiency(
         for label, of_label in curves.items()
     }
     return Efficiency(kind=kind, shares=shares, bands=bands)
+
+
+def _steps(shares: Floats, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """These shares of a game's steps, within the edges."""
+    steps: Floats = np.clip(np.round(shares * edges[-1]), edges[0], edges[-1])
+    return steps.astype(np.int64)
 
 
 def _of_one_kind(
@@ -95,10 +108,3 @@ def _curves(contenders: Sequence[Contender], games: Sequence[str], kind: str) ->
 def _drawn(runs: Sequence[ComparedRun], kind: str) -> list[Curve]:
     curves = [run.training if kind == TRAINING else run.policy for run in runs]
     return [one for one in curves if len(one)]
-
-
-def _common_steps(curves: Sequence[Curve]) -> tuple[int, int]:
-    """The steps between which all curves have values; the first may lie behind the last."""
-    first = max(int(one.steps[0]) for one in curves)
-    last = min(int(one.steps[-1]) for one in curves)
-    return first, last

@@ -13,6 +13,7 @@ from config.measures import Measure
 from config.score_ranges import default_range
 from steps.comparison.averaging import (
     averaged,
+    averaged_evaluations,
     averaged_over_time,
     estimates,
     remarks_on,
@@ -80,7 +81,7 @@ def _standing(label: str, entry: Entry, score_range: Range | None, seed: int) ->
     curves = {
         "training": averaged((run.training for run in entry.used), seed=seed),
         "hours": averaged_over_time((run.times for run in entry.used), seed=seed),
-        "policy": averaged((run.policy for run in entry.used), seed=seed),
+        "policy": averaged_evaluations((run.policy for run in entry.used), seed=seed),
     }
     score = None
     if mean is not None and score_range is not None:

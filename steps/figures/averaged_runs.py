@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from config.measures import Measure
-from config.numbers import duration, number, short
+from config.numbers import number
 from steps.figures.run import (
     RESOURCES,
     Columns,
@@ -39,7 +39,7 @@ from steps.figures.style import (
     time_axis,
     visible,
 )
-from steps.statistics.curves import Curve, common_grid, mean_of_last_steps, trailing_window
+from steps.statistics.curves import Curve, equal_parts, in_parts, mean_of_parts, middles
 from steps.statistics.intervals import CURVE_RESAMPLES
 from steps.statistics.rule import WIDE_ENOUGH_FROM, Aggregate, aggregate
 from steps.statistics.scores import Floats
@@ -47,6 +47,7 @@ from steps.statistics.scores import Floats
 LEGEND_UP_TO = 6
 BAND_BEYOND = 0.5
 """How far a band is shown beyond the curves, as a share of their height."""
+OF_EVALUATIONS = "Each point is the last evaluation before it."
 Lines = Mapping[str, tuple[Floats, Floats]]
 """Quantity -> x and y of a line, reduced to as many points as can be seen."""
 
@@ -74,25 +75,26 @@ def training_curve(
     """The averaged measure with its band; None where the runs have no common range. Single runs are
     thin beneath it; excluded runs are dashed and enter no average.
 
-    Every run is smoothed by itself, then line and band are those of the smoothed runs: the interval at
-    a point is of what is drawn there. seed: of the bootstrap. over_time: the curves are in milliseconds
-    of training, not in environment steps.
+    Every run is its means over equal parts of the common range, and line and band are of these. seed:
+    of the bootstrap. over_time: the curves are in milliseconds of training, not in environment steps.
     """
-    grid = common_grid(list(used.values()))
-    if len(grid) == 0:
+    edges = equal_parts(list(used.values()))
+    if len(edges) == 0:
         return None
-    window = trailing_window(list(used.values()))
-    smoothed = np.array([mean_of_last_steps(one, grid, window) for one in used.values()])
-    averaged = aggregate(smoothed, seed=seed, resamples=CURVE_RESAMPLES)
+    grid = middles(edges)
+    values = np.array([mean_of_parts(one, edges) for one in used.values()])
+    averaged = aggregate(values, seed=seed, resamples=CURVE_RESAMPLES)
     figure, (axes,) = panels(1, title=heading.title, subtitle=heading.subtitle)
-    _excluded_runs(axes, excluded, window)
+    _excluded_runs(axes, {run: in_parts(one, edges) for run, one in excluded.items()})
     if averaged.n == 1:
         for one in used.values():
             axes.plot(*_points(one), color=BLUE, alpha=0.3, linewidth=0.8)
     elif averaged.n < WIDE_ENOUGH_FROM:
         for index, one in enumerate(used.values()):
             label = "single runs" if index == 0 else None
-            axes.plot(*_smoothed(one, window), color=BLUE, alpha=0.5, linewidth=0.7, label=label)
+            axes.plot(
+                *_points(in_parts(one, edges)), color=BLUE, alpha=0.5, linewidth=0.7, label=label
+            )
     centre, low, high, name, band = shown(averaged)
     if low is not None and high is not None:
         axes.fill_between(
@@ -111,32 +113,23 @@ def training_curve(
     arrange(
         figure,
         f"{heading.sample}; unit: the run. {interval_caption(averaged, 'band')} "
-        f"{_smoothing(averaged.n, window, over_time)}{clipped}",
+        f"{of_a_point(len(grid), over_time=over_time)}{clipped}",
     )
     return figure
 
 
-def _smoothing(count: int, window: int, over_time: bool) -> str:
-    """How the curves of one figure are smoothed and averaged, in words."""
-    span = f"{duration(window / 1000)} of training" if over_time else f"{short(window)} steps"
-    if count == 1:
-        return f"Smoothing: the strong line, a trailing mean over the last {span}."
-    return (
-        f"Smoothing: each run by a trailing mean over its last {span}; line and band are of the "
-        "smoothed runs, up to the end of the shortest."
-    )
+def of_a_point(parts: int, fewest: int | None = None, *, over_time: bool) -> str:
+    """One sentence that says what the curves of a figure show at a point. fewest: parts of one of them,
+    if they differ.
+    """
+    share = f"1/{parts}" if fewest in (None, parts) else f"1/{parts} to 1/{fewest}"
+    return f"Each point is the mean over {share} of the {'time' if over_time else 'steps'}."
 
 
-def _smoothed(one: Curve, window: int) -> tuple[Floats, Floats]:
-    """A whole run as it is drawn, smoothed."""
-    at = common_grid([one])
-    return at.astype(np.float64), mean_of_last_steps(one, at, window)
-
-
-def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve], window: int) -> None:
+def _excluded_runs(axes: Axes, excluded: Mapping[int, Curve]) -> None:
     for index, (run, one) in enumerate(excluded.items()):
         label = f"not averaged: run {', '.join(map(str, excluded))}" if index == 0 else None
-        steps, values = _smoothed(one, window)
+        steps, values = _points(one)
         axes.plot(steps, values, color=ABSENT, linewidth=0.8, linestyle=(0, (4, 1.2)), label=label)
         end = (float(steps[-1]), float(values[-1]))
         axes.annotate(

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from config.numbers import duration, short
+from steps.comparison.averaging import MS_PER_HOUR
 from steps.comparison.compared import Averaged, Comparison, Standing
-from steps.figures.averaged_runs import shown
+from steps.figures.averaged_runs import OF_EVALUATIONS, of_a_point
 from steps.figures.labelled import (
     Mark,
     Texts,
@@ -25,18 +25,12 @@ from steps.figures.labelled import (
 )
 from steps.figures.scores_per_game import panel_title
 from steps.figures.style import steps_axis, time_axis
-from steps.statistics.curves import Curve, common_grid, mean_of_last_steps, trailing_window
-from steps.statistics.intervals import CURVE_RESAMPLES
-from steps.statistics.rule import BOOTSTRAP_FROM, aggregate
+from steps.statistics.rule import BOOTSTRAP_FROM
 from steps.statistics.scores import Floats
 
 COLUMNS = 3
 PANEL_IN = {1: 2.9, 2: 2.1}
 """Number of panels -> their height, where there is room for more."""
-POINTS = 120
-"""Of a curve: a panel is some 300 pixels wide."""
-SEED = 20_211_021
-"""Of the bootstrap's generator, for curves that exist only in figures."""
 ALIKE = 1.02
 """Ends of curves whose ratio is below this share their x axis."""
 
@@ -57,12 +51,14 @@ class _Line:
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """One of the figures. of: the curves that it shows; smoothed: whether each run is."""
+    """One of the figures. of: the curves that it shows; in_parts: whether a point is the mean over a
+    part of the steps.
+    """
 
     title: str
     of: Callable[[Standing], Averaged | None]
     over_time: bool = False
-    smoothed: bool = True
+    in_parts: bool = True
 
     @property
     def against(self) -> str:
@@ -88,23 +84,13 @@ def of_evaluations(comparison: Comparison) -> Figure | None:
     """Returns of evaluations in the course of the training against environment steps."""
     title = "Evaluation curves"
     return _curves(
-        comparison, _Kind(title=title, of=lambda standing: standing.policy, smoothed=False)
+        comparison, _Kind(title=title, of=lambda standing: standing.policy, in_parts=False)
     )
 
 
 def _curves(comparison: Comparison, kind: _Kind) -> Figure | None:
-    panels: dict[str, list[_Line]] = {}
-    windows: dict[str, int] = {}
-    for game in comparison.games:
-        found = _of_game(comparison, game, kind.of)
-        windows[game] = _window(found) if kind.smoothed else 0
-        if found:
-            panels[game] = [
-                _smoothed_line(standing, curves, windows[game])
-                if kind.smoothed
-                else _line(standing, curves)
-                for standing, curves in found
-            ]
+    found = {game: _of_game(comparison, game, kind) for game in comparison.games}
+    panels = {game: lines for game, lines in found.items() if lines}
     if not panels:
         return None
     present = [
@@ -119,7 +105,7 @@ def _curves(comparison: Comparison, kind: _Kind) -> Figure | None:
         Texts(
             title=kind.title,
             subtitle=_subtitle(comparison, list(panels), kind),
-            caption=_caption(panels, windows, kind),
+            caption=_caption(panels, kind),
         ),
         len(panels),
         columns=2 if len(panels) == 4 else COLUMNS,
@@ -139,33 +125,27 @@ def _curves(comparison: Comparison, kind: _Kind) -> Figure | None:
     return figure
 
 
-def _of_game(
-    comparison: Comparison, game: str, of: Callable[[Standing], Averaged | None]
-) -> list[tuple[Standing, Averaged]]:
-    """The labels on this game, with their curves; those with a point in common."""
-    found = []
-    for label in comparison.labels:
-        standing = comparison.standings.get((label, game))
-        curves = None if standing is None else of(standing)
-        if standing is not None and curves is not None and len(common_grid(curves.runs)):
-            found.append((standing, curves))
-    return found
+def _of_game(comparison: Comparison, game: str, kind: _Kind) -> list[_Line]:
+    """The lines of the labels that have curves on this game."""
+    standings = [comparison.standings.get((label, game)) for label in comparison.labels]
+    found = [(one, kind.of(one)) for one in standings if one is not None]
+    return [
+        _line(standing, curves, MS_PER_HOUR if kind.over_time else 1)
+        for standing, curves in found
+        if curves is not None
+    ]
 
 
-def _window(found: Sequence[tuple[Standing, Averaged]]) -> int:
-    """One window for all runs of a panel, so that all labels are treated alike."""
-    runs = [run for _, curves in found for run in curves.runs]
-    return trailing_window(runs) if runs else 0
-
-
-def _line(standing: Standing, curves: Averaged) -> _Line:
-    """The average as it was computed, by the rule of the number of runs."""
+def _line(standing: Standing, curves: Averaged, unit: float) -> _Line:
+    """The average as it was computed, by the rule of the number of runs. unit: of the grid, in that of
+    single runs.
+    """
     count = len(curves.runs)
     few = count < BOOTSTRAP_FROM
     singles = [(one.steps.astype(np.float64), one.values) for one in curves.runs]
     return _Line(
         label=standing.label,
-        at=curves.grid,
+        at=curves.grid * unit,
         centre=curves.band.values,
         low=None if few else curves.band.low,
         high=None if few else curves.band.high,
@@ -173,30 +153,6 @@ def _line(standing: Standing, curves: Averaged) -> _Line:
         count=count,
         planned=standing.planned,
     )
-
-
-def _smoothed_line(standing: Standing, curves: Averaged, window: int) -> _Line:
-    """The average of the runs, each smoothed before."""
-    count = len(curves.runs)
-    few = count < BOOTSTRAP_FROM
-    grid = common_grid(curves.runs, points=POINTS)
-    values = np.array([mean_of_last_steps(one, grid, window) for one in curves.runs])
-    centre, low, high, _, _ = shown(aggregate(values, seed=SEED, resamples=CURVE_RESAMPLES))
-    return _Line(
-        label=standing.label,
-        at=grid.astype(np.float64),
-        centre=centre,
-        low=None if few else low,
-        high=None if few else high,
-        singles=[_whole(one, window) for one in curves.runs] if few and count > 1 else [],
-        count=count,
-        planned=standing.planned,
-    )
-
-
-def _whole(one: Curve, window: int) -> tuple[Floats, Floats]:
-    at = common_grid([one], points=POINTS)
-    return at.astype(np.float64), mean_of_last_steps(one, at, window)
 
 
 def _draw(axes: Axes, line: _Line, mark: Mark, labels: int) -> None:
@@ -232,11 +188,11 @@ def _subtitle(comparison: Comparison, games: Sequence[str], kind: _Kind) -> str:
     if len(measures) > 1:
         return f"against {kind.against}"
     (measure,) = measures
-    quantity = measure.training_axis if kind.smoothed else measure.axis("evaluations")
+    quantity = measure.training_axis if kind.in_parts else measure.axis("evaluations")
     return f"{quantity} against {kind.against}"
 
 
-def _caption(panels: Mapping[str, Sequence[_Line]], windows: Mapping[str, int], kind: _Kind) -> str:
+def _caption(panels: Mapping[str, Sequence[_Line]], kind: _Kind) -> str:
     lines = [line for every in panels.values() for line in every]
     counts = sorted({line.count for line in lines})
     runs = runs_of(counts, [line.planned for line in lines])
@@ -250,20 +206,9 @@ def _caption(panels: Mapping[str, Sequence[_Line]], windows: Mapping[str, int], 
         )
     if counts[0] == 1:
         sentences.append("One run: the line alone, no interval.")
-    if kind.smoothed:
-        used = sorted({windows[game] for game in panels})
-        sentences.append(
-            f"Smoothing: each run by a trailing mean over {_span(used, kind.over_time)}; what is drawn "
-            "over runs is that of the smoothed runs."
-        )
+    if kind.in_parts:
+        parts = [len(line.at) for line in lines]
+        sentences.append(of_a_point(max(parts), min(parts), over_time=kind.over_time))
     else:
-        sentences.append("Smoothing: none.")
+        sentences.append(OF_EVALUATIONS)
     return " ".join(sentences)
-
-
-def _span(windows: Sequence[int], over_time: bool) -> str:
-    """`its last 10k steps`, or a range of them where panels differ."""
-    ends = sorted({windows[0], windows[-1]})
-    if over_time:
-        return f"its last {' to '.join(duration(window / 1000) for window in ends)} of training"
-    return f"its last {' to '.join(short(window) for window in ends)} steps"

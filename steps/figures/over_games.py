@@ -13,6 +13,8 @@ from matplotlib.ticker import FuncFormatter
 
 from config.numbers import counted
 from steps.comparison.compared import Comparison, Overall
+from steps.comparison.sample_efficiency import TRAINING
+from steps.figures.averaged_runs import OF_EVALUATIONS, of_a_point
 from steps.figures.labelled import (
     Mark,
     Texts,
@@ -86,21 +88,24 @@ def profiles(comparison: Comparison) -> Figure | None:
         title="Performance profiles",
         subtitle="share of runs with a normalised score above τ",
         x_label="normalised score τ",
-        smoothing="",
+        remark="",
     )
 
 
 def efficiency(comparison: Comparison) -> Figure | None:
     """Scores over all games in the course of the training; None with fewer than two games."""
     bands = _known(comparison, lambda one: one.efficiency)
+    of_training = comparison.efficiency_of == TRAINING
+    what = "training episodes" if of_training else "evaluations"
+    point = of_a_point(len(comparison.shares), over_time=False) if of_training else OF_EVALUATIONS
     figure = _bands(
         comparison,
         bands,
         comparison.shares,
         title="Sample efficiency",
-        subtitle="interquartile mean of normalised returns of training episodes, over all games",
+        subtitle=f"interquartile mean of normalised returns of {what}, over all games",
         x_label="share of the environment steps",
-        smoothing=" Smoothing: none.",
+        remark=f" {point}",
     )
     if figure is not None:
         percent = FuncFormatter(lambda share, _: f"{100 * share:g} %")
@@ -182,7 +187,7 @@ def _bands(
     title: str,
     subtitle: str,
     x_label: str,
-    smoothing: str,
+    remark: str,
 ) -> Figure | None:
     """One panel with a line and a band for each label."""
     if not bands or len(at) == 0 or not comparison.common_games:
@@ -192,7 +197,7 @@ def _bands(
         Texts(
             title=title,
             subtitle=subtitle,
-            caption=f"{_sample(comparison)} {_pointwise(list(bands.values()))}{smoothing}",
+            caption=f"{_sample(comparison)} {_pointwise(list(bands.values()))}{remark}",
         ),
         1,
         columns=1,

@@ -13,11 +13,13 @@ from config.measures import Measure
 from steps.statistics.scores import Floats
 
 GRID_POINTS = 250
-ROWS_AVERAGED = 8
-SMALLEST_SHARE = 1 / 20
-LARGEST_SHARE = 1 / 10
-"""Of a curve, in its trailing mean. Eight rows of returns, each of a few episodes, still vary by a third
-of what one row does."""
+PARTS = 50
+"""Of the common steps, in figures: each point is the mean over one of them."""
+FEWEST_PARTS = 10
+ROWS_OF_A_PART = 4
+"""Fewer parts where a part would have fewer rows than this, each the mean of a few episodes only."""
+MOST_PARTS = 1000
+"""Of a single run that is far longer than the steps that all have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,34 +131,61 @@ def trailing_mean(values: Floats, window: int) -> Floats:
     return averaged
 
 
-def trailing_window(curves: Sequence[Curve]) -> int:
-    """How many steps the trailing mean of these curves covers, to two digits: a twentieth of their
-    common range, or more, up to a tenth, where that is fewer than eight rows of a curve. 0 if they
-    have none.
+def equal_parts(curves: Sequence[Curve]) -> NDArray[np.int64]:
+    """Edges of equal parts of the steps that all curves have -> [P + 1], P up to PARTS; empty when they
+    share no range, one step twice where they share only that one. Curves of few rows have fewer parts, so
+    that the value in a part is the mean of several rows.
     """
-    grid = common_grid(curves, points=2)
-    if len(grid) == 0:
-        return 0
-    rows = min(len(one) for one in curves)
-    share = min(max(ROWS_AVERAGED / rows, SMALLEST_SHARE), LARGEST_SHARE)
-    return int(float(f"{share * (grid[-1] - grid[0]):.2g}"))
+    ends = common_grid(curves, points=2)
+    if len(ends) == 0:
+        return ends
+    rows = min(_rows_between(one, int(ends[0]), int(ends[-1])) for one in curves)
+    parts = min(max(rows // ROWS_OF_A_PART, min(FEWEST_PARTS, rows - 1), 1), PARTS)
+    edges = np.unique(np.linspace(ends[0], ends[-1], parts + 1).round().astype(np.int64))
+    return edges if len(edges) > 1 else np.repeat(edges, 2)
 
 
-def mean_of_last_steps(one: Curve, grid: NDArray[np.int64], window: int) -> Floats:
-    """Mean over the last `window` steps before each grid step [G] -> [G] of the curve as `hold` has
-    it: exact, and the same on every grid. Fewer steps at its beginning; NaN outside of its range.
+def _rows_between(one: Curve, first: int, last: int) -> int:
+    return int(((one.steps >= first) & (one.steps <= last)).sum())
 
-    It looks back only, and lags window / 2 steps behind.
+
+def mean_of_parts(one: Curve, edges: NDArray[np.int64]) -> Floats:
+    """Mean of the curve, as `hold` has it, over each part between two edges [P + 1] -> [P]: the parts
+    do not overlap, so every step counts once. NaN for a part that reaches beyond the run.
     """
-    averaged = hold(one, grid)
-    if len(one) == 0 or window <= 0:
-        return averaged
+    starts, ends = edges[:-1].astype(np.float64), edges[1:].astype(np.float64)
+    if len(one) == 0:
+        return np.full(len(starts), np.nan)
     steps = one.steps.astype(np.float64)
     # The area under the held curve up to each of its points; between them it grows evenly.
     areas = np.concatenate(([0.0], np.cumsum(one.values[:-1] * np.diff(steps))))
-    ends = grid.astype(np.float64)
-    starts = np.maximum(ends - window, steps[0])
-    covered = np.isfinite(averaged) & (ends > starts)
-    area = np.interp(ends, steps, areas) - np.interp(starts, steps, areas)
-    averaged[covered] = area[covered] / (ends - starts)[covered]
-    return averaged
+    covered = np.interp(ends, steps, areas) - np.interp(starts, steps, areas)
+    lengths = ends - starts
+    held = hold(one, starts.astype(np.int64))
+    means: Floats = np.where(lengths > 0, covered / np.where(lengths > 0, lengths, 1.0), held)
+    means[(starts < steps[0]) | (ends > steps[-1])] = np.nan
+    return means
+
+
+def middles(edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The middle step of each part, rounded down: [P + 1] -> [P]."""
+    return (edges[:-1] + edges[1:]) // 2
+
+
+def in_parts(one: Curve, edges: NDArray[np.int64]) -> Curve:
+    """A run as means of the parts between these edges, each at its middle. Beyond the edges, parts of
+    the same length go on as far as the run has whole ones; a run shorter than a part is one part.
+    """
+    if len(one) < 2:
+        return one
+    first, last = int(one.steps[0]), int(one.steps[-1])
+    length = float(edges[-1] - edges[0]) / (len(edges) - 1)
+    if last - first > MOST_PARTS * length:
+        return in_parts(one, equal_parts([one]))
+    before = edges[0] - length * np.arange(max((edges[0] - first) // length, 0), 0, -1)
+    after = edges[-1] + length * np.arange(1, max((last - edges[-1]) // length, 0) + 1)
+    whole = np.concatenate([before, edges, after]).round().astype(np.int64)
+    own = whole[(whole >= first) & (whole <= last)]
+    if len(own) < 2:
+        own = np.array([first, last], np.int64)
+    return Curve(steps=middles(own), values=mean_of_parts(one, own))

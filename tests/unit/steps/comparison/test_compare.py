@@ -17,7 +17,7 @@ from steps.average import SAME_SCORE
 from steps.comparison.averaging import CURVE_POINTS, NARROW, NO_INTERVAL, RUN_POINTS
 from steps.comparison.compared import Comparison, Standing
 from steps.comparison.entries import EMPTY, Cost, Entry
-from steps.statistics.curves import Curve
+from steps.statistics.curves import PARTS, Curve
 from tests.synthetic_entries import STEPS, compared, entry, run, scores
 
 COSTS = dataclasses.replace(RETURN, name="cost", higher_is_better=False)
@@ -402,18 +402,37 @@ def test_curves_end_with_the_shortest_run() -> None:
     runs = (run("0", 100.0, STEPS), run("1", 100.0, 2 * STEPS))
     one = only(compared(entry("PPO", "cartpole", (), runs=runs)))
     assert one.training and one.hours
-    assert one.training.grid[-1] == STEPS and len(one.training.grid) <= CURVE_POINTS
-    assert one.training.band.values[-1] == pytest.approx((100 + 50) / 2)
-    assert one.hours.grid[-1] == pytest.approx(1.0), "hours"
-    assert [int(curve.steps[-1]) for curve in one.training.runs] == [STEPS, 2 * STEPS]
+    parts = len(one.training.grid)
+    half = (STEPS - STEPS / 10) / parts / 2
+    assert one.training.grid[-1] == STEPS - half, "the middle of the last part"
+    assert one.hours.grid[-1] == pytest.approx(1 - half / STEPS), "hours"
+    ends = [float(curve.steps[-1]) for curve in one.training.runs]
+    assert ends == [STEPS - half, 2 * STEPS - half]
+    at_end = [of_run.values[parts - 1] for of_run in one.training.runs]
+    assert one.training.band.values[-1] == pytest.approx(np.mean(at_end))
 
 
-def test_long_curves_of_runs_are_thinned() -> None:
+def test_what_is_drawn_of_runs_is_what_was_averaged() -> None:
+    generator = np.random.default_rng(1)
+    steps = np.arange(1, 5001)
+    curves = [Curve(steps=steps, values=generator.normal(size=5000)) for _ in range(3)]
+    runs = tuple(run(str(i), 1.0, training=one, times=EMPTY) for i, one in enumerate(curves))
+    one = only(compared(entry("A", "x", (), runs=runs)))
+    assert one.training and one.hours is None
+    assert all((of_run.steps == one.training.grid).all() for of_run in one.training.runs)
+    values = np.array([of_run.values for of_run in one.training.runs])
+    assert one.training.band.values == pytest.approx(values.mean(axis=0))
+    assert len(one.training.grid) == PARTS
+
+
+def test_many_evaluations_of_runs_are_thinned() -> None:
     steps = np.arange(1, 5001)
     curve = Curve(steps=steps, values=np.sin(steps / 1000))
-    one = only(compared(entry("A", "x", (), runs=(run("0", 1.0, training=curve, times=EMPTY),))))
-    assert one.training and one.hours is None
-    (thin,) = one.training.runs
+    runs = (run("0", 1.0, training=EMPTY, times=EMPTY, policy=curve),)
+    one = only(compared(entry("A", "x", (), runs=runs)))
+    assert one.policy and one.training is None
+    assert one.policy.grid[-1] == 5000 and len(one.policy.grid) == CURVE_POINTS
+    (thin,) = one.policy.runs
     assert len(thin) == RUN_POINTS and (thin.steps[0], thin.steps[-1]) == (1, 5000)
     assert set(zip(thin.steps, thin.values, strict=True)) <= set(
         zip(curve.steps, curve.values, strict=True)
@@ -432,14 +451,25 @@ def test_a_missing_curve_of_a_run_is_remarked() -> None:
 def test_efficiency_compares_equal_numbers_of_steps() -> None:
     """Both learn at one speed, and one for twice as long: at equal shares of their own lengths the
     longer one would look better."""
-    games = ("cartpole", "inverted-pendulum")
-    short = [entry("short", game, (100.0,) * 2, last=STEPS) for game in games]
-    long = [entry("long", game, (200.0,) * 2, last=2 * STEPS) for game in games]
-    found = compared(*short, *long)
+    found = compared(
+        *(
+            entry(label, game, (), runs=(run("0", 100.0, training=_rising(last)),) * 2)
+            for label, last in (("short", STEPS), ("long", 2 * STEPS))
+            for game in ("cartpole", "inverted-pendulum")
+        )
+    )
     first, second = (found.overall[label].efficiency for label in ("short", "long"))
-    assert first and second and found.shares[-1] == 1
-    assert second.values[-1] == pytest.approx(first.values[-1])
-    assert first.values[-1] == pytest.approx((0.2 + 0.1) / 2)
+    assert first and second and len(found.shares) == PARTS
+    assert found.shares[-1] == pytest.approx(1 - 0.5 / PARTS, abs=1e-4)
+    assert second.values == pytest.approx(first.values)
+    per_share = (100 / 500 + 100 / 1000) / 2
+    assert first.values == pytest.approx(per_share * found.shares, abs=1e-4), "no lag"
+
+
+def _rising(last: int) -> Curve:
+    """A curve with a row for every step, 100 at STEPS."""
+    steps = np.arange(1, last + 1)
+    return Curve(steps=steps, values=100 * steps / STEPS)
 
 
 def test_evaluations_stand_in_for_trainings_without_curves() -> None:

@@ -91,7 +91,7 @@ def test_five_runs_have_a_band_that_the_caption_explains(large):
     text = said(figure)
     assert "interquartile mean and its 95 % bootstrap interval" in text
     assert "slightly too narrow below ten runs" in text
-    assert "trailing mean over its last 10k steps" in text
+    assert "Each point is the mean over 1/50 of the steps." in text
     assert figure.get_label() in text, "the files' description is the caption"
 
 

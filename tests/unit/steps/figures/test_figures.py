@@ -15,7 +15,7 @@ from config.numbers import duration, number, short
 from config.resolve import resolve
 from steps.figures import averaged_runs, run, style
 from steps.figures.style import MOST_POINTS, RUN_COLOURS, look, visible, write
-from steps.statistics.curves import curve, mean_of_last_steps, trailing_window
+from steps.statistics.curves import curve, equal_parts, mean_of_parts
 from steps.statistics.rule import aggregate
 
 HEADING = averaged_runs.Heading(
@@ -205,9 +205,9 @@ def test_a_smoothed_line_is_named_and_an_unsmoothed_one_too():
 def test_the_band_of_three_noisy_runs_is_that_of_the_drawn_runs_and_inside_of_the_axes():
     """Of raw rows, the interval of three runs jumps from row to row and leaves the axes."""
     generator = np.random.default_rng(5)
-    steps = np.arange(1, 201) * 100
+    steps = np.arange(1, 801) * 100
     rising = 500 * steps / steps[-1]
-    curves = {i: curve(steps, rising * generator.uniform(0.4, 1.6, 200)) for i in range(3)}
+    curves = {i: curve(steps, rising * generator.uniform(0.4, 1.6, 800)) for i in range(3)}
     figure = averaged_runs.training_curve(
         HEADING, RETURN, curves, {}, seed=1, frames_per_step=1, solved=None
     )
@@ -216,22 +216,20 @@ def test_the_band_of_three_noisy_runs_is_that_of_the_drawn_runs_and_inside_of_th
     edge = axes.collections[0].get_paths()[0].vertices[:, 1]
     assert axes.get_ylim()[0] < edge.min() < edge.max() < axes.get_ylim()[1]
     assert "beyond the axes" not in texts(figure)
-    window = trailing_window(list(curves.values()))
-    assert window == 1000
-    assert "a trailing mean over its last 1k steps" in texts(figure)
+    assert "Each point is the mean over 1/50 of the steps." in texts(figure)
     thick = max(axes.lines, key=lambda line: line.get_linewidth())
-    smoothed = [
-        mean_of_last_steps(one, thick.get_xdata().astype(np.int64), window)
-        for one in curves.values()
-    ]
-    assert thick.get_ydata() == pytest.approx(np.mean(smoothed, axis=0))
+    edges = equal_parts(list(curves.values()))
+    values = [mean_of_parts(one, edges) for one in curves.values()]
+    assert thick.get_ydata() == pytest.approx(np.mean(values, axis=0))
+    thin = [line.get_ydata() for line in axes.lines if line.get_linewidth() < 0.8]
+    assert np.array(thin) == pytest.approx(np.array(values))
     middle = axes.collections[0].get_paths()[0].vertices
-    at = thick.get_xdata()[125]
+    at = thick.get_xdata()[25]
     ends = middle[middle[:, 0] == at][:, 1]
-    assert (ends.min() + ends.max()) / 2 == pytest.approx(thick.get_ydata()[125])
+    assert (ends.min() + ends.max()) / 2 == pytest.approx(thick.get_ydata()[25])
     one_edge = edge[1 : 1 + len(thick.get_xdata())]
-    raw = max(np.abs(np.diff(one.values)).max() for one in curves.values())
-    assert np.abs(np.diff(one_edge)).max() < 0.2 * raw, "no comb"
+    raw = aggregate(np.array([one.values for one in curves.values()]), seed=1, resamples=10).low
+    assert np.abs(np.diff(one_edge)).max() < 0.2 * np.abs(np.diff(raw)).max(), "no comb"
 
 
 def test_a_band_far_wider_than_the_curves_does_not_flatten_them():
