@@ -68,6 +68,7 @@ def compare_study(directory: StudyDirectory) -> bool:
         found.entries,
         title=title_of(found.entries, directory.root.name),
         baseline=found.baseline,
+        settings=found.settings,
         ranges=found.ranges,
         seed=SEED,
         missing=found.missing,

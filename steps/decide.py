@@ -3,7 +3,8 @@
 Follows a round of experiments of a study whose number of runs may grow. On each game it compares every
 label with the baseline, by the runs that there are, and lists those experiments that need another group
 of runs: of labels that are undecided, and of the baselines that they are compared with. Experiments
-that a grid sets apart are compared with the baseline of the same values. What is known is written to
+that a grid sets apart are compared with the baseline of the same values, unless the study names one
+experiment as the baseline. What is known is written to
 decisions.json.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 from config.ending import end
 from config.errors import BadInput, ExperimentError
 from config.outdir import check_outdir
-from config.study import AdaptiveRuns, Cell
+from config.study import AdaptiveRuns, Baseline, Cell
 from steps.average import read_run
 from steps.command.main import command_parser, guarded, write_outputs
 from steps.comparison.compared import Decided
@@ -64,17 +65,20 @@ def decide(arguments: argparse.Namespace) -> int:
 
 
 def decisions(
-    directory: StudyDirectory, cells: Sequence[Cell], baseline: str, runs: AdaptiveRuns
+    directory: StudyDirectory, cells: Sequence[Cell], baseline: Baseline, runs: AdaptiveRuns
 ) -> list[Decided]:
-    """What is known of every experiment that has a baseline on its game, with its values of the grid."""
+    """What is known of every experiment that has a baseline on its game: the one with its values of the
+    grid, or the one that the study names.
+    """
 
     def kind(cell: Cell) -> str:
-        return json.dumps([cell.game, sorted(cell.settings.items())])
+        paired = sorted(cell.settings.items()) if baseline.settings is None else []
+        return json.dumps([cell.game, paired])
 
     families = list[tuple[Cell, list[Cell]]]()
     for _, members in groupby(sorted(cells, key=kind), key=kind):
         family = list(members)
-        first = next((cell for cell in family if cell.label == baseline), None)
+        first = next((cell for cell in family if baseline.fits(cell.label, cell.settings)), None)
         if first is not None and len(family) > 1:
             families.append((first, [cell for cell in family if cell is not first]))
     found = []

@@ -9,7 +9,7 @@ compared.py        baseline, scores and number of runs
 """
 
 from config.study.cells import Cell
-from config.study.compared import AdaptiveRuns
+from config.study.compared import AdaptiveRuns, Baseline
 from config.study.study_file import Study, read_study, read_text
 
-__all__ = ["AdaptiveRuns", "Cell", "Study", "read_study", "read_text"]
+__all__ = ["AdaptiveRuns", "Baseline", "Cell", "Study", "read_study", "read_text"]

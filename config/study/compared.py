@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from config.parameters import Parameter, declared
 from config.resolve import Resolved
 from config.score_ranges import default_range
 from config.study.axes import PlayedGame
+from config.study.cells import Cell
 
 MOST_RUNS = 256
 GROUP = Parameter("group", int, None, "runs that are added at once", low=2, high=MOST_RUNS)
@@ -39,6 +41,28 @@ class AdaptiveRuns:
     def document(self) -> dict[str, Any]:
         """The value of the key `runs`."""
         return {"group": self.group, "most": self.most, "until": UNTIL, "error": self.error}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What all others are compared with.
+
+    label: the baseline's. cell: the experiment that the study names; empty where it names the label, and
+    every other is compared with the experiment of this label that has the same values of the grid.
+    settings: of that experiment, with which all others are then compared, on every game; else None.
+    """
+
+    label: str
+    cell: str = ""
+    settings: Mapping[str, str] | None = None
+
+    def __str__(self) -> str:
+        """As the study names it."""
+        return self.cell or self.label
+
+    def fits(self, label: str, settings: Mapping[str, str]) -> bool:
+        """Whether an experiment is a baseline."""
+        return label == self.label and self.settings in (None, settings)
 
 
 def read_runs(node: Located) -> int | AdaptiveRuns:
@@ -85,33 +109,39 @@ def _counted(node: Located, parameter: Parameter) -> int:
 
 
 def read_compare(
-    node: Located | None, labels: Sequence[str], games: Sequence[PlayedGame]
-) -> tuple[str | None, dict[str, tuple[float, float]]]:
+    node: Located | None, cells: Sequence[Cell], games: Sequence[PlayedGame]
+) -> tuple[Baseline | None, dict[str, tuple[float, float]]]:
     """Read the key `compare`: the baseline and the ranges of scores that are given. Raises
     `BadInput`.
     """
     entries = node.entries("compare", ("baseline", "scores")) if node else {}
-    baseline = read_baseline(entries["baseline"], labels) if "baseline" in entries else None
+    baseline = read_baseline(entries["baseline"], cells) if "baseline" in entries else None
     scores = read_scores(entries["scores"], games) if "scores" in entries else {}
     return baseline, scores
 
 
-def compare_document(baseline: str | None, scores: ScoreRanges) -> dict[str, Any]:
+def compare_document(baseline: Baseline | None, scores: ScoreRanges) -> dict[str, Any]:
     """The key `compare` of a study's file, if there is anything to say."""
     compare: dict[str, Any] = {}
     if baseline is not None:
-        compare["baseline"] = baseline
+        compare["baseline"] = str(baseline)
     if scores:
         compare["scores"] = {game: list(ends) for game, ends in scores.items()}
     return {"compare": compare} if compare else {}
 
 
-def read_baseline(node: Located, labels: Sequence[str]) -> str:
-    """Read the label that the others are compared with. Raises `BadInput`."""
-    label = node.text("baseline")
-    if label not in labels:
-        raise node.refused(unknown("label of a baseline", label, labels))
-    return label
+def read_baseline(node: Located, cells: Sequence[Cell]) -> Baseline:
+    """Read what the others are compared with: a label, or the name of an experiment. Raises `BadInput`."""
+    text = node.text("baseline")
+    labels = {cell.label for cell in cells}
+    if text in labels:
+        return Baseline(label=text)
+    named = {cell.name: cell for cell in cells}
+    if text in named:
+        return Baseline(label=named[text].label, cell=text, settings=named[text].settings)
+    kind = "label or experiment of a baseline"
+    nearest = difflib.get_close_matches(text, [*labels, *named], n=1)
+    raise node.refused(unknown(kind, text, labels, meant=nearest[0] if nearest else ""))
 
 
 def read_scores(node: Located, games: Sequence[PlayedGame]) -> dict[str, tuple[float, float]]:
@@ -173,10 +203,13 @@ def score_ranges(
 
 
 def refuse_undecidable(
-    runs: int | AdaptiveRuns, baseline: str | None, labels: Sequence[str], place: Located
+    runs: int | AdaptiveRuns, baseline: Baseline | None, cells: Sequence[Cell], place: Located
 ) -> None:
     """Raise `BadInput` if the number of runs depends on a comparison that the study does not make."""
-    if not isinstance(runs, AdaptiveRuns) or (baseline is not None and len(labels) > 1):
+    if not isinstance(runs, AdaptiveRuns):
+        return
+    others = [one for one in cells if baseline and not baseline.fits(one.label, one.settings)]
+    if others:
         return
     lacking = "'compare: {baseline: …}'" if baseline is None else "a second label to compare"
     raise place.refused(f"runs until {UNTIL} need {lacking}; allowed: that, or a number of runs")

@@ -33,6 +33,7 @@ from config.study.axes import MOST_CELLS, read_axes
 from config.study.cells import Cell, checked, plan, read_exclusions, without_excluded
 from config.study.compared import (
     AdaptiveRuns,
+    Baseline,
     compare_document,
     given_runs,
     read_compare,
@@ -57,8 +58,8 @@ class Study:
     """Many experiments that are compared.
 
     outdir: the study's directory; cells: the experiments, label by label in the order of the file;
-    resolved: their parameters, by the names of the cells; baseline: the label that the others are
-    compared with; scores: of games that have them, the value of the measure that is score 0 and that
+    resolved: their parameters, by the names of the cells; baseline: what the others are compared
+    with; scores: of games that have them, the value of the measure that is score 0 and that
     which is score 1; runs: of each experiment, and if adaptive each cell begins with one group, and the
     workflow adds the others; parallel_experiments: how many are active at once, None if the study does
     not say; document: the study as it was understood, with what `-p` gave, which `read_study` reads as
@@ -68,7 +69,7 @@ class Study:
     outdir: str
     cells: tuple[Cell, ...]
     resolved: Mapping[str, Resolved]
-    baseline: str | None
+    baseline: Baseline | None
     scores: Mapping[str, tuple[float, float]]
     runs: int | AdaptiveRuns
     parallel_experiments: int | None
@@ -103,10 +104,10 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
     exclusions = read_exclusions(entries["exclude"], axes) if "exclude" in entries else []
     planned = without_excluded(plan(axes, _at_first(runs)), exclusions)
     experiments = checked(planned)
-    labels = list(dict.fromkeys(one.cell.label for one in planned))
+    cells = tuple(one.cell for one in planned)
     played = list({one.cell.game: one.played for one in planned}.values())
-    baseline, scores = read_compare(entries.get("compare"), labels, played)
-    refuse_undecidable(runs, baseline, labels, entries.get("runs", root))
+    baseline, scores = read_compare(entries.get("compare"), cells, played)
+    refuse_undecidable(runs, baseline, cells, entries.get("runs", root))
     document = {
         "outdir": outdir,
         "runs": runs.document() if isinstance(runs, AdaptiveRuns) else runs,
@@ -118,7 +119,7 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
     _refuse_size(dump(document), f"{source} with all that it means")
     return Study(
         outdir=outdir,
-        cells=tuple(one.cell for one in planned),
+        cells=cells,
         resolved={one.cell.name: found for one, found in zip(planned, experiments, strict=True)},
         baseline=baseline,
         scores=score_ranges(played, experiments, scores),

@@ -32,13 +32,15 @@ def compare(
     baseline: str | None,
     ranges: Mapping[str, Range],
     seed: int = SEED,
+    settings: Mapping[str, str] | None = None,
     missing: Sequence[str] = (),
     asked: Mapping[str, str] = MappingProxyType({}),
 ) -> Comparison:
     """Compare entries, of which there may be none.
 
     baseline: the label that the others are compared with. Entries of one label with several settings
-    are compared with the baseline's entries of the same settings. ranges: by game, the values of its
+    are compared with the baseline's entries of the same settings; if `settings` is given, all with the
+    baseline's entries of these. ranges: by game, the values of its
     measure that are score 0 and 1, in place of those that are known. missing: what else is missing, a
     sentence each. asked: see `Comparison`. Raises `BadInput` for an unknown baseline, for two entries
     with the same label, settings and game, and for a game with several measures.
@@ -48,7 +50,7 @@ def compare(
     refuse_different_measures(contenders, games)
     measures = {entry.game: entry.measure for entry in entries}
     known = score_ranges(measures, ranges)
-    against, alone = opponents(contenders, baseline)
+    shown_baseline, against, alone = opponents(contenders, baseline, settings)
     standings = standings_of(contenders, games, measures, known, seed=seed)
     over = over_all_games(contenders, standings, known, against, seed=seed)
     lacking = missing_from(contenders, games, standings, known, over.shared)
@@ -56,7 +58,7 @@ def compare(
         title=title,
         labels=tuple(one.label for one in contenders),
         games=games,
-        baseline=baseline,
+        baseline=shown_baseline,
         measures=measures,
         ranges=known,
         standings=standings,

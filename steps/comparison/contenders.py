@@ -85,17 +85,23 @@ def _indistinguishable(first: Entry, second: Entry, label: str) -> BadInput:
 
 
 def opponents(
-    contenders: Sequence[Contender], baseline: str | None
-) -> tuple[dict[str, Contender], list[str]]:
-    """The contender that each label is compared with, and a sentence for each label without one.
+    contenders: Sequence[Contender], baseline: str | None, settings: Settings | None = None
+) -> tuple[str | None, dict[str, Contender], list[str]]:
+    """The baseline's label in figures, the contender that each label is compared with, and a sentence for
+    each label without one.
 
     baseline: a label with its settings, with which all others are compared; or a plain one, of which
     each label is compared with the contender that has the same settings, as far as both have them.
-    Raises `BadInput` for a label that nothing has.
+    settings: of the one contender with this plain label that all others are compared with. Raises
+    `BadInput` for a label that nothing has.
     """
     if baseline is None:
-        return {}, []
-    exact = [one for one in contenders if one.label == baseline != one.plain]
+        return None, {}, []
+    if settings is None:
+        exact = [one for one in contenders if one.label == baseline != one.plain]
+    else:
+        of_label = [one for one in contenders if one.plain == baseline]
+        exact = [one for one in of_label if settings.items() <= one.all_settings.items()]
     candidates = exact or [one for one in contenders if one.plain == baseline]
     if not candidates:
         known = {name for one in contenders for name in (one.label, one.plain)}
@@ -113,7 +119,7 @@ def opponents(
             without.append(f"{one.label} has no baseline: {several}")
         else:
             without.append(f"{one.label} has no baseline: {baseline} lacks its settings")
-    return found, without
+    return exact[0].label if exact else baseline, found, without
 
 
 def _agree(one: Contender, other: Contender) -> bool:

@@ -16,13 +16,14 @@ from steps.directory.study import StudyDirectory, read_asked, read_cells
 @dataclass(frozen=True, kw_only=True)
 class StudyEntries:
     """What a study compares. missing: the cells without an entry, a sentence each. asked, baseline,
-    ranges: as `compare` takes them.
+    settings, ranges: as `compare` takes them.
     """
 
     entries: tuple[Entry, ...]
     missing: tuple[str, ...]
     asked: Mapping[str, str]
     baseline: str | None
+    settings: Mapping[str, str] | None
     ranges: Mapping[str, tuple[float, float]]
 
 
@@ -39,14 +40,15 @@ def study_entries(directory: StudyDirectory) -> StudyEntries:
         else:
             missing.append(f"{cell.label} on {cell.game} (experiment {cell.name}): {found}")
     baseline = study.baseline
-    if baseline is not None and not any(entry.label == baseline for entry in entries):
+    if baseline is not None and not any(baseline.fits(one.label, one.settings) for one in entries):
         missing.append(f"the baseline, {baseline}, has no experiment yet, so nothing is tested")
         baseline = None
     return StudyEntries(
         entries=tuple(entries),
         missing=tuple(missing),
         asked=_asked(study, cells),
-        baseline=baseline,
+        baseline=baseline.label if baseline else None,
+        settings=baseline.settings if baseline else None,
         ranges=study.scores,
     )
 
@@ -76,6 +78,7 @@ def _asked(study: Study, cells: Sequence[Cell]) -> dict[str, str]:
         "games": ", ".join(games),
         "runs": _runs(study.runs),
         "experiments": str(len(cells)),
+        **({"baseline": str(study.baseline)} if study.baseline and study.baseline.cell else {}),
         **{name: ", ".join(values) for name, values in grid.items()},
     }
 

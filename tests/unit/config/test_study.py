@@ -14,7 +14,7 @@ from config.errors import BadInput
 from config.measures import ELO, RETURN
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump, load
-from config.study import AdaptiveRuns, Cell, Study, read_study
+from config.study import AdaptiveRuns, Baseline, Cell, Study, read_study
 
 EXAMPLE = """\
 outdir: results/gae
@@ -68,7 +68,7 @@ def test_the_example_without_its_grid_has_nine_experiments() -> None:
     ]  # fmt: skip
     assert found.outdir == "results/gae"
     assert found.runs == 5
-    assert found.baseline == "ppo"
+    assert found.baseline == Baseline(label="ppo")
     assert found.parallel_experiments is None
     assert found.cells[7] == Cell(
         name="ppo-1-acrobot",
@@ -91,6 +91,27 @@ def test_the_example_has_eighteen_experiments() -> None:
     one = cell(found, "a2c-lunarlander-0p0003")
     assert one.settings == {"learning_rate": "0.0003"}
     assert one.given["learning_rate"] == "0.0003"
+
+
+def test_a_baseline_may_be_one_experiment() -> None:
+    """By the name of its directory; it stands for its label and its values on every game."""
+    found = study(EXAMPLE.replace("baseline: ppo,", "baseline: ppo-acrobot-0p001,"))
+    baseline = found.baseline
+    assert baseline is not None and str(baseline) == "ppo-acrobot-0p001"
+    fitting = [one.name for one in found.cells if baseline.fits(one.label, one.settings)]
+    assert fitting == ["ppo-cartpole-0p001", "ppo-acrobot-0p001", "ppo-lunarlander-0p001"]
+    assert read_study(dump(found.document), "again") == found
+    of_label = study(EXAMPLE).baseline
+    assert of_label is not None
+    assert sum(of_label.fits(one.label, one.settings) for one in found.cells) == 6
+
+
+def test_the_only_label_may_be_compared_with_one_of_its_settings() -> None:
+    text = EXAMPLE.replace(', a2c, {ppo: {gae_lambda: 1}, label: "PPO, λ = 1"}', "")
+    text = text.replace("runs: 5", "runs: {group: 3, most: 9}")
+    with pytest.raises(BadInput, match="need a second label"):
+        study(text)
+    assert study(text.replace("baseline: ppo", "baseline: ppo-acrobot-0p001")).baseline
 
 
 def test_an_experiment_is_what_the_same_parameters_make_of_it_alone() -> None:
@@ -380,9 +401,14 @@ WRONG = {
         "line 8: exclude: learning_rate cannot be '0.5'; allowed: 0.0003, 0.001",
     ),
     "an unknown baseline": (replaced("baseline: ppo", "baseline: pppo"), "line 7: .*'ppo'"),
+    "an unknown experiment as baseline": (
+        replaced("baseline: ppo", "baseline: ppo-acrobot-0p01"),
+        "line 7: unknown label or experiment of a baseline 'ppo-acrobot-0p01'; did you mean "
+        "'ppo-acrobot-0p001'",
+    ),
     "an excluded baseline": (
         EXAMPLE + "exclude: [{label: ppo}]",
-        "line 7: unknown label of a baseline 'ppo'",
+        "line 7: unknown label or experiment of a baseline 'ppo'",
     ),
     "scores of another game": (
         replaced("{lunarlander: [", "{lunarlandr: ["),

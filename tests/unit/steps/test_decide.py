@@ -116,6 +116,27 @@ def test_a_grid_s_values_have_a_baseline_of_their_own(
         assert one["decision"] == "undecided"
 
 
+def test_all_are_compared_with_the_experiment_that_the_study_names(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also its own label with other values of the grid, one family a game."""
+    named = STUDY.replace("baseline: ppo", "baseline: ppo-acrobot-0p9")
+    directory = begin(folder, named + "grid: {discount: [0.9, 0.99]}\n")
+    with_scores(monkeypatch, lambda name, group: [0.0, 1.0, 2.0, 3.0, 4.0])
+    assert decide.main(["--outdir", str(directory.root)]) == 0
+    found = json.loads(directory.decisions_json.read_text())
+    others = [
+        f"{label}-{game}-{value}"
+        for game in ("acrobot", "cartpole")
+        for label in ("ppo", "a2c", "dqn")
+        for value in ("0p9", "0p99")
+        if (label, value) != ("ppo", "0p9")
+    ]
+    assert [(one["cell"], one["baseline"]) for one in found] == [
+        (name, f"ppo-{name.split('-')[1]}-0p9") for name in others
+    ]
+
+
 def test_runs_that_failed_leave_smaller_groups(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

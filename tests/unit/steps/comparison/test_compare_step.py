@@ -59,6 +59,34 @@ def test_a_study_is_compared_by_its_file(tmp_path: Path) -> None:
     assert tree(tmp_path) == before, "the same experiments: nothing is written again"
 
 
+def test_all_are_compared_with_the_experiment_that_a_study_names(tmp_path: Path) -> None:
+    named = "ppo-acrobot-0p0003"
+    directory = planned(tmp_path, GRID.replace("baseline: ppo,", f"baseline: {named},"))
+    trained(directory, 8, ("complete", "failed"))
+    assert compare.main([f"--outdir={tmp_path}"]) == 0
+    found = read_comparison(tmp_path)
+    assert found.baseline == "ppo, learning_rate=0.0003"
+    assert found.asked["baseline"] == named
+    others = [label for label in found.labels if label != found.baseline]
+    assert len(others) == 3
+    assert {(one.label, one.game) for one in found.tests} == {
+        (label, game) for label in others for game in found.games
+    }
+    assert {one.baseline for one in found.tests} == {found.baseline}
+    shutil.rmtree(directory.experiment("ppo-acrobot-0p001").root)
+    shutil.rmtree(directory.experiment("ppo-cartpole-0p001").root)
+    assert compare.main([f"--outdir={tmp_path}"]) == 0
+    found = read_comparison(tmp_path)
+    assert found.baseline == "ppo", "no other setting of it is there"
+    assert len(found.tests) == 4
+    for game in ("cartpole", "acrobot"):
+        shutil.rmtree(directory.experiment(f"ppo-{game}-0p0003").root)
+    assert compare.main([f"--outdir={tmp_path}"]) == 0
+    found = read_comparison(tmp_path)
+    assert found.baseline is None and found.tests == ()
+    assert f"the baseline, {named}, has no experiment yet, so nothing is tested" in found.missing
+
+
 def test_a_study_that_has_just_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = planned(tmp_path, GRID)
     assert compare.main([f"--outdir={tmp_path}"]) == 0
