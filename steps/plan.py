@@ -19,6 +19,7 @@ from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, read_study, read_text
+from config.study.workflow_parameters import OF_WORKFLOW, PART, WHOLE
 from steps.command.main import guarded, write_outputs
 from steps.directory.files import make_and_probe, write_if_changed
 from steps.directory.study import (
@@ -30,9 +31,6 @@ from steps.directory.study import (
     read_cells,
     write_cells,
 )
-
-OF_WORKFLOW = ("study", "outdir", "part", "claim", "training_memory", "gpu_image", "cpu_image")
-"""The parameters of a study's workflow."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,12 +64,12 @@ def plan(arguments: argparse.Namespace) -> int:
         raise BadInput(
             "parameter 'outdir' is empty; allowed: a directory below the storage's mount"
         )
-    part = given.get("part", "1/1")
+    part = given.get(PART, WHOLE)
     is_adaptive = isinstance(study.runs, AdaptiveRuns)
-    if is_adaptive and part != "1/1":
+    if is_adaptive and part != WHOLE:
         raise BadInput(
             f"parameter 'part' cannot be {shown(part)}: one workflow must decide how many runs all "
-            "experiments have; allowed: 1/1"
+            f"experiments have; allowed: {WHOLE}"
         )
     directory = StudyDirectory(check_outdir(outdir, os.environ.get("STORAGE") or None))
     every = as_grown(directory, study.cells) if is_adaptive else study.cells

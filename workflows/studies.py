@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from config.cluster import Cluster
 from config.errors import BadInput, WrongDirectory
@@ -14,12 +15,14 @@ from config.numbers import duration
 from config.parameters import declared
 from config.resolve import Resolved
 from config.strict_yaml import dump
-from config.study import AdaptiveRuns, Cell, Study, read_study, read_text
+from config.study import AdaptiveRuns, Cell, Study, read_study, read_text, with_other_values
+from config.study.workflow_parameters import OF_CLUSTER, PART
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
 from workflows.dag.render import rendered_study, with_values
 from workflows.local import detect
 from workflows.request.command_line import Request
+from workflows.request.directories import READ_FROM, seen_in_a_study
 from workflows.request.preflight import (
     Place,
     check_can_be_trained,
@@ -34,8 +37,7 @@ SUFFIXES = (".yaml", ".yml")
 NAMES = 3
 """The first columns of a plan, which hold no numbers."""
 CLAIM = "claim"
-OF_WORKFLOW = (CLAIM, "training_memory", "gpu_image", "cpu_image")
-"""Parameters that are also given to the workflow; the claim to it alone."""
+"""A parameter that is given to the workflow alone; others of the cluster also to the experiments."""
 
 
 def is_study(request: Request) -> bool:
@@ -43,9 +45,9 @@ def is_study(request: Request) -> bool:
     return request.algorithm is not None and request.algorithm.endswith(SUFFIXES)
 
 
-def read(request: Request) -> Study:
-    """The study that a command asks for, with the parameters of `-p` for all experiments. Raises
-    `BadInput`.
+def read(request: Request, *, local: bool) -> Study:
+    """The study that a command asks for, with the parameters of `-p` for all experiments, and with
+    directories that experiments read as their pods see them. Raises `BadInput`.
     """
     path = Path(request.algorithm or "")
     if request.presets is not None:
@@ -56,19 +58,30 @@ def read(request: Request) -> Study:
     given = {name: value for name, value in request.given.items() if name != CLAIM}
     if CLAIM in request.given:
         declared(Experiment)[CLAIM].parse(request.given[CLAIM])
-    return read_study(text, str(path), given)
+    study = read_study(text, str(path), given)
+    where = _place(request, study, local=local)
+
+    def seen(name: str, value: Any) -> Any:
+        return seen_in_a_study(name, value, where) if value and name in READ_FROM else value
+
+    document = with_other_values(study.document, seen)
+    return study if document == study.document else read_study(dump(document), str(path))
+
+
+def _place(request: Request, study: Study, *, local: bool) -> Place | None:
+    """Where the study is on this machine; None for a cluster."""
+    return place(study.outdir, request.storage) if local and not request.manifest else None
 
 
 def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) -> list[Submission]:
     """The workflows of a study: one, or several where the status of one has no room for all its pods.
     Raises `BadInput` for what cannot work. Writes nothing.
     """
-    where = None
+    where = _place(request, study, local=local)
     active = study.parallel_experiments or cluster.parallel_experiments
     sharing = ""
     resolved = study.resolved
-    if local and not request.manifest:
-        where = place(study.outdir, request.storage)
+    if where is not None:
         _check_here(where, study.cells, resolved)
         machine = detect()
         cluster, active, sharing = fitted_to_all(
@@ -85,13 +98,13 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
         "study": dump(study.document),
         "outdir": where.outdir if where else cluster_outdir(study.outdir),
     }
-    values |= {name: text for name, text in request.given.items() if name in OF_WORKFLOW}
+    values |= {name: text for name, text in request.given.items() if name in OF_CLUSTER}
     title = f"study of {len(study.cells)} experiments, {_sum_of_runs(resolved.values())} runs"
     name = request.name or ("" if request.manifest else f"study-{secrets.token_hex(3)}")
     found = []
     for part in range(1, count + 1):
         own_name = f"{name}-{part}" if name and count > 1 else name
-        told = {**values, "part": f"{part}/{count}"}
+        told = {**values, PART: f"{part}/{count}"}
         found.append(
             Submission(
                 name=check_name(own_name) if own_name else "",

@@ -26,7 +26,6 @@ from config.cluster import Cluster, defaults, load_cluster
 from config.ending import end
 from config.errors import BadInput, ExperimentError, on_one_line, shown
 from config.given import over_presets
-from config.ladder import with_directories
 from config.outdir import default_outdir
 from config.own_packages import refuse_foreign
 from config.presets import presets_of_file
@@ -40,6 +39,7 @@ from workflows.local import detect
 from workflows.progress.ending import FAILED, INTERRUPTED, REFUSED, SUCCEEDED
 from workflows.request import listing
 from workflows.request.command_line import Request, parse, parser
+from workflows.request.directories import READ_FROM, seen_by_pods
 from workflows.request.preflight import MOUNT, Place, check_this_machine, cluster_outdir, place
 from workflows.request.submission import Submission, check_name, title_of
 from workflows.sharing import fitted_to_all
@@ -134,7 +134,7 @@ def _dispatch(request: Request) -> int:
 
 def _submit_study(request: Request, cluster: Cluster, address: server.Address | None) -> int:
     """The same for a study, which may be too large for one workflow."""
-    study = studies.read(request)
+    study = studies.read(request, local=address is None)
     submissions = studies.checked(request, study, cluster, local=address is None)
     if request.manifest:
         print("---\n".join(dump(one.manifest) for one in submissions), end="")
@@ -219,21 +219,10 @@ def _default_directory(request: Request, algorithm: Algorithm, label: str) -> st
 def _directories(given: Mapping[str, str], outdir: str, where: Place | None) -> dict[str, str]:
     """The parameters that name a directory or a file, as pods see them. Raises `BadInput`."""
     seen = {"outdir": where.outdir if where else cluster_outdir(outdir)}
-    for name in ("start_from", "imitate"):
-        if path := given.get(name):
-            seen[name] = _read_from(path, where, name)
-    if opponents := given.get("opponents"):
-        seen["opponents"] = with_directories(
-            opponents, lambda path: _read_from(path, where, "opponents")
-        )
+    for name in READ_FROM:
+        if text := given.get(name):
+            seen[name] = seen_by_pods(name, text, where)
     return seen
-
-
-def _read_from(outdir: str, where: Place | None, name: str) -> str:
-    """A directory or file that the experiment reads, as pods see it. where: this experiment's
-    place, None on a cluster. name: the parameter's. Raises `BadInput`.
-    """
-    return place(outdir, where.storage, name).outdir if where else cluster_outdir(outdir, name)
 
 
 def _followed(name: str) -> str:

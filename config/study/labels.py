@@ -45,9 +45,10 @@ def slug(text: str) -> str:
 
 def value_slug(text: str) -> str:
     """The part of a directory's name for a grid's value: `0.0003` -> `0p0003`, `-0.5` -> `m0p5`,
-    `64,64` -> `64x64`. Different numbers have different ones.
+    `64,64` -> `64x64`, of a path the last part: `results/a` -> `a`. Different numbers have different
+    ones.
     """
     if text == "":
         return "preset"
     is_number = text[-1].isdigit() and set(text) <= set("0123456789.,+-e")
-    return text.translate(NUMBERS) if is_number else slug(text)
+    return text.translate(NUMBERS) if is_number else slug(text.rstrip("/").rpartition("/")[2])

@@ -17,7 +17,7 @@ every experiment as `config.resolve` checks it alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -127,6 +127,41 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
         parallel_experiments=at_once,
         document=document,
     )
+
+
+def with_other_values(
+    document: Mapping[str, Any], value_of: Callable[[str, Any], Any]
+) -> dict[str, Any]:
+    """A study's document with other values of the parameters in it, wherever they stand. value_of: the
+    new value, by the parameter's name and its value; keys of `exclude` count as parameters.
+    """
+
+    def changed(settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value_of(name, value) for name, value in settings.items()}
+
+    def own(entry: Any) -> Any:
+        if not isinstance(entry, Mapping):
+            return entry
+        return {
+            key: changed(value) if isinstance(value, Mapping) else value
+            for key, value in entry.items()
+        }
+
+    whole = dict(document)
+    for key in ("algorithms", "games"):
+        whole[key] = [own(entry) for entry in document[key]]
+    if "parameters" in document:
+        whole["parameters"] = changed(document["parameters"])
+    if "grid" in document:
+        whole["grid"] = {
+            name: [value_of(name, value) for value in axis]
+            for name, axis in document["grid"].items()
+        }
+    if "variants" in document:
+        whole["variants"] = own(document["variants"])
+    if "exclude" in document:
+        whole["exclude"] = [changed(entry) for entry in document["exclude"]]
+    return whole
 
 
 def _refuse_text(text: str, source: str) -> None:

@@ -42,6 +42,17 @@ games: [cartpole]
 parameters: {{evaluation_episodes: 1, video_episodes: 0}}
 compare: {{baseline: ppo}}
 """
+SMALL = (
+    "-pgame=cartpole", "-pruns=1", "-pepochs=2", "-pnum_envs=2", "-prollout_length=32",
+    "-pminibatches=2", "-pupdate_epochs=1", "-pevaluation_episodes=1", "-pvideo_episodes=0",
+)  # fmt: skip
+FURTHER = f"""\
+outdir: results/further
+runs: 1
+algorithms: [{PPO}]
+games: [cartpole]
+parameters: {{evaluation_episodes: 1, video_episodes: 0, start_from: results/first}}
+"""
 EVERY_TOPOLOGY = """\
 outdir: results/all
 runs: 1
@@ -65,6 +76,7 @@ class Folder:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
+        path.mkdir(exist_ok=True)
         self.write(text)
 
     def write(self, text: str) -> None:
@@ -266,6 +278,24 @@ def test_an_experiment_of_a_running_workflow_is_named_and_not_touched(tmp_path: 
     code, lines = folder.submit("study.yaml")
     assert code == 0, "the other one has ended"
     assert len(learnt(owned)) == 3
+
+
+def test_experiments_start_from_a_directory_that_the_person_names(tmp_path: Path) -> None:
+    """Relative to where the person is, as the same experiment alone, with the same bytes."""
+    folder = Folder(tmp_path / "it's: #1", FURTHER)
+    code, lines = folder.submit("ppo", *SMALL, "-poutdir=results/first")
+    assert code == 0, lines
+    code, lines = folder.submit("study.yaml")
+    assert code == 0, "\n".join(lines)
+    code, lines = folder.submit(
+        "ppo", *SMALL, "-pstart_from=results/first", "-poutdir=results/alone"
+    )
+    assert code == 0, lines
+    within = folder.experiment("ppo-cartpole", "results/further")
+    alone = ExperimentDirectory(folder.path / "results/alone")
+    assert learnt(within) == learnt(alone)
+    assert learnt(within) != learnt(ExperimentDirectory(folder.path / "results/first"))
+    assert read_experiment(within).identity_hash == read_experiment(alone).identity_hash
 
 
 def test_algorithms_of_every_topology_in_one_study(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from manifest_rules import RULES, Manifest, dags, leaves
 
 from config import pipeline
 from config.cluster import load_cluster
-from steps import plan
+from config.study.workflow_parameters import OF_WORKFLOW
 from workflows.dag import render
 
 OWN_CLUSTER = "cpu_image: own.example/rl:3\nparallel_experiments: 7\nparallelism: 5\n"
@@ -92,10 +92,9 @@ def test_a_cell_is_its_name_and_has_a_directory_of_that_name(manifest: Manifest)
         assert leaf(manifest, first)["container"]["args"][0] == "--study"
 
 
-def test_plan_knows_the_parameters_of_its_workflow(manifest: Manifest) -> None:
-    """It refuses every other one, because plain `argo submit -p typo=1` adds it."""
+def test_plan_gets_the_parameters_of_its_workflow(manifest: Manifest) -> None:
     offered = {one["name"]: one["value"] for one in manifest["spec"]["arguments"]["parameters"]}
-    assert tuple(offered) == plan.OF_WORKFLOW
+    assert list(offered) == list(OF_WORKFLOW)
     assert (offered["study"], offered["outdir"], offered["part"]) == ("", "", "1/1")
     told = leaf(manifest, "plan")["container"]["args"]
     assert "--workflow-parameters={{workflow.parameters.json}}" in told

@@ -28,6 +28,7 @@ from hera.workflows import DAG, Container, Parameter, Task, TaskResult, Workflow
 from config import pipeline
 from config.algorithms.descriptor import ACTOR_LEARNER, SELF_PLAY, SINGLE
 from config.cluster import Cluster
+from config.study.workflow_parameters import OF_CLUSTER, OF_WORKFLOW, PART, WHOLE
 from workflows.dag.experiment import (
     RESULTS,
     after_training,
@@ -43,38 +44,22 @@ SUFFIXES = {SINGLE: "", ACTOR_LEARNER: "-with-actors", SELF_PLAY: "-with-workers
 """Of the names of templates that differ between topologies."""
 DIRECTORY = "--outdir={{workflow.parameters.outdir}}"
 IMAGE = "{{workflow.parameters.cpu_image}}"
-DEFAULTS = ("training_memory", "gpu_image", "cpu_image")
+DEFAULTS = tuple(name for name in OF_CLUSTER if name != "claim")
 """Parameters of the workflow that hold for experiments whose cells do not say otherwise."""
 ENDED = TaskResult.succeeded | TaskResult.failed | TaskResult.errored | TaskResult.skipped
 """A loop without items, over a topology that no algorithm of the study has, is skipped."""
 LISTED = (*pipeline.EXPERIMENTS.values(), pipeline.AGAIN)
 """The inputs of a round: its experiments, and whether there may be another one."""
-HELP = {
-    "study": "the study, as YAML (docs/studies.md)",
-    "outdir": "directory of the study below the storage's mount",
-    "part": "which part of the cells this workflow has, such as 2/3: large studies are split",
-    "claim": "persistent volume claim that is mounted as the storage",
-    "training_memory": "memory of a training pod, unless its algorithm needs more or its cell says otherwise",
-    "gpu_image": "container image of training pods",
-    "cpu_image": "container image of all other pods",
-}
 
 
 def build_study(cluster: Cluster, active: int) -> Workflow:
     """The workflow of any study for one cluster. active: how many of its experiments are active at the same
     time.
     """
-    values = {
-        "study": "",
-        "outdir": "",
-        "part": "1/1",
-        "claim": cluster.claim,
-        "training_memory": cluster.training_memory,
-        "gpu_image": cluster.gpu_image,
-        "cpu_image": cluster.cpu_image,
-    }
+    values = {PART: WHOLE} | {name: getattr(cluster, name) for name in OF_CLUSTER}
     arguments = [
-        Parameter(name=name, value=value, description=HELP[name]) for name, value in values.items()
+        Parameter(name=name, value=values.get(name, ""), description=description)
+        for name, description in OF_WORKFLOW.items()
     ]
     with workflow("study-", "study", arguments, cluster) as made:
         own = {step.name: _of_study(cluster, step) for step in pipeline.STUDY_STEPS}

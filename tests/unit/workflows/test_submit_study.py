@@ -182,7 +182,9 @@ def test_learners_of_two_experiments_do_not_hold_what_their_actors_wait_for(
     small = replace(detect(), cpus=processors, gpus=())
     monkeypatch.setattr(studies, "detect", lambda: small)
     request = parse(["study.yaml", "--local"])
-    (found,) = studies.checked(request, studies.read(request), load_cluster(), local=True)
+    (found,) = studies.checked(
+        request, studies.read(request, local=True), load_cluster(), local=True
+    )
     assert active_in(found.manifest) == active
     assert bool(found.sharing) == shared
 
@@ -255,6 +257,46 @@ def test_an_experiment_of_other_parameters_is_named_before_anything_runs(
     assert shown.startswith("refused: experiment ppo-cartpole: ") and shown.count("\n") == 1
     assert "experiment.seed: 1 in the directory, 0 now" in shown
     assert files() == before
+
+
+def test_directories_that_experiments_read_are_those_that_the_person_means(folder: Path) -> None:
+    """Wherever they stand in the file: pods have another folder."""
+    opponents = "alphazero: {opponents: 'minimax-4,results/b:1'}"
+    (folder / "study.yaml").write_text(
+        "outdir: results/further\nruns: 1\ngames: [tic-tac-toe, {connect-four: {start_from: results/c}}]\n"
+        f"algorithms: [{{{opponents}}}, {{alphazero: {{start_from: /storage/d}}, label: other}}]\n"
+        "grid: {imitate: [results/x/games.txt, null]}\n"
+        "exclude: [{imitate: results/x/games.txt, label: other}]\n"
+    )
+    request = parse(["study.yaml", "--local"])
+    found = studies.read(request, local=True)
+    given = {cell.name: cell.given for cell in found.cells}
+    here = str(folder.resolve() / "results")
+    assert set(given) == {
+        f"{label}-{game}-{value}"
+        for label, value in (
+            ("alphazero", "games-txt"),
+            ("alphazero", "preset"),
+            ("other", "preset"),
+        )
+        for game in ("tic-tac-toe", "connect-four")
+    }
+    one = given["alphazero-connect-four-games-txt"]
+    assert one["opponents"] == f"minimax-4,{here}/b:1"
+    assert (one["start_from"], one["imitate"]) == (f"{here}/c", f"{here}/x/games.txt")
+    assert given["other-tic-tac-toe-preset"]["start_from"] == f"{here}/d"
+    assert given["other-tic-tac-toe-preset"]["imitate"] == ""
+
+
+def test_on_a_cluster_such_directories_lie_below_the_mount(folder: Path, capsys: Capture) -> None:
+    words = ["study.yaml", "--manifest", "-p", "outdir=/storage/x"]
+    assert submit.main([*words, "-p", "start_from=results/a"]) == 2
+    assert "parameter 'start_from' cannot be 'results/a'" in capsys.readouterr().err
+    with_dqn = TINY.replace("parameters: {", "parameters: {start_from: /storage/a, ")
+    (folder / "study.yaml").write_text(with_dqn)
+    assert submit.main(words) == 0
+    told = parameters(yaml.safe_load(capsys.readouterr().out))
+    assert yaml.safe_load(told["study"])["parameters"]["start_from"] == "/storage/a"
 
 
 def test_an_experiment_that_a_running_workflow_owns_refuses_no_study(
