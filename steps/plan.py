@@ -21,7 +21,14 @@ from config.strict_yaml import dump
 from config.study import AdaptiveRuns, Cell, read_study, read_text
 from config.study.workflow_parameters import OF_WORKFLOW, PART, WHOLE
 from steps.command.main import guarded, write_outputs
+from steps.directory.continuing import held_experiment
 from steps.directory.files import make_and_probe, write_if_changed
+from steps.directory.starting_point import (
+    origin_directory,
+    recorded_games,
+    with_origin,
+    with_recorded,
+)
 from steps.directory.study import (
     MOST_PODS,
     StudyDirectory,
@@ -77,6 +84,8 @@ def plan(arguments: argparse.Namespace) -> int:
     resolved = {cell.name: resolve(cell.algorithm, cell.given) for cell in cells}
     _refuse_too_many_pods(resolved.values())
     check_games(cells, resolved)
+    for cell in cells:
+        _check_directory(directory, cell, resolved[cell.name])
     make_and_probe(directory.root)
     write_if_changed(directory.study_yaml, dump(study.document))
     write_cells(directory, every)
@@ -107,6 +116,21 @@ def _refuse_too_many_pods(resolved: Iterable[Resolved]) -> None:
             f"the study has {count} pods, and the status of one workflow has room for {MOST_PODS}; "
             "allowed: `python -m workflows.submit`, which splits it, or -p part=1/2 and -p part=2/2 …"
         )
+
+
+def _check_directory(study: StudyDirectory, cell: Cell, resolved: Resolved) -> None:
+    """Raise `BadInput` for an experiment whose directory holds another one, or which reads what is not
+    there. That it belongs to another workflow is left to its own `prepare`.
+    """
+    directory = study.experiment(cell.name)
+    storage = os.environ.get("STORAGE") or None
+    try:
+        origin = origin_directory(resolved, storage)
+        resolved = with_origin(resolved, directory.root, origin)
+        resolved = with_recorded(resolved, recorded_games(resolved))
+        held_experiment(directory, resolved)
+    except BadInput as error:
+        raise BadInput(f"experiment {cell.name}: {error}") from None
 
 
 def check_games(cells: Sequence[Cell], resolved: dict[str, Resolved]) -> None:

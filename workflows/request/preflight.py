@@ -17,10 +17,9 @@ from config.outdir import check_outdir, check_outdir_text
 from config.parameters import refuse_hostile
 from config.resolve import Resolved
 from steps.directory import processes
+from steps.directory.continuing import held_experiment
 from steps.directory.elsewhere import made_elsewhere
-from steps.directory.experiment import other_parameters, read_experiment
 from steps.directory.layout import ExperimentDirectory
-from steps.directory.length import check_length
 from steps.directory.owner import read_owner
 from steps.directory.starting_point import recorded_games, with_origin, with_recorded
 
@@ -105,7 +104,7 @@ def check_directory(where: Place, resolved: Resolved) -> Resolved:
         games = place(imitate, where.storage, "imitate").directory
         resolved = with_recorded(resolved, recorded_games(resolved, games))
     _check_writable(where.directory)
-    before = _continued(ExperimentDirectory(where.directory), resolved)
+    before = held_experiment(ExperimentDirectory(where.directory), resolved)
     return asked if before is None else asked.continuing(before)
 
 
@@ -140,25 +139,6 @@ def _check_writable(directory: Path) -> None:
         raise BadInput(
             f"{refused}{free / 1024**2:.1f} MiB are free there; needed: {SMALLEST_FREE_BYTES // 1024**2} MiB at least"
         )
-
-
-def _continued(directory: ExperimentDirectory, resolved: Resolved) -> Resolved | None:
-    """The experiment that a directory holds, if any. Raises what `prepare` would raise in a moment: it
-    belongs to other parameters.
-    """
-    if not directory.experiment_yaml.exists():
-        return None
-    try:
-        record = read_experiment(directory)
-        check_length(directory, record, resolved)
-        differences = other_parameters(record, resolved)
-    except WrongDirectory as error:
-        raise BadInput(str(error)) from None
-    if differences:
-        raise BadInput(
-            f"{directory.root} belongs to other parameters: {differences}; choose another outdir"
-        )
-    return record.resolved
 
 
 def _refuse_living_owner(directory: ExperimentDirectory) -> None:

@@ -184,6 +184,26 @@ def test_what_only_one_of_two_experiments_with_a_game_asks_for_is_seen(
     refused(capsys, *words, argv=in_workflow(storage, study=study))
 
 
+def test_a_directory_with_another_experiment_is_named(storage: Path, capsys: Capture) -> None:
+    """Plain `argo submit` has no other check before pods train."""
+    directory = storage / "gae/experiments/dqn-cartpole"
+    words = ["--algorithm=dqn", "-pgame=cartpole", "-pruns=1", f"-poutdir={directory}"]
+    assert prepare.main([*words, "-pseed=1"]) == 0
+    capsys.readouterr()
+    words = ["experiment dqn-cartpole: ", "experiment.seed: 1 in the directory, 0 now"]
+    refused(capsys, *words, argv=in_workflow(storage))
+    assert plan.main(in_workflow(storage, study=STUDY + "parameters: {seed: 1}\n")) == 0
+    (directory / "experiment.yaml").write_text("{")
+    study = STUDY + "parameters: {seed: 1}\n"
+    refused(capsys, "experiment dqn-cartpole: ", argv=in_workflow(storage, study=study))
+
+
+def test_what_an_experiment_starts_from_must_be_there(storage: Path, capsys: Capture) -> None:
+    study = STUDY.replace("[ppo", f"[{{ppo: {{start_from: {storage}/none}}}}")
+    words = ["experiment ppo-cartpole: parameter 'start_from' cannot be", "it holds no experiment"]
+    refused(capsys, *words, argv=in_workflow(storage, study=study))
+
+
 def test_the_outputs_list_the_experiments_by_topology(storage: Path, capsys: Capture) -> None:
     assert plan.main(in_workflow(storage, study=EVERY_TOPOLOGY)) == 0, capsys.readouterr().err
     assert outputs() == {
