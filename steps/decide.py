@@ -29,7 +29,7 @@ from steps.command.main import command_parser, guarded, write_outputs
 from steps.comparison.compared import Decided
 from steps.directory.experiment import read_experiment
 from steps.directory.files import write_if_changed
-from steps.directory.study import StudyDirectory, listed, read_asked, read_cells, write_cells
+from steps.directory.study import StudyDirectory, asked_cells, listed, read_asked, write_cells
 from steps.statistics.adastop import Decision, adastop
 from steps.statistics.scores import Floats
 
@@ -50,7 +50,7 @@ def decide(arguments: argparse.Namespace) -> int:
     study = read_asked(directory)
     if not isinstance(study.runs, AdaptiveRuns) or study.baseline is None:
         raise BadInput(f"{directory.study_yaml} has a fixed number of runs; nothing is to decide")
-    cells = read_cells(directory)
+    cells = asked_cells(directory, study)
     decided = decisions(directory, cells, study.baseline, study.runs)
     written = [asdict(one) for one in decided]
     write_if_changed(directory.decisions_json, json.dumps(written, indent=1) + "\n")

@@ -21,7 +21,7 @@ from steps.compare import compare_study, show
 from steps.directory import owner
 from steps.directory.layout import ExperimentDirectory
 from steps.directory.status import read_status
-from steps.directory.study import StudyDirectory, part_of, read_cells
+from steps.directory.study import StudyDirectory, asked_cells, besides, part_of, read_asked
 
 NOT_MADE_HERE = 4
 """The exit code of a report whose experiment belongs to another workflow."""
@@ -38,15 +38,30 @@ def report_study(arguments: argparse.Namespace) -> int:
     directory = StudyDirectory(check_outdir(arguments.outdir, os.environ.get("STORAGE") or None))
     if not directory.cells_json.exists():
         raise BadInput(f"no file {directory.cells_json}: plan makes it")
+    cells = asked_cells(directory, read_asked(directory))
+    names = [cell.name for cell in part_of(cells, arguments.part)]
+    names += [name for name in besides(directory, cells) if _is_ours(directory.experiment(name))]
     missing = []
-    for cell in part_of(read_cells(directory), arguments.part):
-        lack = _reported(directory.experiment(cell.name), arguments.workflow_status)
+    for name in names:
+        lack = _reported(directory.experiment(name), arguments.workflow_status)
         if lack:
-            missing.append(f"{cell.name} {lack}")
+            missing.append(f"{name} {lack}")
     missing += write_comparison(directory)
     if missing:
         raise Incomplete(f"the study is incomplete: {'; '.join(missing)}")
     return 0
+
+
+def _is_ours(experiment: ExperimentDirectory) -> bool:
+    """Whether this workflow owns an experiment: one that the study's file asked for when the workflow
+    began, and not any more.
+    """
+    me = owner.from_environment()
+    try:
+        last = owner.read_owner(experiment.owner_json)
+    except (ExperimentError, OSError):
+        return False
+    return me is not None and last is not None and last.uid == me.uid
 
 
 def _reported(experiment: ExperimentDirectory, workflow_status: str) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from config.errors import ExperimentError
+from config.numbers import counted
 from config.study import AdaptiveRuns, Cell, Study
 from steps.comparison.entries import Entry
 from steps.comparison.readers.experiments import entry_of
+from steps.comparison.unequal import listed
 from steps.directory.experiment import read_experiment
-from steps.directory.study import StudyDirectory, read_asked, read_cells
+from steps.directory.study import StudyDirectory, asked_cells, besides, read_asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +31,8 @@ class StudyEntries:
 
 def study_entries(directory: StudyDirectory) -> StudyEntries:
     """The entries of all cells that were begun. Raises `BadInput` without the files of `plan`."""
-    cells = read_cells(directory)
     study = read_asked(directory)
+    cells = asked_cells(directory, study)
     entries: list[Entry] = []
     missing: list[str] = []
     for cell in cells:
@@ -46,7 +48,7 @@ def study_entries(directory: StudyDirectory) -> StudyEntries:
     return StudyEntries(
         entries=tuple(entries),
         missing=tuple(missing),
-        asked=_asked(study, cells),
+        asked=_asked(study, cells) | _not_asked(besides(directory, cells)),
         baseline=baseline.label if baseline else None,
         settings=baseline.settings if baseline else None,
         ranges=study.scores,
@@ -81,6 +83,14 @@ def _asked(study: Study, cells: Sequence[Cell]) -> dict[str, str]:
         **({"baseline": str(study.baseline)} if study.baseline and study.baseline.cell else {}),
         **{name: ", ".join(values) for name, values in grid.items()},
     }
+
+
+def _not_asked(names: Sequence[str]) -> dict[str, str]:
+    """What lies there besides, for the page."""
+    if not names:
+        return {}
+    which = f"not in the study's file and not compared: {listed(names, 'experiments')}"
+    return {"also in the directory": f"{counted(len(names), 'experiment')}, {which}"}
 
 
 def _runs(runs: int | AdaptiveRuns) -> str:

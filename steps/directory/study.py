@@ -99,14 +99,35 @@ def read_asked(directory: StudyDirectory) -> Study:
 
 
 def write_cells(directory: StudyDirectory, cells: Sequence[Cell]) -> None:
-    """Write the list of all cells, unless it is there."""
-    written = [{**asdict(cell), "given": dict(cell.given)} for cell in cells]
+    """Write the list of cells, unless it is there: these, and behind them the others that an earlier file
+    of the study asked for, which another workflow may be about to begin.
+    """
+    names = {cell.name for cell in cells}
+    try:
+        earlier = [cell for cell in read_cells(directory) if cell.name not in names]
+    except (BadInput, WrongDirectory):
+        earlier = []
+    written = [{**asdict(cell), "given": dict(cell.given)} for cell in (*cells, *earlier)]
     write_if_changed(directory.cells_json, json.dumps(written, indent=1, ensure_ascii=False) + "\n")
 
 
+def asked_cells(directory: StudyDirectory, study: Study) -> list[Cell]:
+    """The cells that the study's file asks for, with the number of runs that they have grown to. Raises
+    as `read_cells`.
+    """
+    written = {cell.name: cell for cell in read_cells(directory)}
+    return [written.get(cell.name, cell) for cell in study.cells]
+
+
+def besides(directory: StudyDirectory, cells: Sequence[Cell]) -> list[str]:
+    """The names of the experiments that lie there and are none of these cells."""
+    begun = {path.parent.name for path in directory.experiments.glob("*/experiment.yaml")}
+    return sorted(begun - {cell.name for cell in cells})
+
+
 def read_cells(directory: StudyDirectory) -> list[Cell]:
-    """The cells of a study. Raises `BadInput`, which names the step that writes a missing list, and
-    `WrongDirectory` for a damaged one.
+    """The cells of a study, also those that only earlier files of it asked for. Raises `BadInput`, which
+    names the step that writes a missing list, and `WrongDirectory` for a damaged one.
     """
     path = directory.cells_json
     try:

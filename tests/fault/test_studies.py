@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,30 @@ def test_a_deadline_in_the_middle_of_a_study(
     assert code == 1
     assert_stopped(folder, lines)
     assert_continued(folder, uninterrupted)
+
+
+def test_a_smaller_study_submitted_beside_takes_nothing_from_the_one_that_runs(
+    tmp_path: Path, uninterrupted: dict[str, dict[str, bytes]]
+) -> None:
+    """The page is that of the newest file, and says what is there besides."""
+    folder = Folder(tmp_path, SLOW)
+    table = folder.experiment(FIRST, "results/slow").run(0).train_csv
+    with folder.start("study.yaml") as process:
+        ends_s = time.monotonic() + 300
+        while not table.exists():
+            assert process.poll() is None and time.monotonic() < ends_s
+            time.sleep(0.05)
+        folder.write(SLOW.replace("[0.001, 0.0003]", "[0.01]").replace("epochs: 150", "epochs: 20"))
+        code, lines = folder.submit("study.yaml")
+        assert code == 0, "\n".join(lines)
+        page = folder.path / "results/slow/report.html"
+        assert "not in the study's file and not compared" in unescape(page.read_text())
+        out, error = process.communicate(timeout=300)
+    assert (process.returncode, error) == (0, ""), out
+    found = {name: learnt(folder.experiment(name, "results/slow")) for name in uninterrupted}
+    assert found == uninterrupted
+    besides = f"2 experiments, not in the study's file and not compared: {SECOND}, {FIRST}"
+    assert besides in unescape(page.read_text())
 
 
 @contextlib.contextmanager

@@ -156,3 +156,19 @@ def test_a_fixed_number_of_runs_is_refused(
     assert isinstance(read_study(fixed, "x").runs, int)
     assert decide.main(["--outdir", str(directory.root)]) == 2
     assert "fixed number of runs" in capsys.readouterr().err
+
+
+def test_experiments_that_only_an_earlier_file_asked_for_get_no_more_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(folder)
+    directory = begin(folder, STUDY.replace(", dqn]", "]"))
+    with_scores(monkeypatch, lambda name, group: [0.0, 1.0, 2.0, 3.0, 4.0])
+    assert decide.main(["--outdir", str(directory.root)]) == 0
+    expected = {
+        f"{label}-{game}": "5" if label == "dqn" else "10"
+        for label in ("ppo", "a2c", "dqn")
+        for game in ("cartpole", "acrobot")
+    }
+    assert runs(directory) == expected
+    assert not [name for name in output(folder)["experiments"] if "dqn" in name]

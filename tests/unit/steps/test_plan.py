@@ -266,3 +266,18 @@ def test_the_workflow_names_the_directory_of_a_study_that_names_none(storage: Pa
     study = STUDY.replace("outdir: results/gae\n", "")
     assert plan.main(in_workflow(storage, study=study)) == 0
     assert (storage / "gae" / "cells.json").is_file()
+
+
+def test_fewer_experiments_take_none_from_a_workflow_that_has_begun(storage: Path) -> None:
+    """Its later experiments still find what they are, with the parameters of the newest file."""
+    assert plan.main(in_workflow(storage)) == 0
+    before = read_cells(StudyDirectory(storage / "gae"))
+    fewer = STUDY.replace("cartpole, acrobot", "acrobot").replace("runs: 2", "runs: 3")
+    assert plan.main(in_workflow(storage, study=fewer)) == 0
+    assert outputs()["experiments"] == ["ppo-acrobot", "dqn-acrobot"]
+    after = {cell.name: cell for cell in read_cells(StudyDirectory(storage / "gae"))}
+    assert list(after) == ["ppo-acrobot", "dqn-acrobot", "ppo-cartpole", "dqn-cartpole"]
+    assert [cell for cell in after.values() if cell.game == "cartpole"] == [
+        cell for cell in before if cell.game == "cartpole"
+    ]
+    assert after["ppo-acrobot"].given["runs"] == "3"

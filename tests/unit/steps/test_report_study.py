@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,26 @@ def test_without_a_plan_there_is_one_line(tmp_path: Path, capsys: Capture) -> No
         f"report-study: no file {tmp_path}/none/cells.json: plan makes it\n"
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_newer_file_does_not_ask_for_is_said_and_still_reported_by_its_workflow(
+    study: StudyDirectory, capsys: Capture
+) -> None:
+    first, second = ended(study, FIRST), ended(study, SECOND, "failed")
+    study.study_yaml.write_text(STUDY.replace(", {ppo: {clip: 0.1}, label: narrow}", ""))
+    assert finished(study) == 5
+    assert f"incomplete: {SECOND} is incomplete" in capsys.readouterr().err
+    assert all(json.loads(one.owner_json.read_text())["released"] for one in (first, second))
+    assert second.report_html.is_file()
+    page = study.report_html.read_text()
+    assert f"1 experiment, not in the study's file and not compared: {SECOND}" in unescape(page)
+    assert "narrow" not in page.replace(SECOND, "")
+
+
+def test_what_another_workflow_has_besides_is_not_judged(study: StudyDirectory) -> None:
+    ended(study, FIRST)
+    other = ended(study, SECOND, "failed", uid=OTHER)
+    study.study_yaml.write_text(STUDY.replace(", {ppo: {clip: 0.1}, label: narrow}", ""))
+    before = {path: path.stat().st_mtime_ns for path in other.root.rglob("*")}
+    assert finished(study) == 0
+    assert {path: path.stat().st_mtime_ns for path in other.root.rglob("*")} == before

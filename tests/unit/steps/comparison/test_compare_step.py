@@ -134,7 +134,7 @@ def test_a_damaged_experiment_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no file {root}/cells.json: plan makes it"),
+        ([], "no file {root}/study.yaml: plan makes it"),
         (["--baseline=ppo"], "option --baseline needs directories or files to compare"),
         (["--score=cartpole=0,1"], "option --score needs directories or files to compare"),
         (["{root}/nowhere"], "no file or directory '"),
