@@ -15,6 +15,7 @@ controller does (tests/contract), but:
 from workflows.local.engine import run
 from workflows.local.errors import Refused
 from workflows.local.machine.slots import Capacity, detect
+from workflows.local.machine.supervision import Preloading
 from workflows.local.status import Node, WorkflowStatus
 
-__all__ = ["Capacity", "Node", "Refused", "WorkflowStatus", "detect", "run"]
+__all__ = ["Capacity", "Node", "Preloading", "Refused", "WorkflowStatus", "detect", "run"]

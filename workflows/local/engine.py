@@ -24,7 +24,7 @@ from workflows.local.language.go_values import quote, to_json
 from workflows.local.language.tags import replace
 from workflows.local.machine.pod_spec import inherited, read_patch
 from workflows.local.machine.slots import Capacity, Limit, Slots, detect
-from workflows.local.machine.supervision import Processes
+from workflows.local.machine.supervision import Preloading, Processes
 from workflows.local.run_state import Shutdown, State
 from workflows.local.spec.manifest import Manifest, prepare
 from workflows.local.spec.validation import check
@@ -56,6 +56,7 @@ def run(
     fleeting: Sequence[Path] = (),
     inherit: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
+    preloading: Preloading | None = None,
     on_change: OnChange | None = None,
     notice: Callable[[str], None] | None = None,
     stop: Callable[[Callable[[], None]], None] | None = None,
@@ -68,9 +69,10 @@ def run(
     caller's that nobody needs should this process be killed; they are removed then, as the pods'
     own are; inherit: variables of the caller's environment that pods need, as names or beginnings
     (`HF_*`), beside what every machine has; environment: further variables of every pod. The
-    manifest wins. on_change: called with the live status after changes, in the engine's thread;
-    notice: gets one-line remarks; stop: is given a function that stops the workflow as `argo stop`
-    does, to be called from any thread.
+    manifest wins. preloading: modules that a fork server on Linux loads for pods that run certain
+    programs; without it every pod starts an interpreter. on_change: called with the live status
+    after changes, in the engine's thread; notice: gets one-line remarks; stop: is given a function
+    that stops the workflow as `argo stop` does, to be called from any thread.
 
     In the main thread SIGINT, SIGTERM and SIGHUP stop it, too, and a second one, later than two
     seconds, kills the pods. SIGINT and SIGHUP stay ignored if this process was started so (`nohup`,
@@ -92,6 +94,7 @@ def run(
         logs=logs,
         fleeting=fleeting,
         environment={**inherited(inherit), **(environment or {})},
+        preloading=preloading,
         on_change=on_change,
         notice=notice or (lambda _: None),
         given=given,
@@ -130,6 +133,7 @@ class _Engine:
     logs: Path | None
     fleeting: Sequence[Path]
     environment: Mapping[str, str]
+    preloading: Preloading | None
     on_change: OnChange | None
     notice: Callable[[str], None]
     given: list[str]
@@ -183,7 +187,7 @@ class _Engine:
             manifest=self.manifest, status=self.status, globals=values, storage=self.storage, scratch=scratch,
             logs=logs, processes=processes, slots=Slots(self.capacity),
             pods=Limit(spec.get("parallelism")), given=self.given, environment=self.environment, notice=self.notice,
-            changed=self._changed, spec=replace(spec, values),
+            changed=self._changed, spec=replace(spec, values), preloading=self.preloading,
         )  # fmt: skip
 
     async def _run(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from workflows.local.machine.slots import Limit, Slots
-from workflows.local.machine.supervision import Processes
+from workflows.local.machine.supervision import Preloading, Processes
 from workflows.local.spec.manifest import Manifest
 from workflows.local.status import Node, WorkflowStatus, node_id
 
@@ -47,7 +47,7 @@ class State:
     """The state of one workflow.
 
     environment: variables of every pod, which the manifest overrides. given: parameters as the
-    caller wrote them.
+    caller wrote them. preloading: modules that pods may find loaded.
     """
 
     manifest: Manifest
@@ -64,6 +64,7 @@ class State:
     notice: Callable[[str], None]
     changed: Callable[[], None]
     spec: Mapping[str, Any]
+    preloading: Preloading | None = None
     shutdown: Shutdown | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     killing: asyncio.Event = field(default_factory=asyncio.Event)

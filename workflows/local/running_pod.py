@@ -197,7 +197,7 @@ class Pod:
         if "/" in arguments[0] or shutil.which(arguments[0], path=values.get("PATH")):
             try:
                 return await state.processes.start(
-                    arguments, values, folder(spec.container, mounts), log
+                    arguments, values, folder(spec.container, mounts), log, state.preloading
                 )
             except LostPod:
                 raise  # a lost pod is retried as an Error, not reported as a bad command

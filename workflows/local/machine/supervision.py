@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,27 @@ FOR_PYTHON = ("PATH", "PYTHONHOME", "LANG", "LC_", "LD_", "DYLD_")
 """Prefixes of variables without which an interpreter may not even start (modules of a cluster, a
 shared libpython).
 """
+FORK_SERVER = Path(__file__).with_name("fork_server.py")
 ANSWER_S = 120.0
 """A supervisor that has not answered for this long is given up. Starting a process includes reading
 its program from the disk.
 """
 CLOSE_S = 60.0
 POLL_S = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preloading:
+    """What a fork server loads for the pods of one workflow.
+
+    modules: of each program, a module that pods run by `python -m`, the modules that it may find
+    loaded; in this order, so that the first pods can start while more is loaded. apart: variables in
+    which the pods differ, and which no module reads while it is loaded. Pods with other differences
+    in their environment have servers of their own.
+    """
+
+    modules: Mapping[str, Sequence[str]]
+    apart: Sequence[str]
 
 
 class Process:
@@ -153,9 +169,10 @@ class Processes:
         environment: Mapping[str, str],
         folder: Path,
         log: Path | None,
+        preloading: Preloading | None = None,
     ) -> Process:
-        """Start a process in its own session. Raises `PodError` if it cannot be executed, `LostPod`
-        if the supervisor dies.
+        """Start a process in its own session. preloading: modules that some programs may find loaded.
+        Raises `PodError` if it cannot be executed, `LostPod` if the supervisor dies.
         """
         self._last += 1
         process = self._known[self._last] = Process(self, self._last)
@@ -167,6 +184,7 @@ class Processes:
             "environment": {_raw(name): _raw(value) for name, value in environment.items()},
             "folder": _raw(folder),
             "log": None if log is None else _raw(log),
+            "server": _server(preloading, arguments, environment, folder) if log and preloading else None,
         })  # fmt: skip
         try:
             await asyncio.wait_for(asyncio.shield(process._started), ANSWER_S)
@@ -215,6 +233,30 @@ class Processes:
             status = message["status"]
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             self._known.pop(message["ended"])._ended.set_result(code)
+
+
+def _server(
+    preloading: Preloading,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+) -> dict[str, Any] | None:
+    """The fork server that can start a pod; None if its command is not `python -m <program>` of a
+    program with known modules.
+    """
+    if len(arguments) < 3 or arguments[2] not in preloading.modules:
+        return None
+    if (arguments[0], arguments[1]) != (sys.executable, "-m"):
+        return None
+    common = {name: value for name, value in environment.items() if name not in preloading.apart}
+    return {
+        "program": _raw(FORK_SERVER),
+        "arguments": [_raw(sys.executable)],
+        "environment": {_raw(name): _raw(value) for name, value in common.items()},
+        "folder": _raw(folder),
+        "load": [[program, list(modules)] for program, modules in preloading.modules.items()],
+        "apart": list(preloading.apart),
+    }
 
 
 def _raw(text: str | Path) -> str:
