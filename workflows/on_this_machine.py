@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
 from pathlib import Path, PurePosixPath
 
+from config import preloading
 from config.errors import ExperimentError
 from steps.directory.processes import identity
 from workflows import local
@@ -24,6 +26,8 @@ tests.
 
 `OMP_…` and the like are not: the parameter `threads` decides how many threads compute.
 """
+
+PRELOADING = local.Preloading(modules=preloading.MODULES, apart=preloading.APART)
 
 
 def run(submission: Submission) -> int:
@@ -59,6 +63,7 @@ def run(submission: Submission) -> int:
                 fleeting=[Path(logs)],
                 inherit=HANDED_ON,
                 environment={"EXPERIMENT_OWNER_PROCESS": identity()},
+                preloading=PRELOADING if os.environ.get(preloading.SWITCH) != "0" else None,
                 on_change=lambda status: view.update(status.as_dict()),
                 notice=view.say,
             )

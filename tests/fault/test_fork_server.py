@@ -3,6 +3,8 @@ without that process the command is executed."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 import json
 import os
@@ -16,10 +18,13 @@ from typing import Any
 
 import pytest
 
+from config import preloading
 from tests.fault.test_local_interruptions import eventually, is_gone
+from tests.fault.test_supervisor import parent
 from tests.outside import ROOT, outside
 from tests.unit.workflows.local.local_workflows import Document, pod, task, workflow
 from workflows import local
+from workflows.local.machine import supervision
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux adopts orphans")
 
@@ -252,6 +257,16 @@ def test_other_commands_are_executed(place: Path) -> None:
     assert logs["other"] == "forked False\n"
 
 
+def children(pid: int) -> list[int]:
+    """The child processes of a process."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdecimal() and parent(int(entry.name)) == pid:
+                found.append(int(entry.name))
+    return found
+
+
 ENGINE = """
 import json, sys
 from pathlib import Path
@@ -292,3 +307,51 @@ def test_nothing_survives(place: Path, killed: str) -> None:
     eventually(lambda: all(map(is_gone, family)))
     engine.kill()
     engine.wait()
+
+
+@pytest.mark.slow  # 3 s: everything is loaded
+def test_the_modules_of_the_steps_start_no_thread(tmp_path: Path) -> None:
+    last = list(preloading.MODULES)[-1]
+    arguments = [sys.executable, "-m", last, "--help"]
+    loaded = local.Preloading(modules=preloading.MODULES, apart=preloading.APART)
+    scratch, log = tmp_path / "scratch", tmp_path / "pod.log"
+
+    async def scenario() -> None:
+        owner = supervision.Processes(scratch)
+        await owner.open()
+        environment = outside(OMP_NUM_THREADS="1")
+        pod = await owner.start(arguments, environment, tmp_path, log, loaded)
+        assert await pod.wait() == 0 and "--workflow-status" in log.read_text()
+        assert (scratch / "fork-server-1.log").read_text() == "", (
+            "it would have ended with a reason"
+        )
+        (server,) = children(owner._supervisor.pid)
+        assert "\nThreads:\t1\n" in Path(f"/proc/{server}/status").read_text()
+        mapped = Path(f"/proc/{server}/maps").read_text()
+        assert "libtorch_cpu" in mapped and "cygrpc" not in mapped
+        await owner.close()
+
+    asyncio.run(scenario())
+
+
+CLOCK = re.compile("resources|hours")
+"""In the names of the files that show how long something took."""
+
+
+@pytest.mark.slow  # two experiments
+def test_an_experiment_leaves_the_same_bytes_with_and_without(tmp_path: Path) -> None:
+    left = {}
+    for switch in "10":
+        outdir = tmp_path / switch
+        subprocess.run(
+            [sys.executable, "-m", "workflows.submit", "ppo", "--local", "-p", "game=cartpole", "-p", "runs=2",
+             "-p", "epochs=8", "-p", "evaluation_episodes=3", "-p", f"outdir={outdir}"],
+            cwd=ROOT, env=outside() | {preloading.SWITCH: switch}, check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        left[switch] = {
+            str(path.relative_to(outdir)): path.read_bytes()
+            for path in sorted(outdir.rglob("*"))
+            if path.suffix in (".csv", ".safetensors", ".mp4", ".png") and not CLOCK.search(path.name)
+        }  # fmt: skip
+    assert len(left["1"]) > 10 and left["1"].keys() == left["0"].keys()
+    assert [name for name in left["1"] if left["1"][name] != left["0"][name]] == []
