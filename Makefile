@@ -10,6 +10,7 @@ WITH_DOCS := $(VENV)/.installed-with-docs
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 BENCHMARK := .venv-benchmark/.installed
 RLLIB := .venv-rllib/.installed
+REJAX := .venv-rejax/.installed
 RESULTS ?= results
 REGISTRY ?=
 TAG ?=
@@ -84,7 +85,12 @@ $(RLLIB): pyproject.toml
 	.venv-rllib/bin/python -m pip install --quiet --disable-pip-version-check 'ray[rllib]>=2.50' torch ale-py opencv-python-headless
 	@touch $@
 
-benchmark: $(WITH_TESTS) $(BENCHMARK) $(RLLIB) ## speed of training and of the search, against Stable-Baselines3, RLlib and this machine's limits (CASES: only these)
+$(REJAX): pyproject.toml
+	$(PYTHON) -m venv .venv-rejax
+	.venv-rejax/bin/python -m pip install --quiet --disable-pip-version-check rejax 'gymnax<1'
+	@touch $@
+
+benchmark: $(WITH_TESTS) $(BENCHMARK) $(RLLIB) $(REJAX) ## speed of training and of the search, against Stable-Baselines3, XLA, RLlib and this machine's limits (CASES: only these)
 	$(BIN)/python -m tests.benchmarks $(CASES)
 
 benchmark-long: $(WITH_TESTS) ## 20 minutes of a learner slowed tenfold, whose memory must stay flat
@@ -126,4 +132,4 @@ learning-long: $(WITH_TESTS) $(BENCHMARK) ## what takes hours: returns beside St
 	$(BIN)/python -m tests.benchmarks.strength --outdir $(RESULTS)/strength --minutes 10 --minutes 30 --minutes 60
 
 clean: ## remove the environments, caches and the built documentation (results stay)
-	rm -rf docs/_build docs/reference/generated $(VENV) .venv-3.* .venv-benchmark .venv-rllib .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf docs/_build docs/reference/generated $(VENV) .venv-3.* .venv-benchmark .venv-rllib .venv-rejax .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info

@@ -178,14 +178,19 @@ def main() -> None:
     settings: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text())
     resolved = resolve(settings["algorithm"], settings["given"])
     make_trainer = imported(resolved.descriptor.trainer, "trainer")
+    started, computed = time.perf_counter(), time.process_time()
     work = KINDS[sys.argv[2]](
         make_trainer(resolved, run=0, device="cpu", precision=settings["precision"])
     )
     work()  # warm
+    compilation = {
+        "compilation_s": time.perf_counter() - started,
+        "compilation_cpu_s": time.process_time() - computed,
+    }
     if sys.argv[2] == "training" and hasattr(resolved.hyperparameters, "learning_starts"):
         for _ in range(resolved.hyperparameters.learning_starts // resolved.steps_per_epoch + 1):
             work()
-    print(json.dumps({"ready": True}), flush=True)
+    print(json.dumps({"ready": True} | compilation), flush=True)
     for line in sys.stdin:
         steps, started, computed = 0, time.perf_counter(), time.process_time()
         while time.perf_counter() - started < float(line):

@@ -1,9 +1,10 @@
-"""Environment steps per second of training: ours, Stable-Baselines3's, and what this machine could
-do at best.
+"""Environment steps per second of training: ours, Stable-Baselines3's, XLA's, and what this machine
+could do at best.
 
 Part of `make benchmark`; by itself `python -m tests.benchmarks.throughput [--threads 2] [--rounds 5] [--case
 dqn-cartpole]` with Stable-Baselines3 installed in `.venv-benchmark`: `python -m venv .venv-benchmark
-&& .venv-benchmark/bin/python -m pip install 'stable-baselines3[extra]' sb3-contrib ale-py`.
+&& .venv-benchmark/bin/python -m pip install 'stable-baselines3[extra]' sb3-contrib ale-py`, and for
+PPO on CartPole rejax in `.venv-rejax` (`make benchmark` makes both).
 
 All processes stay alive and take turns, one segment each, in every round. A ratio is the median
 over the rounds of the ratios within one round, so a machine that changes its speed changes both
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 REFERENCE_PYTHON = ROOT / ".venv-benchmark/bin/python"
 REFERENCE = "Stable-Baselines3"
+XLA_PYTHON = ROOT / ".venv-rejax/bin/python"
+XLA = "rejax"
+OURS_COMPILED, XLA_COMPILED = "training, with compilation", "rejax, with compilation"
+"""So many steps from nothing compiled; imports are not counted."""
+STEPS_COMPILED = 50_000
 PARTS = ("emulator", "inference", "learning")
 SHOWN = {"cartpole-no-velocity": ("CartPole-v1", [0, 2])}
 """Of our own games, those of gymnasium of which a part of each observation is shown."""
@@ -51,7 +57,7 @@ class Case:
 
     reference: their class; given: what differs from the preset; segment_s: of the training's turn;
     bounds: what the training must be at least, times the reference or the limit; either: one of
-    these is enough.
+    these is enough. With a bound on rejax, that is measured, too.
     """
 
     algorithm: str
@@ -71,7 +77,8 @@ CASES = {
         bounds={REFERENCE: 1.4, LIMIT: 0.8},
     ),
     "ppo-cartpole": Case(
-        algorithm="ppo", game="cartpole", reference="PPO", segment_s=4.0, bounds={REFERENCE: 3.0}
+        algorithm="ppo", game="cartpole", reference="PPO", segment_s=4.0,
+        bounds={REFERENCE: 3.0, XLA: 1.1, XLA_COMPILED: 1.5},
     ),
     "ppo-lstm-cartpole": Case(
         algorithm="ppo-lstm", game="cartpole-no-velocity", reference="RecurrentPPO", segment_s=6.0,
@@ -104,9 +111,20 @@ CASES = {
 class Worker:
     """A process that works for a segment when told to."""
 
-    def __init__(self, command: list[str], threads: int, clock: str) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        threads: int,
+        clock: str,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._clock = clock
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": str(ROOT)}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": str(threads),
+            "PYTHONPATH": str(ROOT),
+            **(variables or {}),
+        }
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -116,7 +134,12 @@ class Worker:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self._answer()
+        self._ready = self._answer()
+
+    @property
+    def compilation_s(self) -> float:
+        """What it took before the first segment, where the worker says so."""
+        return float(self._ready["compilation_s" if self._clock == "wall" else "compilation_cpu_s"])
 
     def rate(self, seconds: float) -> float:
         """Environment steps per second over a segment of at least so many seconds."""
@@ -172,6 +195,9 @@ def measure(name: str, threads: int, rounds: int, clock: str) -> dict[str, list[
         commands = {"training": [*ours, "training"], REFERENCE: reference} | {
             part: [*ours, part] for part in PARTS
         }
+        if XLA in case.bounds:
+            worker = Path(__file__).with_name("rejax_worker.py")
+            commands[XLA] = [str(XLA_PYTHON), str(worker), str(path)]
         workers = {part: Worker(command, threads, clock) for part, command in commands.items()}
         rates: dict[str, list[float]] = {part: [] for part in workers}
         try:
@@ -181,12 +207,33 @@ def measure(name: str, threads: int, rounds: int, clock: str) -> dict[str, list[
                     rates[part].append(worker.rate(case.segment_s / shorter))
                 newest = ", ".join(f"{part} {values[-1]:.0f}" for part, values in rates.items())
                 print(f"{name}, round {number} of {rounds}: {newest}", flush=True)
+            if XLA in workers:
+                compilations = {
+                    OURS_COMPILED: ("training", from_nothing(commands["training"], threads, clock)),
+                    XLA_COMPILED: (XLA, workers[XLA].compilation_s),
+                }
+                for part, (of, compilation_s) in compilations.items():
+                    print(f"{name}: {of} compiles in {compilation_s:.1f} s")
+                    rates[part] = [with_compilation(rate, compilation_s) for rate in rates[of]]
         finally:
             for worker in workers.values():
                 worker.end()
     return rates | {
         LIMIT: [1 / sum(1 / rates[part][number] for part in PARTS) for number in range(rounds)]
     }
+
+
+def from_nothing(command: list[str], threads: int, clock: str) -> float:
+    """Seconds until our training has learnt from its first rollout, with an empty cache of machine code."""
+    with tempfile.TemporaryDirectory() as cache:
+        worker = Worker(command, threads, clock, {"NUMBA_CACHE_DIR": cache})
+        worker.end()
+    return worker.compilation_s
+
+
+def with_compilation(rate: float, compilation_s: float) -> float:
+    """Steps per second of a training of `STEPS_COMPILED` that is compiled first."""
+    return STEPS_COMPILED / (compilation_s + STEPS_COMPILED / rate)
 
 
 def decided(resolved: Resolved) -> Decision:
@@ -255,14 +302,19 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error(
             f"{REFERENCE_PYTHON.relative_to(ROOT)} is missing: `make benchmark` installs Stable-Baselines3 there"
         )
+    wanted = [CASES[name] for name in arguments.case or CASES]
+    if any(XLA in case.bounds for case in wanted) and not XLA_PYTHON.exists():
+        parser.error(
+            f"{XLA_PYTHON.relative_to(ROOT)} is missing: `make benchmark` installs rejax there"
+        )
     print(facts(arguments.threads))
     missed = 0
     for name in arguments.case or CASES:
         rates = measure(name, arguments.threads, arguments.rounds, arguments.clock)
-        print(f"\n{name:24}{'steps/s':>10}{'training is':>16}")
+        print(f"\n{name:30}{'steps/s':>10}{'training is':>16}")
         for part, each in rates.items():
             print(
-                f"  {part:22}{statistics.median(each):10.0f}{ratio(rates['training'], each):14.2f} x"
+                f"  {part:28}{statistics.median(each):10.0f}{ratio(rates['training'], each):14.2f} x"
             )
         missed += not holds(CASES[name], rates)
         if arguments.record:
@@ -280,18 +332,25 @@ def row(name: str, rates: Mapping[str, list[float]], given: argparse.Namespace) 
         "rounds": given.rounds,
         "steps_per_second": {part: round(statistics.median(each)) for part, each in rates.items()},
         "ratios": {
-            part: round(ratio(rates["training"], rates[part]), 2) for part in (REFERENCE, LIMIT)
+            part: round(ratio(rates[compared_with(part)], rates[part]), 2)
+            for part in (REFERENCE, LIMIT, XLA, XLA_COMPILED)
+            if part in rates
         },
         "bounds": dict(CASES[name].bounds),
         "measured": measured(),
     }
 
 
+def compared_with(part: str) -> str:
+    """Which of our rates is held against this one."""
+    return OURS_COMPILED if part == XLA_COMPILED else "training"
+
+
 def holds(case: Case, rates: Mapping[str, list[float]]) -> bool:
     """Whether the training is as fast as it must be; prints a line for each bound."""
     verdicts = []
     for name, least in case.bounds.items():
-        reached = ratio(rates["training"], rates[name])
+        reached = ratio(rates[compared_with(name)], rates[name])
         verdicts.append(reached >= least)
         verdict = "holds" if verdicts[-1] else "below" if case.either else "MISSED"
         print(f"  training / {name} = {reached:.2f}, at least {least}: {verdict}")
