@@ -17,9 +17,11 @@ FIRE = 1
 it."""
 
 
-def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any, Any, Any]:
+def make_atari(
+    resolved: Resolved, count: int, threads: int | None = None, **options: Any
+) -> VectorEnv[Any, Any, Any]:
     """ale-py's native vector environment: 84 x 84 grey, the last 4 frames [4, 84, 84], rewards
-    never clipped.
+    never clipped. threads: on which it emulates; without it as many as torch's.
     """
     from ale_py.vector_env import AtariVectorEnv
 
@@ -28,7 +30,7 @@ def make_atari(resolved: Resolved, count: int, **options: Any) -> VectorEnv[Any,
         "repeat_action_probability": settings.sticky_actions,
         "full_action_space": settings.full_action_set,
         "noop_max": settings.noop_max,
-        "num_threads": min(resolved.experiment.threads, count),
+        "num_threads": min(threads or resolved.experiment.threads, count),
         # ale-py clips by default. Returns are recorded in the game's own rewards, so the learner
         # clips.
         "reward_clipping": False,

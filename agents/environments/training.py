@@ -24,6 +24,7 @@ from agents.environments.pools import SEED_STEPS, Pools
 from agents.environments.vectors import Vector, make_environments, reset
 from agents.interfaces import State
 from agents.spaces import interface
+from config.control_groups import processors
 from config.errors import BadInput, ExperimentError
 from config.resolve import Resolved
 from config.seeds import environment_seeds, integer_seed
@@ -69,22 +70,34 @@ class TrainingEnvironments:
     observation [N, ...]: where the next step starts; forced [N]: whether its action will be FIRE,
     whatever is sent; masks [N, P]: which actions are allowed there, None for environments that say
     nothing of it. groups: the environments that step together. Atari's step on threads of their
-    own: where torch has more than one, too, one half is emulated, or reset, while the network looks
-    at the other. A group is to be settled between `receive` and all that follows.
+    own: where torch has more than one, too, or a GPU computes, one half is emulated, or reset, while
+    the network looks at the other. A group is to be settled between `receive` and all that follows.
     """
 
     def __init__(
-        self, resolved: Resolved, run: int, actor: int = 0, *, in_halves: bool = False
+        self,
+        resolved: Resolved,
+        run: int,
+        actor: int = 0,
+        *,
+        in_halves: bool = False,
+        beside_accelerator: bool = False,
     ) -> None:
         """actor: which of several in one run, each with seeds of its own; in_halves: as two groups
-        wherever there are two, for whoever has something to do between their steps.
+        wherever there are two, for whoever has something to do between their steps;
+        beside_accelerator: whether the network is elsewhere, and all processors of the pod are
+        theirs.
         """
         self._resolved = resolved
         self._run = run
         self._actor = actor
         self.count = resolved.environment.count
         atari = resolved.game.is_atari
-        self._overlaps = atari and resolved.experiment.threads > 1 and self.count > 1
+        threads = resolved.experiment.threads
+        if beside_accelerator:
+            threads = max(threads, int(processors()))
+        several = threads > 1 or beside_accelerator
+        self._overlaps = atari and several and self.count > 1
         self.groups: tuple[slice, ...] = (slice(0, self.count),)
         if self._overlaps or in_halves:
             self.groups = halves(self.count)
@@ -95,7 +108,7 @@ class TrainingEnvironments:
         self._fire = needs_fire(resolved)
         self._episodic_life = atari and resolved.environment.episodic_life
         self._made: list[Vector] = [
-            make_environments(resolved, rows.stop - rows.start) for rows in self.groups
+            make_environments(resolved, rows.stop - rows.start, threads) for rows in self.groups
         ]
         # Both are by group: the step that was begun, and the resets under way.
         self._answers = dict[int, Callable[[], Any]]()

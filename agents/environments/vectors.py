@@ -46,14 +46,17 @@ class Vectorisation(NamedTuple):
     reason: str
 
 
-def make_environments(resolved: Resolved, count: int) -> Vector:
-    """`count` environments for training; raises `BadInput` when the game cannot be made."""
+def make_environments(resolved: Resolved, count: int, threads: int | None = None) -> Vector:
+    """`count` environments for training; raises `BadInput` when the game cannot be made. threads: of
+    those that step on threads of their own, whose number changes no result; without it as many as
+    torch's.
+    """
     game = resolved.game
     settings = resolved.environment
     if game.is_atari:
-        return make_atari(resolved, count)
+        return make_atari(resolved, count, threads)
     if game.is_pooled:
-        return make_pools(resolved, count)
+        return make_pools(resolved, count, threads or resolved.experiment.threads)
     if _is_native(resolved):
         cartpoles: Vector = make_or_refuse(game, lambda: _make_cartpoles(game, settings, count))
         return cartpoles
@@ -64,10 +67,9 @@ def make_environments(resolved: Resolved, count: int) -> Vector:
     return SyncVectorEnv([make] * count, autoreset_mode=AutoresetMode.DISABLED)
 
 
-def make_pools(resolved: Resolved, count: int) -> Pools:
+def make_pools(resolved: Resolved, count: int, threads: int) -> Pools:
     """`count` environments of envpool's; raises `BadInput` when the game cannot be made."""
     game = resolved.game
-    threads = resolved.experiment.threads
 
     def make() -> Pools:
         return Pools(game, count, options_of(game, resolved.environment), threads)

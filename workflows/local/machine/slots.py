@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from config.control_groups import own_groups, read
+from config.control_groups import processors
 from config.memory import limit_bytes
 
 TOLERANCE = 1e-6
@@ -144,10 +144,6 @@ def detect() -> Capacity:
     """Count this machine's processors (as far as this process may use them) and GPUs
     (`CUDA_VISIBLE_DEVICES` limits them).
     """
-    if hasattr(os, "sched_getaffinity"):
-        affinity = len(os.sched_getaffinity(0))
-    else:
-        affinity = os.cpu_count() or 1
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         gpus = tuple(
@@ -155,23 +151,4 @@ def detect() -> Capacity:
         )
     else:
         gpus = tuple(str(index) for index in range(len(list(Path("/dev").glob("nvidia[0-9]*")))))
-    return Capacity(min(float(affinity), _quota()), gpus, limit_bytes())
-
-
-def _quota() -> float:
-    """The number of processors that the control groups allow; infinite without a limit."""
-    return min(map(_quota_of, own_groups("cpu")), default=math.inf)
-
-
-def _quota_of(group: Path) -> float:
-    """The quota of one group: `cpu.max` in version 2, two files in version 1."""
-    texts = read(group / "cpu.max").split() or [
-        read(group / "cpu.cfs_quota_us"),
-        read(group / "cpu.cfs_period_us"),
-    ]
-    try:
-        quota, period = (float(text) for text in texts)
-    except ValueError:
-        # The kernel writes "max" for no limit, and without this controller there is no file.
-        return math.inf
-    return quota / period if quota > 0 and period > 0 else math.inf
+    return Capacity(processors(), gpus, limit_bytes())

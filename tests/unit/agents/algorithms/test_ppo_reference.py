@@ -260,7 +260,7 @@ def trained_beside(
     return trainer, reference
 
 
-def _make_recorded(resolved: Resolved, count: int) -> SyncVectorEnv:
+def _make_recorded(resolved: Resolved, count: int, threads: int | None = None) -> SyncVectorEnv:
     """In the place of `make_atari`."""
     options = dict(resolved.game.options)
     return SyncVectorEnv(

@@ -3,6 +3,7 @@ back what was in flight."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
 from typing import Any
@@ -199,6 +200,26 @@ def test_resumes_exactly_after_every_epoch() -> None:
 
 
 @pytest.mark.slow
+def test_beside_a_gpu_all_processors_emulate_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's threads are for the network, which is elsewhere."""
+    asked = list[int]()
+
+    def make(resolved: Resolved, count: int, threads: int | None = None) -> Any:
+        asked.append(threads or 0)
+        return make_environments(resolved, count)
+
+    monkeypatch.setattr("agents.environments.training.make_environments", make)
+    monkeypatch.setattr("agents.environments.training.processors", lambda: 6.5)
+    resolved = resolved_for("breakout", num_envs="3", threads="1", noop_max="1")
+    environments = TrainingEnvironments(resolved, 0, beside_accelerator=True)
+    assert environments.groups == (slice(0, 2), slice(2, 3)) and asked == [6, 6]
+    actions = np.zeros(3, np.int64)
+    assert [len(one.reward) for one in environments.step(actions)] == [2, 1]
+    environments.close()
+    with contextlib.closing(TrainingEnvironments(resolved, 0)) as alone:
+        assert alone.groups == (slice(0, 3),) and asked[2] == 1
+
+
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_atari_is_seeded_at_the_first_end_after_enough_steps_of_its_own(
     threads: str, monkeypatch: pytest.MonkeyPatch

@@ -30,7 +30,6 @@ from tests.unit.workflows.local.local_workflows import (
 from workflows import on_this_machine
 from workflows.local import Capacity, Node, WorkflowStatus, run
 from workflows.local import status as status_module
-from workflows.local.machine import slots
 from workflows.local.retries import read, wait_s
 
 TMP = "/tmp"  # noqa: S108 - a mount of the pods, and a folder that every machine has
@@ -289,7 +288,8 @@ def test_c19_processors_that_control_groups_allow(
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(control_groups, "CONTROL_GROUPS", tmp_path)
     monkeypatch.setattr(control_groups, "OWN_GROUPS", tmp_path / "own")
-    assert slots._quota() == cpus
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(64)))
+    assert control_groups.processors() == min(64, cpus)
 
 
 def test_an_output_file_without_a_mount_is_private(engine: Callable[..., WorkflowStatus]) -> None:
