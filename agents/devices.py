@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import platform
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -92,6 +93,11 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def is_accelerator(device: torch.device) -> bool:
+    """Whether it computes on its own, so that looking at a number there means to wait for it."""
+    return device.type != "cpu"
+
+
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the CPU on a device: the same one where that is the CPU.
 
@@ -99,16 +105,83 @@ def on_device(tensor: Tensor, device: torch.device) -> Tensor:
     done all that it was asked for before.
     """
     if device.type != "cuda":
-        return tensor.to(device)
+        return tensor.to(device, non_blocking=True)
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def copy_into(target: Tensor, source: Tensor) -> None:
     """Copy a tensor of the CPU to where the target is, in the way of `on_device`."""
     if target.is_cuda:
-        target.copy_(source.pin_memory(), non_blocking=True)
-    else:
-        target.copy_(source)
+        source = source.pin_memory()
+    target.copy_(source, non_blocking=True)
+
+
+def numbers(found: Mapping[str, float | Tensor]) -> dict[str, float]:
+    """Numbers and tensors [] -> numbers. Those of a device come in one copy: it is waited for
+    once.
+    """
+    there = {
+        name: one
+        for name, one in found.items()
+        if isinstance(one, Tensor) and is_accelerator(one.device)
+    }
+    looked_at = dict[str, float]()
+    if there:
+        together = torch.stack([one.to(torch.float64) for one in there.values()])
+        looked_at = dict(zip(there, together.tolist(), strict=True))
+    return {name: looked_at[name] if name in there else float(one) for name, one in found.items()}
+
+
+class Ferry:
+    """Copies between the CPU and one device, for one group of environments that step together.
+
+    Pinned memory of its own is written again and again; an event says when the copy before has left
+    it. On the CPU there is nothing to wait for.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._waits = is_accelerator(device)
+        self._out: Tensor | None = None
+        self._back: Tensor | None = None
+        if self._waits:
+            module = torch.get_device_module(device)
+            self._sent = module.Event()
+            self._came = module.Event()
+
+    def send(self, target: Tensor, source: Tensor) -> None:
+        """Copy a tensor of the CPU, always of one shape and type, into one of the device. The source
+        may be written again at once.
+        """
+        if not self._waits:
+            target.copy_(source)
+            return
+        if self._out is None:
+            self._out = self._pinned(source)
+        else:
+            # It was asked for before the actions that the environments have answered since, so that
+            # there is never anything to wait for.
+            self._sent.synchronize()
+        self._out.copy_(source)
+        target.copy_(self._out, non_blocking=True)
+        self._sent.record()
+
+    def fetch(self, tensor: Tensor) -> np.ndarray:
+        """A tensor of the device, always of one shape and type, as an array. This waits for it, and
+        for nothing that is asked for later.
+        """
+        if not self._waits:
+            return tensor.numpy(force=True)
+        if self._back is None:
+            self._back = self._pinned(tensor)
+        self._back.copy_(tensor, non_blocking=True)
+        self._came.record()
+        self._came.synchronize()
+        # The next copy overwrites this memory, which whoever gets the array may still need.
+        return self._back.numpy().copy()
+
+    def _pinned(self, like: Tensor) -> Tensor:
+        return torch.empty(like.shape, dtype=like.dtype, pin_memory=self._device.type == "cuda")
 
 
 def choose_device(requested: str) -> str:

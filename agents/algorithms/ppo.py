@@ -24,15 +24,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from agents.devices import on_device, threads_for
+from agents.devices import is_accelerator, on_device, threads_for
 from agents.environments.normalisation import REWARD_SCALE, ObservationNormaliser, RewardNormaliser
 from agents.environments.training import TrainingEnvironments
-from agents.experience.returns import approximate_divergence, explained_variance, gae
+from agents.experience.returns import (
+    approximate_divergence,
+    explained_variance,
+    explained_variance_of_tensors,
+    gae,
+    gae_by_doubling,
+)
 from agents.experience.rollouts import Episodes, Rollout, collect
 from agents.interfaces import Progress, State
 from agents.networks import make_actor_critic
 from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import Heads
+from agents.optimisation.blocks import Block, mean_norm
+from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import OPTIMISERS
 from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
@@ -78,13 +86,13 @@ class Batch(NamedTuple):
 
 class Update(NamedTuple):
     """What the optimiser saw: the loss, log ρ [B], the loss's parts [3] (eq. 7, the mean squared
-    error of the values, the entropy), and the gradient's norm.
+    error of the values, the entropy), and the gradient's norm, on a GPU as a tensor [].
     """
 
     loss: Tensor
     log_ratio: Tensor
     parts: Tensor
-    gradient_norm: float
+    gradient_norm: Any
 
 
 def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
@@ -130,7 +138,9 @@ class PPOTrainer:
         self.initial_weights = self._generator(run, "weights")
         self.action_noise = self._generator(run, "actions")
         self.permutations = self._generator(run, "minibatches")
-        self.environments = TrainingEnvironments(resolved, run)
+        self.environments = TrainingEnvironments(
+            resolved, run, beside_accelerator=is_accelerator(self.device)
+        )
         spaces = self.environments.interface
         self.network = self._make_network(precision).to(self.device)
         self.actions = make_actions(spaces)
@@ -140,6 +150,10 @@ class PPOTrainer:
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
+        changed = self.optimiser.changed()
+        self.block = Block(self.device, changed, [self.permutations])
+        self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
+        self.acting = Graphed(self.network, self.device, "acting")
         # Pixels have a known range and need no statistics.
         normalise = self.settings.normalise_observations and not spaces.image
         self.observation_normaliser = self.reward_normaliser = None
@@ -215,6 +229,7 @@ class PPOTrainer:
         collect(
             self.rollout, self.environments, self.network, self.actions,
             self.observation_normaliser, self.action_noise, step=self.step,
+            network_now=self.acting if is_accelerator(self.device) else None,
         )  # fmt: skip
 
     def _observe(self) -> None:
@@ -240,19 +255,7 @@ class PPOTrainer:
     def _batch(self) -> Batch:
         """The rollout's advantages and returns, eq. 11 and 12, and log π_old of its actions."""
         rollout = self.rollout
-        hyper = self.hyper
-        # A lost life is terminal for what is learnt (Mnih et al. 2015); the game itself goes on.
-        terminated = rollout.terminated | rollout.life_lost
-        rewards = self._learnt_rewards()
-        values = rollout.values[:-1].numpy(force=True)
-        advantages = gae(
-            rewards, values, rollout.next_values, terminated, rollout.truncated,
-            discount=hyper.discount, gae_lambda=hyper.gae_lambda,
-        )  # fmt: skip
-        # The value target is R = A + V, the λ-return. Both are computed in float64 and learnt in
-        # float32.
-        learnt_advantages = advantages.ravel().astype(np.float32)
-        returns = (advantages + values).ravel().astype(np.float32)
+        advantages, returns = self._advantages()
         actions = rollout.actions.flatten(0, 1)
         # log π_old comes from the stored outputs, before the first update: computed anew in every
         # minibatch, ρ would always be 1.
@@ -262,8 +265,8 @@ class PPOTrainer:
             actions=actions,
             log_probabilities=log_probabilities,
             values=rollout.values[:-1].flatten(),
-            advantages=on_device(torch.from_numpy(learnt_advantages), self.device),
-            returns=on_device(torch.from_numpy(returns), self.device),
+            advantages=advantages,
+            returns=returns,
             masks=None if rollout.masks is None else rollout.masks.flatten(0, 1),
         )
         if rollout.valid.all():
@@ -271,6 +274,28 @@ class PPOTrainer:
         # Where an action was forced (Atari's FIRE), the policy did not choose it.
         valid = torch.from_numpy(np.flatnonzero(rollout.valid))
         return batch.take(on_device(valid, self.device))
+
+    def _advantages(self) -> tuple[Tensor, Tensor]:
+        """The rollout's advantages A and returns R = A + V, the λ-return, [T · N] each."""
+        rollout = self.rollout
+        factors = {"discount": self.hyper.discount, "gae_lambda": self.hyper.gae_lambda}
+        values = rollout.values[:-1]
+        # A lost life is terminal for what is learnt (Mnih et al. 2015); the game itself goes on.
+        ends = (rollout.terminated | rollout.life_lost, rollout.truncated)
+        rewards = self._learnt_rewards()
+        # Both are computed in float64 and learnt in float32.
+        if is_accelerator(self.device):
+            answers = (on_device(torch.from_numpy(one), self.device) for one in (rewards, *ends))
+            rewards_there, *ends_there = answers
+            there = gae_by_doubling(
+                rewards_there, values, rollout.next_values, *ends_there, **factors
+            )
+            return there.flatten().float(), (there + values).flatten().float()
+        old_values = values.numpy()
+        advantages = gae(rewards, old_values, rollout.next_values.numpy(), *ends, **factors)
+        learnt = (advantages, advantages + old_values)
+        first, second = (torch.from_numpy(one.ravel().astype(np.float32)) for one in learnt)
+        return first, second
 
     def _learn(self, batch: Batch, remaining: float) -> dict[str, float]:
         """Make K passes over the batch and return the epoch's metrics. remaining: falls from 1 to 0
@@ -284,28 +309,42 @@ class PPOTrainer:
         if hyper.anneal_clip:
             clip_range *= remaining
         # The range is a tensor, because the gradient tape would record a Python number as a
-        # constant.
-        clip = torch.tensor(clip_range).to(self.device)
-        parts = list[Tensor]()
-        norms = list[float]()
-        for minibatches in self._passes(batch):
-            last = [self._update(minibatch, learning_rate, clip) for minibatch in minibatches]
-            parts += [update.parts for update in last]
-            norms += [update.gradient_norm for update in last]
-        objective, squared_error, entropy = torch.stack(parts).mean(dim=0).tolist()
+        # constant; so would a CUDA graph the learning rate.
+        clip = torch.full((), clip_range, device=self.device)
+        rate: float | Tensor = learning_rate
+        if is_accelerator(self.device):
+            rate = torch.full((), learning_rate, device=self.device)
+
+        def updates() -> dict[str, float | Tensor]:
+            passes = [
+                [self._update(minibatch, rate, clip) for minibatch in minibatches]
+                for minibatches in self._passes(batch)
+            ]
+            return self._measured(batch, clip, passes)
+
+        return {"learning_rate": learning_rate, **self.block.learn(updates)}
+
+    def _measured(
+        self, batch: Batch, clip: Tensor, passes: list[list[Update]]
+    ) -> dict[str, float | Tensor]:
+        """The epoch's metrics, which stay where they are: tensors [] have not been looked at."""
+        every = [update for updates in passes for update in updates]
+        objective, squared_error, entropy = torch.stack([one.parts for one in every]).mean(dim=0)
         # The ratios of the last pass tell how far the whole epoch moved π from π_old.
-        log_ratio = torch.cat([update.log_ratio for update in last])
+        log_ratio = torch.cat([update.log_ratio for update in passes[-1]])
+        explained: float | Tensor
+        if is_accelerator(self.device):
+            explained = explained_variance_of_tensors(batch.values, batch.returns)
+        else:
+            explained = explained_variance(batch.values.numpy(), batch.returns.numpy())
         return {
-            "learning_rate": learning_rate,
             "policy_loss": -objective,
             "value_loss": 0.5 * squared_error,
             "entropy": entropy,
             "approximate_kl": approximate_divergence(log_ratio),
-            "clip_fraction": float((log_ratio.expm1().abs() > clip).float().mean()),
-            "gradient_norm": math.fsum(norms) / len(norms),
-            "explained_variance": explained_variance(
-                batch.values.numpy(force=True), batch.returns.numpy(force=True)
-            ),
+            "clip_fraction": (log_ratio.expm1().abs() > clip).float().mean(),
+            "gradient_norm": mean_norm([update.gradient_norm for update in every]),
+            "explained_variance": explained,
         }
 
     def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
@@ -344,8 +383,13 @@ class PPOTrainer:
             loss = loss - hyper.entropy_coefficient * entropy
         return loss, log_ratio, torch.stack((objective, squared_error, entropy))
 
-    def _update(self, batch: Batch, learning_rate: float, clip: Tensor) -> Update:
+    def _update(self, batch: Batch, learning_rate: float | Tensor, clip: Tensor) -> Update:
         """Make one step of the optimiser on one minibatch."""
+        if not self.block.looks_at_each:
+            found = self.unseen_update(*batch, clip, learning_rate)
+            update = Update(*(one.clone() for one in found))
+            self.block.note(update.loss, update.gradient_norm)
+            return update
         loss, log_ratio, parts = self.gradients(*batch, clip)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, log_ratio, parts, norm)
@@ -355,6 +399,15 @@ class PPOTrainer:
             raise self._diverged(batch, update)
         self.optimiser.step(learning_rate)
         return update
+
+    def _unseen_update(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Batch, clip [] and learning rate [] -> an `Update`, of which nobody has seen a number: its
+        block is looked at when it is complete.
+        """
+        loss, log_ratio, parts = self.gradients(*inputs[:-1])
+        norm = self.optimiser.clip_unseen_gradients(self.hyper.max_gradient_norm)
+        self.optimiser.step(inputs[-1])
+        return loss, log_ratio, parts, norm
 
     def _diverged(self, batch: Batch, update: Update) -> Diverged:
         """The error with statistics of the minibatch that must not be learnt from."""

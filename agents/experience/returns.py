@@ -43,6 +43,36 @@ def gae(
     return advantages
 
 
+@torch.no_grad()
+def gae_by_doubling(
+    rewards: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    *,
+    discount: float,
+    gae_lambda: float,
+) -> Tensor:
+    """`gae` for tensors of a GPU, in log2 T rounds instead of T steps: a loop over single rows would
+    start more kernels than all else of an epoch.
+
+    After a round with span k row t holds what the 2 k rows from it on add to A_t, and the product of
+    their decays, with which it takes up the rows after these.
+    """
+    lives = (~terminated).double()
+    advantages = rewards.double() + discount * lives * next_values - values
+    decays = discount * gae_lambda * lives * (~truncated)
+    span = 1
+    while span < len(rewards):
+        following = advantages[:-span] + decays[:-span] * advantages[span:]
+        advantages = torch.cat((following, advantages[-span:]))
+        # Nothing follows the last rows.
+        decays = torch.cat((decays[:-span] * decays[span:], torch.zeros_like(decays[-span:])))
+        span *= 2
+    return advantages
+
+
 def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
     """1 − Var(R − V) / Var(R); 1 is a perfect value function, 0 no better than a constant. Both
     [B]; 0 for constant returns.
@@ -53,12 +83,19 @@ def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
     return 0.0
 
 
-def approximate_divergence(log_ratio: Tensor) -> float:
-    """KL(π_old ‖ π) estimated as mean((ρ − 1) − log ρ), never negative (Schulman 2020,
+def explained_variance_of_tensors(values: Tensor, returns: Tensor) -> Tensor:
+    """`explained_variance`, [], where the tensors are: nothing waits for it."""
+    spread = returns.double().var(correction=0)
+    unexplained = (returns - values).double().var(correction=0)
+    return torch.where(spread > 0, 1 - unexplained / spread, 0.0)
+
+
+def approximate_divergence(log_ratio: Tensor) -> Tensor:
+    """KL(π_old ‖ π), [], estimated as mean((ρ − 1) − log ρ), never negative (Schulman 2020,
     "Approximating KL divergence", k3).
     """
     # expm1 keeps its precision where ρ is near 1, and ρ − 1 near 0.
-    return float((log_ratio.expm1() - log_ratio).mean())
+    return (log_ratio.expm1() - log_ratio).mean()
 
 
 class VTrace(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from agents.devices import copy_into, on_device
+from agents.devices import Ferry, copy_into, on_device
 from agents.environments.masks import check_some_action
 from agents.environments.normalisation import ObservationNormaliser
 from agents.environments.training import TrainingEnvironments
@@ -47,16 +47,19 @@ class Rollout:
     truncated: np.ndarray
     life_lost: np.ndarray
     valid: np.ndarray
+    ferries: list[Ferry]
+    final_values: Tensor
+    final_places: list[tuple[int, int]] = field(default_factory=list)
     masks: Tensor | None = None
-    final_values: dict[tuple[int, int], float] = field(default_factory=dict)
 
     @property
-    def next_values(self) -> np.ndarray:
+    def next_values(self) -> Tensor:
         """V of what followed each row, [T, N]; after a truncation that is the final observation."""
-        # The array is copied, because on the CPU it shares its memory with the tensor.
-        values: np.ndarray = self.values[1:].numpy(force=True).copy()
-        for place, value in self.final_values.items():
-            values[place] = value
+        values = self.values[1:].clone()
+        if self.final_places:
+            rows, columns = torch.tensor(self.final_places).T
+            device = values.device
+            values[on_device(rows, device), on_device(columns, device)] = self.final_values
         return values
 
     @staticmethod
@@ -96,6 +99,8 @@ class Rollout:
             truncated=np.zeros((length, count), np.bool_),
             life_lost=np.zeros((length, count), np.bool_),
             valid=np.zeros((length, count), np.bool_),
+            ferries=[Ferry(device) for _ in environments.groups],
+            final_values=torch.zeros(0, device=device),
             masks=masks,
         )
 
@@ -110,17 +115,21 @@ def collect(
     generator: torch.Generator,
     *,
     step: int,
+    network_now: Callable[..., tuple[Any, ...]] | None = None,
 ) -> None:
     """Fill `rollout` with the policy's sampled actions; raises `Diverged` for a NaN, counting from
-    environment step `step`.
+    environment step `step`. network_now: the network in another form; its frozen functions without.
+
+    A GPU is waited for once a step of each group: for the group's actions.
     """
     # Noise for the whole rollout is drawn at once: choosing an action is then one addition and one
     # comparison per step.
     noise = actions.noise(tuple(rollout.rewards.shape), generator)
     noise = on_device(noise, rollout.values.device)
     collection = Collection(
-        rollout, environments, network, network.frozen(), actions, normaliser, noise, step
-    )
+        rollout, environments, network, network_now or network.frozen(), actions, normaliser,
+        noise, step,
+    )  # fmt: skip
     fill(collection)
 
 
@@ -137,7 +146,8 @@ def fill(collection: Collection) -> None:
             turns.append(one)
     # Rewards are checked once for the whole rollout, observations at every step, before the network
     # sees them.
-    rollout.final_values = collection.final_values()
+    rollout.final_places = sorted(collection.finals)
+    rollout.final_values = collection.final_values(rollout.final_places)
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
         first = int(bad_rows[0])
@@ -172,6 +182,7 @@ class Collection:
         rollout = self.rollout
         rows = environments.groups[group]
         length = len(rollout.rewards)
+        ferry = rollout.ferries[group]
         columns = (rollout.encoded, rollout.policy, rollout.values, rollout.actions, self.noise)
         # Views of all rows are made once: slicing five tensors at every step would cost more.
         encoded, policies, values, taken, noises = (column[:, rows].unbind() for column in columns)
@@ -183,7 +194,7 @@ class Collection:
                 yield True
             # Observations of new episodes are in place only now.
             environments.settle(group)
-            copy_into(encoded[t], self._encoded(group, t))
+            ferry.send(encoded[t], self._encoded(group, t))
             policy, value = self._answer(group, t, encoded[t])
             values[t].copy_(value)
             if t < length:
@@ -193,7 +204,7 @@ class Collection:
                 taken[t].copy_(action)
                 np.logical_not(environments.forced[rows], out=rollout.valid[t, rows])
                 # The next group is looked at while this one steps.
-                environments.send(group, action.numpy(force=True))
+                environments.send(group, ferry.fetch(action))
                 yield True
         self.ready.add(group)
 
@@ -252,12 +263,11 @@ class Collection:
             observation = self.normaliser(observation)
         return self.network.encode(torch.from_numpy(observation))
 
-    def final_values(self) -> dict[tuple[int, int], float]:
-        """V of the final observations, by (t, n); a step's number of rows at once, which take no
-        more memory than it does.
+    def final_values(self, places: list[tuple[int, int]]) -> Tensor:
+        """V of the final observations at these places (t, n), [k]; a step's number of rows at once,
+        which take no more memory than it does.
         """
-        found = dict[tuple[int, int], float]()
-        places = sorted(self.finals)
+        found = [self.rollout.values.new_zeros(0)]
         for first in range(0, len(places), self.environments.count):
             part = places[first : first + self.environments.count]
             observations = np.stack([self.finals[place] for place in part])
@@ -265,8 +275,8 @@ class Collection:
                 observations = self.normaliser(observations)
             encoded = self.network.encode(torch.from_numpy(observations))
             encoded = on_device(encoded, self.rollout.values.device)
-            found.update(zip(part, self._values(part, encoded).tolist(), strict=True))
-        return found
+            found.append(self._values(part, encoded).clone())
+        return torch.cat(found)
 
     def _values(self, places: list[tuple[int, int]], encoded: Tensor) -> Tensor:
         """The values [n] of these episodes' final observations, encoded [n, ...]."""

@@ -1,14 +1,18 @@
 """Adam and RMSProp by torch's own kernels, without what `torch.optim` does around them at every
 step.
+
+On a GPU nothing here waits for it, except `clip_gradients`, which returns a number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
+from agents.devices import is_accelerator
 from agents.interfaces import State
 from agents.states import to_arrays
 
@@ -30,16 +34,35 @@ class Optimiser:
         """Scale all gradients down to this norm; returns their norm before, which may be infinite
         or NaN.
         """
+        if is_accelerator(self.parameters[0].device):
+            return float(self.clip_unseen_gradients(largest_norm))
         gradients = self._gradients()
-        # The norm of the norms is the norm of all entries together.
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))))
+        norm = float(_norm(gradients))
         if norm > largest_norm:
             # The constant is that of `torch.nn.utils.clip_grad_norm_`.
             torch._foreach_mul_(gradients, largest_norm / (norm + 1e-6))
         return norm
 
-    def step(self, learning_rate: float) -> None:
-        """Make one update of all parameters."""
+    def clip_unseen_gradients(self, largest_norm: float) -> Tensor:
+        """`clip_gradients`, whose norm [] stays on the device: nothing waits for it. Gradients are
+        NaN where it was infinite.
+        """
+        gradients = self._gradients()
+        norm = _norm(gradients)
+        if largest_norm < math.inf:
+            torch._foreach_mul_(gradients, (largest_norm / (norm + 1e-6)).clamp(max=1))
+        return norm
+
+    def step(self, learning_rate: float | Tensor) -> None:
+        """Make one update of all parameters. The learning rate may be a tensor [] on their device:
+        a CUDA graph would keep a number as it was.
+        """
+        raise NotImplementedError
+
+    def changed(self) -> list[Tensor]:
+        """All that `step` changes, in the same places always: the parameters and what it
+        remembers.
+        """
         raise NotImplementedError
 
     def _gradients(self) -> list[Tensor]:
@@ -77,7 +100,7 @@ class Adam(Optimiser):
         self._updates = torch.zeros((), device=self.parameters[0].device)
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
+    def step(self, learning_rate: float | Tensor) -> None:
         """Make one update of all parameters."""
         self._updates += 1
         torch._fused_adam_(
@@ -85,6 +108,10 @@ class Adam(Optimiser):
             [self._updates] * len(self.parameters), amsgrad=False, maximize=False,
             beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, weight_decay=2 * self._decay, eps=self._epsilon,
         )  # fmt: skip
+
+    def changed(self) -> list[Tensor]:
+        """Parameters, both moments, and the number of updates."""
+        return [*self.parameters, *self._moments_1, *self._moments_2, self._updates]
 
     def state_dict(self) -> State:
         """First and second moments by the parameters' numbers, and the number of updates."""
@@ -110,14 +137,24 @@ class RMSProp(Optimiser):
         self._squares = [torch.zeros_like(parameter) for parameter in self.parameters]
 
     @torch.no_grad()
-    def step(self, learning_rate: float) -> None:
+    def step(self, learning_rate: float | Tensor) -> None:
         """Make one update of all parameters."""
         gradients = self._gradients()
         torch._foreach_mul_(self._squares, SQUARES_DECAY)
         torch._foreach_addcmul_(self._squares, gradients, gradients, 1 - SQUARES_DECAY)
         denominators = torch._foreach_sqrt(self._squares)
         torch._foreach_add_(denominators, self._epsilon)
-        torch._foreach_addcdiv_(self.parameters, gradients, denominators, -learning_rate)
+        if isinstance(learning_rate, Tensor):
+            # A factor that is a tensor has no place in the kernel that does all of it at once.
+            torch._foreach_div_(gradients, denominators)
+            torch._foreach_mul_(gradients, -learning_rate)
+            torch._foreach_add_(self.parameters, gradients)
+        else:
+            torch._foreach_addcdiv_(self.parameters, gradients, denominators, -learning_rate)
+
+    def changed(self) -> list[Tensor]:
+        """Parameters and mean squares."""
+        return [*self.parameters, *self._squares]
 
     def state_dict(self) -> State:
         """Mean squares by the parameters' numbers."""
@@ -127,6 +164,12 @@ class RMSProp(Optimiser):
         """Load what `state_dict` gave."""
         for number, square in enumerate(self._squares):
             square.copy_(torch.from_numpy(state["squares"][str(number)].copy()))
+
+
+def _norm(gradients: list[Tensor]) -> Tensor:
+    """The norm [] of all their entries together, which is the norm of their norms."""
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    return norm
 
 
 OPTIMISERS = {"adam": Adam, "rmsprop": RMSProp}

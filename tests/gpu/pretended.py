@@ -21,10 +21,17 @@ DEVICE = f"{NAME}:0"
 CPU = torch.device("cpu")
 WAITS = {
     "aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::equal",
+    "aten::masked_select", "aten::_unique2", "aten::unique_dim", "aten::unique_consecutive",
+    "aten::repeat_interleave", "aten::bincount",
 }  # fmt: skip
-"""Operations whose result the CPU waits for."""
+"""Operations whose result the CPU waits for, or the size of whose result."""
+PAGEABLE = "a copy from pageable memory"
+"""On CUDA it waits until the device has done all that it was asked for before."""
 MIXED = {"aten::index.Tensor", "aten::index", "aten::index_put_"}
 """Operations that take indices of the CPU, on CUDA, too."""
+
+UNREADY = 77
+"""What memory holds until a copy into it has been waited for."""
 
 waits = Counter[str]()
 """How often each kind of operation made the CPU wait for the device."""
@@ -74,12 +81,50 @@ class Pretended(torch.Tensor):
         if name == "aten::copy_":
             target, source, *rest = args
             if not isinstance(target, Pretended):
+                if (rest or [kwargs.get("non_blocking", False)])[0]:
+                    _copy_later(target, source)
+                    return target
                 waits[name] += 1
+            elif not isinstance(source, Pretended):
+                waits[PAGEABLE] += not (rest or [kwargs.get("non_blocking", False)])[0]
             operation(_held(target), _held(source), *rest)
             return target
         if name in WAITS:
             waits[name] += 1
+        if name in MIXED and any(one is not None and one.dtype == torch.bool for one in args[1]):
+            # Where a mask is true is looked for first.
+            waits["a mask as an index"] += 1
         return _performed(operation, args, kwargs)
+
+
+class Event:
+    """A point in what was asked of the device: the copies before it are there when it was waited
+    for, and not earlier.
+    """
+
+    def __init__(self) -> None:
+        self._copies = list[tuple[torch.Tensor, torch.Tensor]]()
+
+    def record(self) -> None:
+        self._copies += _under_way
+        _under_way.clear()
+
+    def synchronize(self) -> None:
+        # Waiting for nothing but copies to the device, which is asked for later, takes no time.
+        if self._copies:
+            waits["event"] += 1
+        for target, numbers in self._copies:
+            target.copy_(numbers)
+        self._copies.clear()
+
+
+_under_way = list[tuple[torch.Tensor, torch.Tensor]]()
+
+
+def _copy_later(target: torch.Tensor, source: Pretended) -> None:
+    """To the CPU, without waiting: what is there until then is no number of the source."""
+    _under_way.append((target, source.held.detach().clone()))
+    target.copy_(torch.full_like(target, UNREADY))
 
 
 def _held(value: Any) -> Any:
@@ -155,6 +200,8 @@ def _from_cpu(
     shaped = memory_format or torch.preserve_format
     copy = torch.empty_like(tensor, dtype=dtype or tensor.dtype, memory_format=shaped)
     copy.copy_(tensor)
+    if device is not None and device.type == NAME:
+        waits[PAGEABLE] += not non_blocking
     return Pretended(copy) if device is not None and device.type == NAME else copy
 
 
@@ -169,6 +216,8 @@ def install() -> str:
     from torch.utils import backend_registration as backends
 
     class Module(backends._DummyBackendModule):
+        Event = staticmethod(Event)
+
         def get_amp_supported_dtype(self) -> list[torch.dtype]:
             return [torch.bfloat16]
 

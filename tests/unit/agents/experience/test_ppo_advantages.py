@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+import torch
 
-from agents.experience.returns import explained_variance, gae
+from agents.experience.returns import (
+    explained_variance,
+    explained_variance_of_tensors,
+    gae,
+    gae_by_doubling,
+)
 
 REWARDS = np.ones((4, 1))
 VALUES = np.array([[2.0], [3], [4], [5]])
@@ -88,9 +96,26 @@ def test_many_ends_against_a_double_loop(seed: int) -> None:
     expected = slow_gae(rewards, values, next_values, terminated, truncated, 0.97, 0.9)
     assert (terminated & truncated).any()
     assert np.abs(found - expected).max() < 1e-14
+    there = map(torch.from_numpy, (rewards, values, next_values, terminated, truncated))
+    doubled = gae_by_doubling(*there, discount=0.97, gae_lambda=0.9)
+    assert np.abs(doubled.numpy() - expected).max() < 1e-14
 
 
-def test_explained_variance() -> None:
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 9])
+def test_rollouts_of_any_length_are_doubled(length: int) -> None:
+    """Nothing ends, so that every row is a sum over all that follow."""
+    ones, never = torch.ones(length, 1), torch.zeros(length, 1, dtype=torch.bool)
+    found = gae_by_doubling(ones, 0 * ones, 0 * ones, never, never, discount=0.5, gae_lambda=1.0)
+    expected = [2 - 0.5 ** (length - 1 - t) for t in range(length)]
+    assert found[:, 0].tolist() == pytest.approx(expected)
+
+
+def by_tensors(values: np.ndarray, returns: np.ndarray) -> float:
+    return float(explained_variance_of_tensors(torch.from_numpy(values), torch.from_numpy(returns)))
+
+
+@pytest.mark.parametrize("explained_variance", [explained_variance, by_tensors])
+def test_explained_variance(explained_variance: Callable[..., float]) -> None:
     returns = np.array([1.0, 2, 3, 4])
     assert explained_variance(returns, returns) == 1
     assert explained_variance(np.full(4, 9.0), returns) == pytest.approx(0)

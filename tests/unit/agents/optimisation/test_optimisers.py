@@ -159,6 +159,27 @@ def test_clipping_is_torch_s(gradient: tuple[float, float, float], largest: floa
     assert torch.allclose(found, reference.grad, rtol=1e-4, atol=0)
 
 
+@BOTH
+@pytest.mark.parametrize("largest", [1.0, 100.0, float("inf")])
+def test_nothing_is_looked_at_and_the_step_is_the_same(
+    kind: type[Optimiser], largest: float
+) -> None:
+    """As on a GPU, whose norm and learning rate are tensors."""
+    seen, unseen = layer(), layer()
+    looking, other = (kind(one.parameters(), epsilon=1e-5) for one in (seen, unseen))
+    rate = torch.tensor(0.1)
+    for gradient in ((3.0, 0.0, -4.0), (0.1, 2.0, 0.3)):
+        give(seen, gradient)
+        give(unseen, gradient)
+        norm = other.clip_unseen_gradients(largest)
+        assert norm.shape == () and float(norm) == looking.clip_gradients(largest)
+        looking.step(0.1)
+        other.step(rate)
+    for one, another in zip(looking.changed(), other.changed(), strict=True):
+        torch.testing.assert_close(one, another)
+    assert all(one is two for one, two in zip(other.changed(), unseen.parameters(), strict=False))
+
+
 def test_everything_is_on_the_device_of_the_parameters() -> None:
     optimiser = Adam(nn.Linear(2, 1, device="meta").parameters(), epsilon=1e-5)
     found = [value if isinstance(value, list) else [value] for value in vars(optimiser).values()]

@@ -1,0 +1,165 @@
+"""Inside an epoch nothing waits for the device, but for the actions of each half step.
+
+Only the pretended device counts. It hands out no number before it was waited for: memory that a copy
+is on its way to holds other numbers until then.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+
+from agents.optimisation import graphs
+from config.errors import Diverged
+from tests.gpu.trainings import LOCKS, Case, made, progress_of
+from tests.unit.agents.optimisation.test_graphs import Repeats
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        os.environ.get("GPU_TESTS_DEVICE") != "pretended", reason="only the pretended device counts"
+    ),
+]
+ACTIONS = "event"
+END = "tolist"
+"""The one look at an epoch's numbers."""
+BREAKOUT = {"num_envs": "4", "rollout_length": "16", "minibatches": "2", "update_epochs": "2"}
+PPO = {
+    "cartpole": Case("ppo", "cartpole", {"epochs": "4"}),
+    "real-valued actions": Case("ppo", "pendulum", {"epochs": "4"}),
+    "truncated episodes": Case(
+        "ppo", "cartpole", {"epochs": "4", "env_options": "max_episode_steps=5"}
+    ),
+    "several actions, masks": Case("ppo", LOCKS, {"epochs": "4", "env_options": "acts=several"}),
+    "breakout, in halves": Case("ppo", "breakout", {**BREAKOUT, "epochs": "4"}),
+    "a2c": Case("a2c", "cartpole", {"epochs": "4"}),
+    "a memory": Case("ppo-lstm", "cartpole", {"epochs": "4"}),
+}
+
+
+def waits_of_epochs(trainer: Any) -> list[Counter[str]]:
+    from tests.gpu.pretended import waits
+
+    found, progress = list[Counter[str]](), progress_of(trainer)
+    waits.clear()
+    for _ in progress:
+        found.append(Counter({name: count for name, count in waits.items() if count}))
+        waits.clear()
+    trainer.close()
+    return found
+
+
+@pytest.mark.parametrize("name", PPO)
+def test_an_epoch_of_ppo_waits_for_actions_and_once_at_its_end(name: str, device: str) -> None:
+    trainer = made(PPO[name].resolved(), device)
+    groups = len(trainer.environments.groups)
+    assert groups == (2 if name == "breakout, in halves" else 1)
+    actions = trainer.hyper.rollout_length * groups
+    first, *later = waits_of_epochs(trainer)
+    # The first epoch may put what stays on the device there, such as the columns of components.
+    assert first[ACTIONS] in (actions, 2 * actions) and first[END] == 1
+    assert later == [Counter({ACTIONS: actions, END: 1})] * 3
+
+
+@pytest.mark.parametrize("name", ["cartpole", "a memory"])
+def test_an_epoch_that_is_not_finite_is_undone(name: str, device: str) -> None:
+    """All of it: weights, moments, and the order of minibatches; and the error is the processor's."""
+    said = dict[str, str]()
+    for where in ("cpu", device):
+        trainer = made(PPO[name].resolved(), where)
+        trainer.gradients._recorded = False
+        progress = progress_of(trainer)
+        next(progress)
+        before = kept(trainer)
+        # The second update of the next epoch, whose step a GPU makes before anyone looks.
+        poison(trainer, update=2)
+        with pytest.raises(Diverged) as refused:
+            next(progress)
+        trainer.close()
+        said[where] = str(refused.value)
+        if where == device:
+            assert_same(kept(trainer), before)
+    words, numbers = zip(*(parts_of(said[where]) for where in ("cpu", device)), strict=True)
+    assert words[0] == words[1]
+    assert words[0].startswith("loss or gradient is not finite in epoch #, after step #: losses")
+    assert numbers[1] == pytest.approx(numbers[0], rel=1e-2, abs=1e-5, nan_ok=True)
+
+
+def test_a_block_that_is_finite_the_second_time_is_learnt(device: str, caplog: Any) -> None:
+    """Sums of a GPU need not be the same twice."""
+    once, never = (made(PPO["cartpole"].resolved(), device) for _ in range(2))
+    poison(once, update=3, times=1)
+    metrics = [[one.metrics for one in progress_of(trainer)] for trainer in (once, never)]
+    assert "was when it was repeated" in caplog.text
+    assert_same(metrics[0], metrics[1])
+    assert_same(kept(once), kept(never))
+    once.close()
+    never.close()
+
+
+@pytest.mark.parametrize("name", ["real-valued actions", "breakout, in halves", "a memory"])
+def test_recordings_change_nothing_and_wait_for_nothing(
+    name: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands for CUDA graphs here calls the functions again, with what is in their inputs' places."""
+    given = {**PPO[name].given, "epochs": "6"}
+    resolved = Case(PPO[name].algorithm, PPO[name].game, given).resolved()
+    plain = made(resolved, device)
+    monkeypatch.setattr(graphs, "RECORDERS", {"pretended": Repeats})
+    Repeats.recorded = 0
+    recorded = made(resolved, device)
+    metrics = [[one.metrics for one in progress_of(trainer)] for trainer in (plain, recorded)]
+    assert (Repeats.recorded > 0) == (name != "a memory"), "sequences are no tensors"
+    assert_same(metrics[0], metrics[1])
+    assert_same(kept(plain), kept(recorded))
+    plain.close()
+    # Recording and checking wait, but not every time.
+    *_, last = waits_of_epochs(made(resolved, device))
+    assert set(last) == {ACTIONS, END}
+    recorded.close()
+
+
+def parts_of(message: str) -> tuple[str, list[float]]:
+    """Its words, and its numbers, which the two sides round in different ways."""
+    number = r"-?\b(?:nan|inf|\d+(?:\.\d+)?(?:e[+-]?\d+)?)\b"
+    return re.sub(number, "#", message), [float(one) for one in re.findall(number, message)]
+
+
+def kept(trainer: Any) -> dict[str, Any]:
+    state = trainer.state_dict()
+    return {name: state[name] for name in ("network", "optimiser")} | {
+        "minibatches": state["generators"]["minibatches"]
+    }
+
+
+def poison(trainer: Any, update: int, times: int = 2) -> None:
+    """The loss is infinite in this update of the block, as often as it is made."""
+    original, calls = trainer.gradients._function, Counter[int]()
+    block, restored = trainer.block, trainer.block._go_back
+
+    def loss(*inputs: Any) -> tuple[torch.Tensor, ...]:
+        calls[0] += 1
+        first, *others = original(*inputs)
+        if calls[0] != update or calls[1] >= times:
+            return first, *others
+        calls[1] += 1
+        return first * math.inf, *others
+
+    def go_back() -> None:
+        calls[0] = 0
+        restored()
+
+    trainer.gradients._function = loss
+    block._go_back = go_back
+
+
+def assert_same(one: Any, other: Any) -> None:
+    from tests.gpu.trainings import largest_difference
+
+    assert largest_difference(one, other) <= (0.0, "~")
