@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,24 @@ def numbers(found: Mapping[str, float | Tensor]) -> dict[str, float]:
     return {name: looked_at[name] if name in there else float(one) for name, one in found.items()}
 
 
+def arrays(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """Tensors of one device as arrays. On the CPU they share their memory; from a GPU all that have
+    one type come in one copy, and all are waited for together.
+    """
+    if not tensors or not is_accelerator(tensors[0].device):
+        return [tensor.numpy(force=True) for tensor in tensors]
+    found = dict[int, np.ndarray]()
+    for dtype in {tensor.dtype for tensor in tensors}:
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        flat = torch.cat([tensors[place].detach().reshape(-1) for place in places])
+        parts = np.split(
+            Ferry(flat.device).fetch(flat), np.cumsum([tensors[place].numel() for place in places])
+        )
+        for place, part in zip(places, parts[:-1], strict=True):
+            found[place] = part.reshape(tensors[place].shape)
+    return [found[place] for place in range(len(tensors))]
+
+
 class Ferry:
     """Copies between the CPU and one device, for one group of environments that step together.
 
@@ -167,12 +185,12 @@ class Ferry:
         self._sent.record()
 
     def fetch(self, tensor: Tensor) -> np.ndarray:
-        """A tensor of the device, always of one shape and type, as an array. This waits for it, and
-        for nothing that is asked for later.
+        """A tensor of the device as an array. This waits for it, and for nothing that is asked for
+        later.
         """
         if not self._waits:
             return tensor.numpy(force=True)
-        if self._back is None:
+        if self._back is None or self._back.shape != tensor.shape:
             self._back = self._pinned(tensor)
         self._back.copy_(tensor, non_blocking=True)
         self._came.record()

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from agents.devices import on_device
+from agents.devices import is_accelerator, numbers, on_device
 from agents.experience.collection import Collection
 from agents.experience.priorities import Priorities, importance_weights
 from agents.experience.replay import Transitions
@@ -44,6 +44,8 @@ from agents.networks.action_values import (
     random_actions,
     taken,
 )
+from agents.optimisation.blocks import Block
+from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import Adam
 from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
@@ -51,6 +53,8 @@ from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
 
+MEANS = ("loss", "q_mean", "td_error", "gradient_norm")
+"""The metrics that are means over an epoch's updates."""
 LARGEST_SAMPLE = 8192
 """Transitions that are sampled at once, for several updates."""
 
@@ -78,13 +82,13 @@ class Batch(NamedTuple):
 
 class Update(NamedTuple):
     """What one step of Adam saw: the loss [], y − Q(o, a) and Q(o, a) [B] (for quantiles their
-    means), the gradient's norm, and the weights [B].
+    means), the gradient's norm, on a GPU as a tensor [], and the weights [B].
     """
 
     loss: Tensor
     errors: Tensor
     values: Tensor
-    gradient_norm: float
+    gradient_norm: Any
     weights: Tensor
 
 
@@ -105,6 +109,33 @@ def quantile_huber(quantiles: Tensor, targets: Tensor) -> Tensor:
     size = functional.smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
     sides = (middles[:, None] - (errors < 0).to(errors.dtype)).abs()
     return (sides * size).mean(dim=2).sum(dim=1)
+
+
+def _means_of_unseen(learnt: Sequence[Update]) -> dict[str, float | Tensor]:
+    """`MEANS` as tensors [], of the updates and rows that have a weight; NaN without such."""
+    rows = torch.cat([update.weights for update in learnt]) > 0
+    updates = torch.stack([(update.weights > 0).any() for update in learnt])
+    values = torch.cat([update.values for update in learnt])
+    errors = torch.cat([update.errors for update in learnt])
+    losses = torch.stack([update.loss for update in learnt])
+    # With priorities every norm has been looked at.
+    norms = torch.stack(
+        [
+            norm if isinstance(norm, Tensor) else losses.new_full((), norm)
+            for norm in (update.gradient_norm for update in learnt)
+        ]
+    )
+
+    def mean(numbers: Tensor, counted: Tensor) -> Tensor:
+        return torch.where(counted, numbers, 0.0).sum() / counted.sum()
+
+    means = (
+        mean(losses, updates),
+        mean(values, rows),
+        mean(errors.abs(), rows),
+        mean(norms, updates),
+    )
+    return dict(zip(MEANS, means, strict=True))
 
 
 class DQNTrainer:
@@ -143,6 +174,12 @@ class DQNTrainer:
         if self.hyper.prioritised:
             capacity = self.replay.slots * self.replay.count
             self.priorities = Priorities(capacity, exponent=self.hyper.priority_exponent)
+        # A round of updates is looked at with the actions of the next step. With priorities, each
+        # update waits for the errors of the one before it.
+        changed = self.optimiser.changed()
+        self.block = Block[Update](self.device, changed, [self.sampling])
+        self.block.looks_at_each |= self.hyper.prioritised
+        self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
 
     def _make_network(self, precision: str, generator: torch.Generator) -> ActionValues:
         return make_action_values(
@@ -157,7 +194,7 @@ class DQNTrainer:
     def train(self) -> Iterator[Progress]:
         """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         while self.epoch < self.resolved.epochs:
-            learnt = list[Update]()
+            rounds = list[list[Update]]()
             for _ in range(self.hyper.epoch_steps // self.replay.count):
                 self.collection.take_step(self._act)
                 self.step = self.collection.step
@@ -166,7 +203,9 @@ class DQNTrainer:
                 if self.step % self.hyper.target_every == 0:
                     self._copy_target()
                 if self.step % self.hyper.train_every == 0:
-                    learnt += self._learn()
+                    rounds.append(self.block.make(lambda: list(self._learn())))
+            self.block.settle()
+            learnt = [update for updates in rounds for update in updates]
             returns, lengths = self.collection.end_epoch()
             self.epoch += 1
             yield Progress(
@@ -189,10 +228,12 @@ class DQNTrainer:
         chosen = random_actions(len(observations), self.spaces.actions, masks, self.exploration)
         # Before `learning_starts` ε is 1, and what the network answers would not be used.
         if explores.all():
+            # The transitions that were learnt from may be overwritten now.
+            self.block.settle()
             return chosen
-        values = self.acting(self._encoded(observations))
+        encoded = self._encoded(observations)
         allowed = None if masks is None else self._tensor(masks)
-        greedy = masked(values, allowed).argmax(dim=1).numpy(force=True)
+        greedy = self.block.fetch(lambda: masked(self.acting(encoded), allowed).argmax(dim=1))
         return np.where(explores, chosen, greedy)
 
     def _encoded(self, observations: np.ndarray) -> Tensor:
@@ -309,14 +350,32 @@ class DQNTrainer:
 
     def _update(self, batch: Batch, target_values: Tensor) -> Update:
         """Make one step of Adam."""
+        rate = self.block.constant(self.learning_rate)
+        if not self.block.looks_at_each:
+            found = [one.clone() for one in self.unseen_update(*batch, target_values, rate)]
+            update = Update._make((*found, batch.weights))
+            self.block.note(update.loss, update.gradient_norm)
+            return update
         targets = self._targets(batch, target_values)
         loss, errors, values = self.gradients(batch.encoded, batch.actions, targets, batch.weights)
         norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
         update = Update(loss, errors, values, norm, batch.weights)
         if not math.isfinite(norm + float(update.loss)):
             raise self._diverged(update, targets)
-        self.optimiser.step(self.learning_rate)
+        self.optimiser.step(rate)
         return update
+
+    def _unseen_update(self, *inputs: Any) -> tuple[Tensor, ...]:
+        """A batch, Q⁻(o') and the learning rate [] -> an `Update` without its weights, of which
+        nobody has seen a number.
+        """
+        *columns, target_values, rate = inputs
+        batch = Batch(*columns)
+        targets = self._targets(batch, target_values)
+        outputs = self.gradients(batch.encoded, batch.actions, targets, batch.weights)
+        norm = self.optimiser.clip_unseen_gradients(self.hyper.max_gradient_norm)
+        self.optimiser.step(rate)
+        return *outputs, norm
 
     def _diverged(self, update: Update, targets: Tensor) -> Diverged:
         """The error with statistics of the batch that must not be learnt from."""
@@ -329,10 +388,12 @@ class DQNTrainer:
 
     def _metrics(self, learnt: Sequence[Update]) -> dict[str, float | None]:
         """Means over an epoch's updates; None if there was none."""
-        names = ("loss", "q_mean", "td_error", "gradient_norm")
-        means: dict[str, float | None] = dict.fromkeys(names)
-        learnt = [update for update in learnt if update.weights.any()]
-        if learnt:
+        means: dict[str, float | None] = dict.fromkeys(MEANS)
+        if learnt and is_accelerator(self.device):
+            found = numbers(_means_of_unseen(learnt))
+            # A mean of nothing is NaN.
+            means |= {name: one if math.isfinite(one) else None for name, one in found.items()}
+        elif learnt := [update for update in learnt if update.weights.any()]:
             counted = torch.cat([update.weights for update in learnt]) > 0
             values = torch.cat([update.values for update in learnt])[counted]
             errors = torch.cat([update.errors for update in learnt])[counted]

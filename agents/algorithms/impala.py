@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.impala_acting import look, make_network
-from agents.devices import on_device
+from agents.devices import is_accelerator, on_device
 from agents.distributed import joint_learning as together
 from agents.distributed.central import CentralInference
 from agents.distributed.exchange import Exchange
@@ -44,6 +44,8 @@ from agents.experience.returns import vtrace
 from agents.interfaces import Progress, State
 from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
+from agents.optimisation.blocks import Block
+from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import OPTIMISERS
 from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
@@ -85,7 +87,7 @@ class Rows(NamedTuple):
 class Update(NamedTuple):
     """What the optimiser saw: the loss; log π/μ, targets and advantages [T, B]; the loss's parts
     [3] (E[log π A], E[(V − v)²], E[H]); the gradient's norm; and the number of environment steps, of
-    all learners.
+    all learners. On a GPU the norm is a tensor [], and for several learners the steps are.
     """
 
     loss: Tensor
@@ -93,8 +95,26 @@ class Update(NamedTuple):
     targets: Tensor
     advantages: Tensor
     parts: Tensor
-    gradient_norm: float
-    steps: int
+    gradient_norm: Any
+    steps: Any
+
+
+def ratio_moments(log_ratio: Tensor, valid: Tensor) -> tuple[float | Tensor, float | Tensor]:
+    """Mean and standard deviation of π/μ where a row is valid, both [T, B]; 1 and 0 without such. On
+    a GPU both are tensors [], for which nothing waits.
+    """
+    if is_accelerator(valid.device):
+        weights = valid.to(log_ratio.dtype)
+        count = weights.sum()
+        ratios = log_ratio.exp()
+        mean = (weights * ratios).sum() / count
+        deviation = ((weights * (ratios - mean).square()).sum() / count).sqrt()
+        return torch.where(count > 0, mean, 1.0), torch.where(count > 0, deviation, 0.0)
+    ratios = log_ratio[valid].exp()
+    if not len(ratios):
+        return 1.0, 0.0
+    spread, middle = torch.std_mean(ratios, correction=0)
+    return middle, spread
 
 
 class IMPALATrainer:
@@ -129,6 +149,10 @@ class IMPALATrainer:
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
+        # Every update is published, and so its numbers are looked at.
+        changed = self.optimiser.changed()
+        self.block = Block[Update](self.device, changed)
+        self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
         self.observation_normaliser = copy.deepcopy(acting.normaliser)
         # Each of several learners takes its share of the batch, so that the settings mean the same
         # with any number of learners.
@@ -194,27 +218,28 @@ class IMPALATrainer:
         # The policy lag is the number of updates by which the weights that began an unroll are
         # behind.
         lags = self.updates - batch.oldest
+        columns = batch.columns
+        steps = environment_steps(columns, self.hyper.unroll_length)
+        valid = int(columns["valid"][:, :-1].sum())
         with together.whole_update(self.peers, self.observation_normaliser):
-            rows = self._rows(batch.columns)
-            update = self._update(rows, environment_steps(batch.columns, self.hyper.unroll_length))
+            rows = self._rows(columns)
+            made = self.block.make(lambda: [self._update(rows, valid, steps)])
+            measured = self.block.look(lambda: self._measured(rows, made[0]))
         self.updates += 1
-        self.step += update.steps
+        self.step += int(measured.pop("steps"))
         self._publish()
-        objective, squared_error, entropy = update.parts.tolist()
+        of_lags = (float(lags.mean()), float(lags.std()), float(lags.max()))
+        self.measured.append([*measured.values(), *of_lags])
+
+    def _measured(self, rows: Rows, update: Update) -> dict[str, float | Tensor]:
+        """The first of `METRICS`, and the steps. Tensors [] have not been looked at."""
+        objective, squared_error, entropy = update.parts
         # A mean of π/μ that is exactly 1 in every update would mean that log μ is not the actor's.
-        ratios = update.log_ratio[rows.valid].exp()
-        mean = 1.0
-        deviation = 0.0
-        if len(ratios):
-            spread, middle = torch.std_mean(ratios, correction=0)
-            mean = float(middle)
-            deviation = float(spread)
-        self.measured.append(
-            [
-                -objective, 0.5 * squared_error, entropy, mean, deviation,
-                update.gradient_norm, float(lags.mean()), float(lags.std()), float(lags.max()),
-            ]
+        mean, deviation = ratio_moments(update.log_ratio, rows.valid)
+        measured = (
+            -objective, 0.5 * squared_error, entropy, mean, deviation, update.gradient_norm,
         )  # fmt: skip
+        return {**dict(zip(METRICS, measured, strict=False)), "steps": update.steps}
 
     def _progress(self) -> Progress:
         """The progress of the epoch that ends here. Its episodes are those that were received in
@@ -334,20 +359,46 @@ class IMPALATrainer:
         parts = torch.stack((objective, squared_error, entropy))
         return loss, log_ratio, targets, advantages, parts
 
-    def _update(self, rows: Rows, steps: int) -> Update:
-        """Make one step of the optimiser. steps: the number of environment steps in these rows."""
-        loss, log_ratio, targets, advantages, parts = self.gradients(*rows)
+    def _update(self, rows: Rows, valid: int, steps: int) -> Update:
+        """Make one step of the optimiser. steps: the number of environment steps in these rows, of
+        which so many are valid.
+        """
+        rate = self.block.constant(self.learning_rate)
+        if self.peers is None and not self.block.looks_at_each:
+            found = [one.clone() for one in self.unseen_update(*rows, rate)]
+            update = Update._make((*found, steps))
+            self.block.note(update.loss, update.gradient_norm)
+            return update
+        loss, *others = self.gradients(*rows)
+        of_all: int | Tensor = steps
         # Gradients are joined before the norm is clipped, so that all learners make the same step.
         if self.peers is not None:
-            valid = int(rows.valid.sum())
             parameters = self.optimiser.parameters
-            loss, steps = together.average_gradients(self.peers, parameters, loss, valid, steps)
-        norm = self.optimiser.clip_gradients(self.hyper.max_gradient_norm)
-        update = Update(loss, log_ratio, targets, advantages, parts, norm, steps)
-        if not math.isfinite(norm + float(update.loss)):
+            loss, of_all = together.average_gradients(self.peers, parameters, loss, valid, steps)
+        norm = self._clip(loss)
+        update = Update._make((loss, *others, norm, of_all))
+        if self.block.looks_at_each and not math.isfinite(norm + float(loss)):
             raise self._diverged(rows, update)
-        self.optimiser.step(self.learning_rate)
+        self.optimiser.step(rate)
         return update
+
+    def _clip(self, loss: Tensor) -> Any:
+        """Clip the gradients; their norm, which nobody has seen where the block is looked at."""
+        largest = self.hyper.max_gradient_norm
+        if self.block.looks_at_each:
+            return self.optimiser.clip_gradients(largest)
+        norm = self.optimiser.clip_unseen_gradients(largest)
+        self.block.note(loss, norm)
+        return norm
+
+    def _unseen_update(self, *inputs: Any) -> tuple[Tensor, ...]:
+        """`Rows` and the learning rate [] -> an `Update` without its steps, of which nobody has seen
+        a number.
+        """
+        outputs = self.gradients(*inputs[:-1])
+        norm = self.optimiser.clip_unseen_gradients(self.hyper.max_gradient_norm)
+        self.optimiser.step(inputs[-1])
+        return *outputs, norm
 
     def _diverged(self, rows: Rows, update: Update) -> Diverged:
         """The error with statistics of the batch that must not be learnt from."""

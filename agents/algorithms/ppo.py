@@ -151,7 +151,7 @@ class PPOTrainer:
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
         changed = self.optimiser.changed()
-        self.block = Block(self.device, changed, [self.permutations])
+        self.block = Block[list[Update]](self.device, changed, [self.permutations])
         self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
         self.acting = Graphed(self.network, self.device, "acting")
         # Pixels have a known range and need no statistics.
@@ -309,20 +309,19 @@ class PPOTrainer:
         if hyper.anneal_clip:
             clip_range *= remaining
         # The range is a tensor, because the gradient tape would record a Python number as a
-        # constant; so would a CUDA graph the learning rate.
+        # constant.
         clip = torch.full((), clip_range, device=self.device)
-        rate: float | Tensor = learning_rate
-        if is_accelerator(self.device):
-            rate = torch.full((), learning_rate, device=self.device)
+        rate = self.block.constant(learning_rate)
 
-        def updates() -> dict[str, float | Tensor]:
-            passes = [
+        def updates() -> list[list[Update]]:
+            return [
                 [self._update(minibatch, rate, clip) for minibatch in minibatches]
                 for minibatches in self._passes(batch)
             ]
-            return self._measured(batch, clip, passes)
 
-        return {"learning_rate": learning_rate, **self.block.learn(updates)}
+        passes = self.block.make(updates)
+        metrics = self.block.look(lambda: self._measured(batch, clip, passes))
+        return {"learning_rate": learning_rate, **metrics}
 
     def _measured(
         self, batch: Batch, clip: Tensor, passes: list[list[Update]]

@@ -87,7 +87,6 @@ class TD3Trainer(CollectingTrainer):
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         super().__init__(resolved, run=run, device=device, precision=precision)
-        self.updates = 0
         self.actions = NoisyActions(self.spaces.actions, self.hyper.exploration_noise)
         self.learners = {
             CRITICS: self._learner(self._critics_loss, self.network.learnt_by_critics),

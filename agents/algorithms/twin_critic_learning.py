@@ -8,20 +8,22 @@ an epoch, the state; and the loop of a training in one process.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents.devices import on_device
+from agents.devices import numbers, on_device
 from agents.experience.collection import Collection
 from agents.experience.replay import Transitions
 from agents.interfaces import Growth, Progress, State
 from agents.networks.action_distributions import BoundedActions
 from agents.networks.twin_critics import TwinCritics
+from agents.optimisation.blocks import Block, mean_norm
 from agents.optimisation.optimiser import Adam
 from agents.optimisation.tape import GradientTape
 from agents.spaces import Interface
@@ -58,10 +60,12 @@ class Learner(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What was measured in an update: numbers [K], and the norms of gradients."""
+    """What was measured in an update: numbers [K], and the norms of gradients, tensors [] where
+    nobody has looked at them.
+    """
 
     numbers: Tensor
-    norms: tuple[float, ...]
+    norms: tuple[Any, ...]
 
 
 Update = tuple[Measured | None, ...]
@@ -74,10 +78,10 @@ def mean_metrics(names: Sequence[str], measured: Sequence[Measured]) -> dict[str
     """
     if not measured:
         return dict.fromkeys(names)
-    numbers = torch.stack([one.numbers for one in measured]).mean(dim=0).tolist()
+    means = torch.stack([one.numbers for one in measured]).mean(dim=0)
     columns = zip(*(one.norms for one in measured), strict=True)
-    norms = [math.fsum(column) / len(measured) for column in columns]
-    return dict(zip(names, (*numbers, *norms), strict=True))
+    norms = map(mean_norm, columns)
+    return {**numbers(dict(zip(names, (*means, *norms), strict=True)))}
 
 
 def value_metrics(values: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,6 +104,8 @@ class TwinCriticLearning:
     network: TwinCritics
     actions: BoundedActions
     learners: dict[str, Learner]
+    looks_at_each = True
+    """Whether each step looks at its loss and norm before it is made."""
 
     def __init__(
         self, resolved: Resolved, spaces: Interface, *, run: int, device: str, precision: str
@@ -159,10 +165,19 @@ class TwinCriticLearning:
         # It is drawn on the CPU by numpy's generator, whose state is part of the checkpoint.
         return self._tensor(self.generators["updates"].standard_normal(shape, np.float32))
 
-    def _descend(self, name: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], float]:
+    def _note(self, loss: Tensor, norm: Tensor) -> None:
+        """Keep both for the look at a block of updates."""
+        raise NotImplementedError
+
+    def _descend(self, name: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], Any]:
         """Make one step of Adam. Returns what the loss gave, and the norm of its gradient."""
         gradients, optimiser = self.learners[name]
         outputs = gradients(*inputs)
+        if not self.looks_at_each:
+            unseen = optimiser.clip_unseen_gradients(math.inf)
+            self._note(outputs[0], unseen)
+            optimiser.step(self._learning_rate)
+            return outputs, unseen
         # Nothing is clipped, but the norm tells whether every entry of the gradient is finite.
         norm = optimiser.clip_gradients(math.inf)
         if not math.isfinite(norm + float(outputs[0])):
@@ -235,24 +250,43 @@ class TwinCriticLearning:
 
 class CollectingTrainer(TwinCriticLearning):
     """The training of one run, in one process. Implements `agents.interfaces.Trainer` and
-    `HasStreams`.
+    `HasStreams`. updates: made since the training began, where an algorithm counts them.
     """
 
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         # The collection comes before the networks, which need to know its spaces.
         self.collection = Collection(resolved, run)
+        self.updates = 0
         super().__init__(
             resolved, self.collection.spaces, run=run, device=device, precision=precision
         )
         self.policy = self.network.acting()
 
+    @functools.cached_property
+    def block(self) -> Block[Update]:
+        """The updates between two steps of the environments, which are looked at with the actions
+        of the second.
+        """
+        optimisers = [learner.optimiser for learner in self.learners.values()]
+        changed = [one for optimiser in optimisers for one in optimiser.changed()]
+        drawn_from = [self.generators[purpose] for purpose in ("minibatches", "updates")]
+        return Block(self.device, [*changed, *self.network.targets], drawn_from)
+
+    @property
+    def looks_at_each(self) -> bool:  # type: ignore[override]
+        """See the base class."""
+        return self.block.looks_at_each
+
+    def _note(self, loss: Tensor, norm: Tensor) -> None:
+        self.block.note(loss, norm)
+
     def train(self) -> Iterator[Progress]:
         """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
         steps = self.hyper.epoch_steps // self.resolved.environment.count
         while self.epoch < self.resolved.epochs:
-            updates = list[Update]()
-            for _ in range(steps):
-                updates += self._step()
+            rounds = [self._step() for _ in range(steps)]
+            self.block.settle()
+            updates = [update for made in rounds for update in made]
             returns, lengths = self.collection.end_epoch()
             self.epoch = self.epoch + 1
             self.step = self.collection.step
@@ -262,15 +296,20 @@ class CollectingTrainer(TwinCriticLearning):
                 metrics=self._metrics(updates),
             )  # fmt: skip
 
-    def _step(self) -> Iterator[Update]:
+    def _step(self) -> list[Update]:
         """Make one step of all environments, then the updates that follow it."""
         self.collection.take_step(self._act)
         step = self.collection.step
         hyper = self.hyper
         if step < hyper.learning_starts or step % hyper.train_every:
-            return
-        for _ in range(hyper.updates):
-            yield self._update()
+            return []
+        before = self.updates
+
+        def updates() -> list[Update]:
+            self.updates = before
+            return [self._update() for _ in range(hyper.updates)]
+
+        return self.block.make(updates)
 
     @property
     def steps_now(self) -> int:
@@ -285,7 +324,9 @@ class CollectingTrainer(TwinCriticLearning):
         generator = self.generators["actions"]
         if self.collection.step < self.hyper.learning_starts:
             return self.actions.uniform(len(observations), generator)
-        return self.actions.drawn(self.policy(self._encoded(observations)), generator)
+        noise = self._tensor(self.actions.standard(len(observations), generator))
+        encoded = self._encoded(observations)
+        return self.block.fetch(lambda: self.actions.choose(self.policy(encoded), noise))
 
     def _drawn(self) -> Transitions:
         """Draw transitions from the replay."""

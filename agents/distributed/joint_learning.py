@@ -65,10 +65,10 @@ def with_the_first(
 
 def average_gradients(
     peers: Peers, parameters: Sequence[Tensor], loss: Tensor, rows: int, steps: int
-) -> tuple[Tensor, int]:
+) -> tuple[Tensor, Tensor]:
     """Put the gradients of the loss over the rows of all learners in the place of those of this one's
-    loss [], a mean over so many rows. Returns that loss and the number of steps of all learners; both
-    are the same for all.
+    loss [], a mean over so many rows. Returns that loss [] and the number of steps of all learners
+    []; both are the same for all, and stay on the device.
     """
     gradients = [one.grad for one in parameters if one.grad is not None]
     # Gradients, loss and number of rows travel in one sum: a call for each would cost a round trip.
@@ -76,13 +76,12 @@ def average_gradients(
     # The ones, multiplied by the rows, add up to the rows of all; steps are added as they are.
     sums = torch.cat([torch.cat(parts) * rows, loss.new_full((1,), steps)])
     peers.sum(sums)
-    steps = int(sums[-1])
     means = sums[:-1] / sums[-2].clamp(min=1)
     *averages, joint, _ = torch.split_with_sizes(means, [part.numel() for part in parts])
     shaped = [one.view(gradient.shape) for one, gradient in zip(averages, gradients, strict=True)]
     # Gradients are copied in place, so that they keep the strides of their parameters.
     torch._foreach_copy_(gradients, shaped)
-    return joint.squeeze(0), steps
+    return joint.squeeze(0), sums[-1]
 
 
 def learn_statistics(

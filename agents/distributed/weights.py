@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from agents.devices import arrays as arrays_of
 from agents.distributed.protocol import Columns, Version, Weights
 from agents.environments.normalisation import ObservationNormaliser
 from agents.states import to_tensors
@@ -140,7 +141,8 @@ def weights_of(network: nn.Module, normaliser: ObservationNormaliser | None) -> 
     """The arrays that `PolicyWeights` loads: views of the network's own memory if that is the
     CPU's.
     """
-    arrays = {name: tensor.numpy(force=True) for name, tensor in network.state_dict().items()}
+    state = network.state_dict()
+    arrays = dict(zip(state, arrays_of(list(state.values())), strict=True))
     statistics = {} if normaliser is None else normaliser.state_dict()
     return prefixed(arrays, NETWORK) | prefixed(statistics, STATISTICS)
 

@@ -259,9 +259,12 @@ class BoundedActions(Choice):
 
     def drawn(self, policy: Tensor, generator: np.random.Generator) -> np.ndarray:
         """Policy [B, P] -> sampled actions [B, A], float32, by noise of this generator."""
-        noise = generator.standard_normal((len(policy), self._count), np.float32)
-        actions = self.choose(policy, on_device(torch.from_numpy(noise), policy.device))
-        return actions.numpy(force=True)
+        noise = torch.from_numpy(self.standard(len(policy), generator))
+        return self.choose(policy, on_device(noise, policy.device)).numpy(force=True)
+
+    def standard(self, rows: int, generator: np.random.Generator) -> np.ndarray:
+        """Standard normal noise of this generator, [rows, A], float32."""
+        return generator.standard_normal((rows, self._count), np.float32)
 
     def mode(self, policy: Tensor) -> Tensor:
         """Policy [B, P] -> tanh of its first A outputs, [B, A]: for a distribution the median, which

@@ -14,23 +14,28 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from agents.devices import is_accelerator, numbers
+from agents.devices import Ferry, is_accelerator, numbers
 from config.errors import Diverged
 
 log = logging.getLogger(__name__)
 
+Made = TypeVar("Made")
+"""What an update leaves."""
+
 Measured = Mapping[str, float | Tensor]
 """Metrics by name; tensors [] where they have not been looked at yet."""
+Generator = torch.Generator | np.random.Generator
 FINITE = "finite"
 """The name under which a block's own number travels with the metrics."""
 
 
-class Block:
+class Block(Generic[Made]):
     """The updates between two looks. tensors: all that they change, where they stay; generators:
     from which they draw, on the CPU.
 
@@ -39,39 +44,81 @@ class Block:
     """
 
     def __init__(
-        self,
-        device: torch.device,
-        tensors: Sequence[Tensor],
-        generators: Sequence[torch.Generator] = (),
+        self, device: torch.device, tensors: Sequence[Tensor], generators: Sequence[Generator] = ()
     ) -> None:
-        self.looks_at_each = not is_accelerator(device)
+        self._device = device
+        self._on_cpu = not is_accelerator(device)
+        self.looks_at_each = self._on_cpu
         self._tensors = list(tensors)
         self._generators = generators
-        self._kept: tuple[list[Tensor], list[Tensor]] | None = None
+        self._copies = list[Tensor]()
+        self._states = list[Any]()
         self._noted = list[Tensor]()
+        self._made = list[Made]()
+        self._updates: Callable[[], list[Made]] = list
+        self._ferry = Ferry(device)
+
+    def constant(self, number: float) -> float | Tensor:
+        """A number that an update depends on: on a GPU as a tensor [], since a CUDA graph would keep
+        a number as it was.
+        """
+        return number if self._on_cpu else torch.full((), number, device=self._device)
 
     def note(self, loss: Tensor, norm: Tensor) -> None:
         """The loss [] and the gradient's norm [] of an update that nobody has looked at."""
         self._noted.append(loss + norm)
 
-    def learn(self, updates: Callable[[], Measured]) -> dict[str, float]:
-        """Make these updates, and return their metrics as numbers. Raises `Diverged` where an update
-        is not finite; on a GPU nothing has changed then.
+    def make(self, updates: Callable[[], list[Made]]) -> list[Made]:
+        """Make these updates, and return what they return, in a list that changes if they have to be
+        made again. They must find the same then, until `look`, `fetch` or `settle` has been called.
         """
         if self.looks_at_each:
-            return numbers(updates())
+            return updates()
+        self.settle()
         self._keep()
-        found = numbers({**updates(), FINITE: self._all_finite()})
+        self._updates = updates
+        self._made = updates()
+        return self._made
+
+    def look(self, measure: Callable[[], Measured]) -> dict[str, float]:
+        """The numbers that `measure` gives of the updates, in one wait with whether they are finite.
+        Raises `Diverged` if one is not; on a GPU the updates have changed nothing then.
+        """
+        if not self._noted:
+            return numbers(measure())
+        found = numbers({**measure(), FINITE: self._all_finite()})
         if found.pop(FINITE):
             return found
-        self._go_back()
-        return self._again(updates)
+        self._again()
+        return numbers(measure())
 
-    def _again(self, updates: Callable[[], Measured]) -> dict[str, float]:
+    def settle(self) -> None:
+        """`look` at nothing else."""
+        if self._noted:
+            self.look(dict)
+
+    def fetch(self, act: Callable[[], Tensor]) -> np.ndarray:
+        """The tensor of the device that `act` gives, as an array; for the price of this wait the
+        updates before it are looked at. Raises as `look` does.
+        """
+        tensor = act()
+        if not self._noted:
+            return self._ferry.fetch(tensor)
+        flag = self._all_finite().to(tensor.dtype).reshape(1)
+        found = self._ferry.fetch(torch.cat((tensor.reshape(-1), flag)))
+        if found[-1]:
+            return found[:-1].reshape(tensor.shape)
+        self._again()
+        return self.fetch(act)
+
+    def _again(self) -> None:
         """The same updates with a look at each."""
+        self._go_back()
         self.looks_at_each = True
         try:
-            found = numbers(updates())
+            # Whoever waits for actions has switched gradients off.
+            with torch.inference_mode(mode=False), torch.enable_grad():
+                self._made[:] = self._updates()
         except Diverged:
             self._go_back()
             raise
@@ -81,7 +128,6 @@ class Block:
         log.warning(
             "an update was not finite, and was when it was repeated; the repeated one counts"
         )
-        return found
 
     def _all_finite(self) -> Tensor:
         """[], 1 or 0: whether all that was noted is finite. It is forgotten."""
@@ -91,18 +137,22 @@ class Block:
 
     @torch.no_grad()
     def _keep(self) -> None:
-        if self._kept is None:
-            self._kept = [torch.empty_like(one) for one in self._tensors], []
-        copies, states = self._kept
-        torch._foreach_copy_(copies, self._tensors)
-        states[:] = [one.get_state() for one in self._generators]
+        if not self._copies:
+            self._copies = [torch.empty_like(one) for one in self._tensors]
+        torch._foreach_copy_(self._copies, self._tensors)
+        self._states = [
+            one.get_state() if isinstance(one, torch.Generator) else one.bit_generator.state
+            for one in self._generators
+        ]
 
     @torch.no_grad()
     def _go_back(self) -> None:
-        copies, states = self._kept or ([], [])
-        torch._foreach_copy_(self._tensors, copies)
-        for generator, state in zip(self._generators, states, strict=True):
-            generator.set_state(state)
+        torch._foreach_copy_(self._tensors, self._copies)
+        for generator, state in zip(self._generators, self._states, strict=True):
+            if isinstance(generator, torch.Generator):
+                generator.set_state(state)
+            else:
+                generator.bit_generator.state = state
 
 
 def mean_norm(norms: Sequence[Any]) -> float | Tensor:

@@ -16,8 +16,9 @@ import pytest
 import torch
 
 from agents.optimisation import graphs
+from agents.states import to_arrays
 from config.errors import Diverged
-from tests.gpu.trainings import LOCKS, Case, made, progress_of
+from tests.gpu.trainings import CASES, LOCKS, Case, made, progress_of
 from tests.unit.agents.optimisation.test_graphs import Repeats
 
 pytestmark = [
@@ -65,6 +66,89 @@ def test_an_epoch_of_ppo_waits_for_actions_and_once_at_its_end(name: str, device
     # The first epoch may put what stays on the device there, such as the columns of components.
     assert first[ACTIONS] in (actions, 2 * actions) and first[END] == 1
     assert later == [Counter({ACTIONS: actions, END: 1})] * 3
+
+
+OFF_POLICY = {
+    "dqn": CASES["dqn"],
+    "dqn, every step": Case("dqn", "cartpole", {"train_every": "2", "double": "true"}),
+    "dqn, quantiles, images": CASES["dqn, quantiles, images"],
+    "sac": CASES["sac"],
+    "td3": CASES["td3"],
+}
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_updates_from_a_replay_wait_for_nothing(name: str, device: str) -> None:
+    """The actions of the next step say whether they were finite; an epoch looks at the last ones and at
+    its metrics. Where all actions are random, the look is by itself.
+    """
+    case = OFF_POLICY[name]
+    given = {**case.given, "epochs": "4", "exploration_fraction": "0", "final_epsilon": "0"}
+    if case.algorithm != "dqn":
+        given = {**case.given, "epochs": "4"}
+    trainer = made(Case(case.algorithm, case.game, given).resolved(), device)
+    steps = trainer.hyper.epoch_steps // trainer.resolved.environment.count
+    _, *later = waits_of_epochs(trainer)
+    groups = len(getattr(trainer, "groups", [1]))
+    assert later == [Counter({ACTIONS: steps, END: 1 + groups})] * 3
+
+
+@pytest.mark.parametrize("name", ["dqn, every step", "sac", "td3"])
+def test_updates_from_a_replay_that_are_not_finite_are_undone(name: str, device: str) -> None:
+    """The refused ones alone: those before them were looked at."""
+    case = OFF_POLICY[name]
+    given = {**case.given, "epochs": "4", "updates": "2"}
+    trainer = made(Case(case.algorithm, case.game, given).resolved(), device)
+    progress = progress_of(trainer)
+    next(progress)
+    next(progress)
+    block, states = trainer.block, list[Any]()
+    make = block.make
+
+    def noted(updates: Any) -> Any:
+        states.append(replayed_state_of(trainer))
+        return make(updates)
+
+    block.make = noted
+    poison(trainer, update=6)
+    with pytest.raises(Diverged, match=r"not finite in epoch 3, after step \d+: "):
+        next(progress)
+    assert len(states) > 1
+    assert_same(replayed_state_of(trainer), states[-1])
+    trainer.close()
+
+
+def replayed_state_of(trainer: Any) -> dict[str, Any]:
+    state = trainer.state_dict()
+    generators = {name: repr(one) for name, one in state["generators"].items() if name != "actions"}
+    learnt = ("network", "target", "optimiser", "optimisers", "updates")
+    return {name: state[name] for name in learnt if name in state} | generators
+
+
+@pytest.mark.parametrize("name", ["impala", "impala, a memory", "impala, images"])
+def test_an_update_of_impala_waits_for_its_numbers_and_for_its_weights(
+    name: str, device: str
+) -> None:
+    """It is published, so that both are wanted at once; by then the device has nothing else to do."""
+    case = Case("impala", CASES[name].game, {**CASES[name].given, "epochs": "4"})
+    trainer = made(case.resolved(), device)
+    updates = trainer.hyper.epoch_updates
+    _, *later = waits_of_epochs(trainer)
+    assert later == [Counter({"event": updates, END: updates})] * 3
+
+
+def test_an_update_of_impala_that_is_not_finite_is_undone_and_not_published(device: str) -> None:
+    trainer = made(Case("impala", "cartpole", {"epochs": "4"}).resolved(), device)
+    progress = progress_of(trainer)
+    next(progress)
+    before, version = learnt_of(trainer), trainer.exchange._version
+    poison(trainer, update=1)
+    with pytest.raises(Diverged, match=r"not finite in epoch 2, after step \d+: losses: policy"):
+        for _ in progress:
+            pass
+    assert_same(learnt_of(trainer), before)
+    assert trainer.exchange._version == version
+    trainer.close()
 
 
 @pytest.mark.parametrize("name", ["cartpole", "a memory"])
@@ -131,32 +215,40 @@ def parts_of(message: str) -> tuple[str, list[float]]:
     return re.sub(number, "#", message), [float(one) for one in re.findall(number, message)]
 
 
-def kept(trainer: Any) -> dict[str, Any]:
+def learnt_of(trainer: Any) -> dict[str, Any]:
     state = trainer.state_dict()
-    return {name: state[name] for name in ("network", "optimiser")} | {
-        "minibatches": state["generators"]["minibatches"]
-    }
+    return {name: state[name] for name in ("network", "optimiser")}
+
+
+def kept(trainer: Any) -> dict[str, Any]:
+    return {**learnt_of(trainer), "order": to_arrays(trainer.permutations.get_state())}
 
 
 def poison(trainer: Any, update: int, times: int = 2) -> None:
-    """The loss is infinite in this update of the block, as often as it is made."""
-    original, calls = trainer.gradients._function, Counter[int]()
-    block, restored = trainer.block, trainer.block._go_back
+    """The loss is infinite in this update from now on, as often as it is made."""
+    tape = trainer.gradients if hasattr(trainer, "gradients") else trainer.learners["critics"][0]
+    original, go_back = tape._function, trainer.block._go_back
+    calls, poisoned, first_of_block = Counter[str](), Counter[str](), Counter[str]()
+    keep = trainer.block._keep
 
     def loss(*inputs: Any) -> tuple[torch.Tensor, ...]:
-        calls[0] += 1
+        calls["now"] += 1
         first, *others = original(*inputs)
-        if calls[0] != update or calls[1] >= times:
+        if calls["now"] != update or poisoned["now"] >= times:
             return first, *others
-        calls[1] += 1
+        poisoned["now"] += 1
         return first * math.inf, *others
 
-    def go_back() -> None:
-        calls[0] = 0
-        restored()
+    def kept() -> None:
+        first_of_block["now"] = calls["now"]
+        keep()
 
-    trainer.gradients._function = loss
-    block._go_back = go_back
+    def back() -> None:
+        calls["now"] = first_of_block["now"]
+        go_back()
+
+    tape._function, tape._recorded = loss, False
+    trainer.block._keep, trainer.block._go_back = kept, back
 
 
 def assert_same(one: Any, other: Any) -> None:
