@@ -47,7 +47,7 @@ class AsyncSACTrainer(LearnsFromReplay, SoftActorCriticLearning):
 
     def train(self) -> Iterator[Progress | None]:
         """Yield one `Progress` for each epoch, and None while there is nothing to learn from.
-        Raises `Diverged` before a non-finite update.
+        Raises `Diverged` for an update that is not finite.
         """
         while self.epoch < self.resolved.epochs:
             steps = (self.epoch + 1) * self.hyper.epoch_steps

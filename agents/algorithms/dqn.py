@@ -192,7 +192,7 @@ class DQNTrainer:
         self.target.load_state_dict(self.network.state_dict())
 
     def train(self) -> Iterator[Progress]:
-        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
+        """Yield one `Progress` for each epoch. Raises `Diverged` for an update that is not finite."""
         while self.epoch < self.resolved.epochs:
             rounds = list[list[Update]]()
             for _ in range(self.hyper.epoch_steps // self.replay.count):

@@ -17,7 +17,7 @@ What others got wrong and this does not: log μ is the actor's, computed when it
 an unroll only bootstraps, and is the first one of the next; a truncated episode bootstraps from its
 final observation, by what was remembered of that episode; rows whose action was forced are left out
 of every loss and mean; the state that an unroll begins with is the one before its first row, and it
-is cleared inside, where an episode begins; a non-finite number never reaches the optimiser.
+is cleared inside, where an episode begins; an update that is not finite is never kept.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class IMPALATrainer:
 
     def train(self) -> Iterator[Progress | None]:
         """Yield one `Progress` for each epoch, and None while there is nothing to learn from.
-        Raises `Diverged` before a non-finite update.
+        Raises `Diverged` for an update that is not finite.
         """
         while self.epoch < self.resolved.epochs:
             while self.updates < (self.epoch + 1) * self.hyper.epoch_updates:

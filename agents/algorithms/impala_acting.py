@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.devices import on_device
+from agents.devices import arrays, is_accelerator, on_device
 from agents.distributed.actors import Actor, ObservingActor
 from agents.distributed.central import Turn
 from agents.distributed.protocol import Columns, Link, Spec, Specs, Weights
@@ -23,6 +23,7 @@ from agents.networks import make_actor_critic, make_recurrent_actor_critic
 from agents.networks.action_distributions import NoiseRows, make_actions, masked
 from agents.networks.actor_critic import ActorCritic, RecurrentActorCritic
 from agents.networks.torsos import TorsoState
+from agents.optimisation.graphs import Graphed
 from agents.spaces import Interface
 from config.resolve import Resolved
 from config.seeds import integer_seed
@@ -86,6 +87,8 @@ class ActorCriticPolicy:
         unused = torch.Generator().manual_seed(0)
         network = make_network(resolved.hyperparameters, spaces, precision, unused)
         self.network = network.to(self.device)
+        graphed = Graphed(self.network, self.device, "central inference")
+        self._graphed = lambda encoded: graphed(encoded)[0]
         self._freeze()
         self.actions = make_actions(spaces)
         self.normaliser = make_observation_normaliser(resolved, spaces)
@@ -105,6 +108,9 @@ class ActorCriticPolicy:
         by_numpy = self.network.acting_by_numpy()
         self.needs_torch = by_numpy is None
         self.network_now: Callable[..., Any] = by_numpy or self.network.acting()
+        if is_accelerator(self.device) and isinstance(self.network, ActorCritic):
+            # It reads the weights where they are, so that it need not be made anew for others.
+            self.network_now = self._graphed
 
     def begin(self, environments: int, number: int, again: int = 0) -> Memory:
         """A new memory: zero states, and a noise generator of its own."""
@@ -148,17 +154,19 @@ class ActorCriticPolicy:
         """The head's output [N, P], computed by torch."""
         encoded = self._encoded(observations)
         rows = len(observations)
+        after: TorsoState = ()
         if isinstance(self.network, RecurrentActorCritic):
             remembered = zip(*(turn.memory.parts(turn.places) for turn in turns), strict=True)
             before = tuple(self._to_device(self._padded(_joined(parts))) for parts in remembered)
             begins = self._to_device(self._padded(_joined([turn.begins for turn in turns])))
             policy, after = self.network_now(encoded, before, begins)
-            self._remember(turns, after)
         else:
             policy = self.network_now(encoded)
+        # A GPU is waited for once.
+        found, *states = arrays([policy, *after])
+        self._remember(turns, tuple(map(torch.from_numpy, states)))
         # The padding's rows are cut off.
-        found: np.ndarray = policy.numpy(force=True)[:rows]
-        return found
+        return found[:rows]
 
     def _remember(self, turns: Sequence[Turn], after: TorsoState) -> None:
         """Store states [N, ...] in the memories, one turn after the other."""

@@ -9,8 +9,8 @@ paper's algorithm 1.
 
 What others got wrong and this does not: truncation is not termination (`advantages.py`); rows whose
 action was forced are left out of every loss and mean; π_old is what acted, computed once, before
-the first update; advantages are normalised per minibatch; a non-finite number never reaches the
-optimiser; every generator is this training's own.
+the first update; advantages are normalised per minibatch; an update that is not finite is never
+kept; every generator is this training's own.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class PPOTrainer:
         )  # fmt: skip
 
     def train(self) -> Iterator[Progress]:
-        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
+        """Yield one `Progress` for each epoch. Raises `Diverged` for an update that is not finite."""
         while self.epoch < self.resolved.epochs:
             remaining = 1 - self.epoch / self.resolved.epochs
             returns = list[float]()

@@ -13,7 +13,7 @@ algorithm 1.
 What others got wrong and this does not: log π has the tanh's term, exactly (`squashed.py`); no
 gradient flows into y, nor into α from the policy's loss; log α is learnt, not α; y takes the smaller
 of the two targets, and has the entropy; truncation is not termination (`replay.py`); actions are
-stored in the unit in which they are learnt; a non-finite number never reaches an optimiser; every
+stored in the unit in which they are learnt; an update that is not finite is never kept; every
 generator is this training's own.
 """
 

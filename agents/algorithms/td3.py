@@ -17,7 +17,7 @@ What others got wrong and this does not: noise has the unit in which actions are
 not the game's; the smoothed action is cut to that range, too; y takes the smaller of the two targets
 and the policy climbs the first critic alone; the targets move when the policy learns and at no other
 time; truncation is not termination (`replay.py`); the number of updates, which says when the policy
-is due, is part of the checkpoint; a non-finite number never reaches an optimiser.
+is due, is part of the checkpoint; an update that is not finite is never kept.
 """
 
 from __future__ import annotations

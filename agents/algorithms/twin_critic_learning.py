@@ -281,7 +281,7 @@ class CollectingTrainer(TwinCriticLearning):
         self.block.note(loss, norm)
 
     def train(self) -> Iterator[Progress]:
-        """Yield one `Progress` for each epoch. Raises `Diverged` before a non-finite update."""
+        """Yield one `Progress` for each epoch. Raises `Diverged` for an update that is not finite."""
         steps = self.hyper.epoch_steps // self.resolved.environment.count
         while self.epoch < self.resolved.epochs:
             rounds = [self._step() for _ in range(steps)]

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from agents.devices import arrays as arrays_of
+from agents.devices import copy_into
 from agents.distributed.protocol import Columns, Version, Weights
 from agents.environments.normalisation import ObservationNormaliser
 from agents.states import to_tensors
@@ -181,7 +182,7 @@ class PolicyWeights:
                 view[...] = arrays[name]
         else:
             for name, tensor in self._own.items():
-                tensor.copy_(torch.from_numpy(arrays[name].copy()))
+                copy_into(tensor, torch.from_numpy(arrays[name].copy()))
         if self._normaliser is not None:
             self._normaliser.load_state_dict(named(weights.arrays, STATISTICS))
 

@@ -65,7 +65,8 @@ class CUDARecorder:
     def record(self, function: Function, inputs: Inputs) -> Callable[[], tuple[Tensor, ...]]:
         """See `Recorder`."""
         graph = torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
+        # Not the whole device, on which another thread may be recording.
+        self._stream.synchronize()
         with torch.cuda.stream(self._stream):
             # `torch.cuda.graph` would also collect garbage, which takes longer than all of this.
             # Other threads, which may act for actors, go on with their own work meanwhile.

@@ -12,9 +12,13 @@ import re
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from agents.algorithms.impala_acting import look
+from agents.distributed.central import Turn
+from agents.distributed.stepping import one_environment
 from agents.optimisation import graphs
 from agents.states import to_arrays
 from config.errors import Diverged
@@ -149,6 +153,30 @@ def test_an_update_of_impala_that_is_not_finite_is_undone_and_not_published(devi
     assert_same(learnt_of(trainer), before)
     assert trainer.exchange._version == version
     trainer.close()
+
+
+@pytest.mark.parametrize("name", ["impala", "impala, a memory", "impala, images"])
+def test_central_inference_waits_once_a_batch(name: str, device: str) -> None:
+    from tests.gpu.pretended import waits
+
+    given = {**CASES[name].given, "inference": "learner"}
+    resolved = Case("impala", CASES[name].game, given).resolved()
+    policies = [look(resolved, 0, where, "fp32")[0] for where in ("cpu", device)]
+    with one_environment(resolved, 0) as environments:
+        observations = np.repeat(environments.observation[:1], 3, axis=0)
+    memories = [policy.begin(3, 0) for policy in policies]
+    for first in (True, False):
+        waits.clear()
+        here, there = (
+            policy.act([Turn(memory, slice(0, 3), observations, np.full(3, first), None)])[0]
+            for policy, memory in zip(policies, memories, strict=True)
+        )
+        assert waits == Counter({"event": 1})
+        np.testing.assert_array_equal(here.actions, there.actions)
+        for column, value in here.rows.items():
+            np.testing.assert_allclose(value, there.rows[column], rtol=1e-5)
+    for mine, theirs in zip(*(memory.parts(slice(0, 3)) for memory in memories), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["cartpole", "a memory"])

@@ -4,6 +4,7 @@ fail, hang or are cut off."""
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -178,6 +179,22 @@ def test_all_parts_end_well_on_a_processor(tmp_path: Path) -> None:
     assert told[-1] == "every part that ran ended well"
     assert not [line for line in told if "FAILED" in line or "MISSING" in line]
     assert sum("steps/s" in line for line in told) >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_the_goals_are_measured_on_a_processor(tmp_path: Path) -> None:
+    """What needs a GPU, or is not installed, is left out with its reason."""
+    command = [sys.executable, "-m", "tests.gpu.goals", "--device", "cpu", "--quick"]
+    ended = subprocess.run(
+        [*command, "--out", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
+    figures = json.loads((tmp_path / "goals.json").read_text())
+    for name in ("ppo 8", "actors", "impala, inference=actor", "impala, inference=learner"):
+        assert figures.get(f"{name}: steps/s", figures.get(f"{name}: emulators alone, steps/s"))
+    assert figures["returns, cpu, run 0"]["steps"] >= 256
+    assert figures["leanrl is left out"]
 
 
 @pytest.mark.slow
