@@ -39,7 +39,7 @@ from agents.interfaces import Progress, State
 from agents.networks import make_actor_critic
 from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import Heads
-from agents.optimisation.blocks import Block, mean_norm
+from agents.optimisation.blocks import Block, Measured, mean_norm
 from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import OPTIMISERS
 from agents.optimisation.tape import GradientTape
@@ -93,6 +93,16 @@ class Update(NamedTuple):
     log_ratio: Tensor
     parts: Tensor
     gradient_norm: Any
+
+
+class Learnt(NamedTuple):
+    """What an epoch's updates saw: the means of an `Update`'s parts; the norms of the gradients; log ρ [B]
+    in the last pass. On a GPU the parts and norms are tensors [].
+    """
+
+    parts: tuple[Any, Any, Any]
+    norms: list[Any]
+    log_ratio: Tensor
 
 
 def clipped_objective(log_ratio: Tensor, advantages: Tensor, clip: Tensor) -> Tensor:
@@ -151,7 +161,7 @@ class PPOTrainer:
             self._loss, self.network.parameters(), recorded=self.network.is_small
         )
         changed = self.optimiser.changed()
-        self.block = Block[list[Update]](self.device, changed, [self.permutations])
+        self.block = Block[Learnt](self.device, changed, [self.permutations])
         self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
         self.acting = Graphed(self.network, self.device, "acting")
         # Pixels have a known range and need no statistics.
@@ -308,29 +318,16 @@ class PPOTrainer:
         clip_range = hyper.clip
         if hyper.anneal_clip:
             clip_range *= remaining
-        # The range is a tensor, because the gradient tape would record a Python number as a
-        # constant.
-        clip = torch.full((), clip_range, device=self.device)
-        rate = self.block.constant(learning_rate)
-
-        def updates() -> list[list[Update]]:
-            return [
-                [self._update(minibatch, rate, clip) for minibatch in minibatches]
-                for minibatches in self._passes(batch)
-            ]
-
-        passes = self.block.make(updates)
-        metrics = self.block.look(lambda: self._measured(batch, clip, passes))
+        learn = self._learn_by_torch
+        # Nobody has looked at a number of a GPU before `look`.
+        learnt = self.block.make(lambda: [learn(batch, learning_rate, clip_range)])
+        metrics = self.block.look(lambda: self._measured(batch, clip_range, learnt[0]))
         return {"learning_rate": learning_rate, **metrics}
 
-    def _measured(
-        self, batch: Batch, clip: Tensor, passes: list[list[Update]]
-    ) -> dict[str, float | Tensor]:
-        """The epoch's metrics, which stay where they are: tensors [] have not been looked at."""
-        every = [update for updates in passes for update in updates]
-        objective, squared_error, entropy = torch.stack([one.parts for one in every]).mean(dim=0)
-        # The ratios of the last pass tell how far the whole epoch moved π from π_old.
-        log_ratio = torch.cat([update.log_ratio for update in passes[-1]])
+    def _measured(self, batch: Batch, clip_range: float, learnt: Learnt) -> Measured:
+        """The epoch's metrics."""
+        objective, squared_error, entropy = learnt.parts
+        log_ratio = learnt.log_ratio
         explained: float | Tensor
         if is_accelerator(self.device):
             explained = explained_variance_of_tensors(batch.values, batch.returns)
@@ -341,10 +338,27 @@ class PPOTrainer:
             "value_loss": 0.5 * squared_error,
             "entropy": entropy,
             "approximate_kl": approximate_divergence(log_ratio),
-            "clip_fraction": (log_ratio.expm1().abs() > clip).float().mean(),
-            "gradient_norm": mean_norm([update.gradient_norm for update in every]),
+            "clip_fraction": (log_ratio.expm1().abs() > clip_range).float().mean(),
+            "gradient_norm": mean_norm(learnt.norms),
             "explained_variance": explained,
         }
+
+    def _learn_by_torch(self, batch: Batch, learning_rate: float, clip_range: float) -> Learnt:
+        """All passes over the batch."""
+        # The range is a tensor, because the gradient tape would record a Python number as a
+        # constant.
+        clip = torch.full((), clip_range, device=self.device)
+        rate = self.block.constant(learning_rate)
+        parts = list[Tensor]()
+        norms = list[Any]()
+        for minibatches in self._passes(batch):
+            last = [self._update(minibatch, rate, clip) for minibatch in minibatches]
+            parts += [update.parts for update in last]
+            norms += [update.gradient_norm for update in last]
+        objective, squared_error, entropy = torch.stack(parts).mean(dim=0)
+        # The ratios of the last pass tell how far the whole epoch moved π from π_old.
+        log_ratio = torch.cat([update.log_ratio for update in last])
+        return Learnt((objective, squared_error, entropy), norms, log_ratio)
 
     def _passes(self, batch: Batch) -> Iterator[Iterable[Batch]]:
         """All rows K times, each time in nearly equal minibatches and a new order. A single

@@ -94,35 +94,35 @@ class Adam(Optimiser):
         """decay: c of c ‖θ‖² in the loss, which adds 2 c θ to the gradients."""
         super().__init__(parameters, epsilon=epsilon)
         self._decay = decay
-        self._moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self._moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.moments_1 = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.moments_2 = [torch.zeros_like(parameter) for parameter in self.parameters]
         # One counter for all parameters, on their device, where the fused kernel wants it.
-        self._updates = torch.zeros((), device=self.parameters[0].device)
+        self.updates = torch.zeros((), device=self.parameters[0].device)
 
     @torch.no_grad()
     def step(self, learning_rate: float | Tensor) -> None:
         """Make one update of all parameters."""
-        self._updates += 1
+        self.updates += 1
         torch._fused_adam_(
-            self.parameters, self._gradients(), self._moments_1, self._moments_2, [],
-            [self._updates] * len(self.parameters), amsgrad=False, maximize=False,
+            self.parameters, self._gradients(), self.moments_1, self.moments_2, [],
+            [self.updates] * len(self.parameters), amsgrad=False, maximize=False,
             beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, weight_decay=2 * self._decay, eps=self._epsilon,
         )  # fmt: skip
 
     def changed(self) -> list[Tensor]:
         """Parameters, both moments, and the number of updates."""
-        return [*self.parameters, *self._moments_1, *self._moments_2, self._updates]
+        return [*self.parameters, *self.moments_1, *self.moments_2, self.updates]
 
     def state_dict(self) -> State:
         """First and second moments by the parameters' numbers, and the number of updates."""
-        moments = {"moments_1": self._moments_1, "moments_2": self._moments_2}
+        moments = {"moments_1": self.moments_1, "moments_2": self.moments_2}
         arrays = {name: to_arrays(dict(enumerate(each))) for name, each in moments.items()}
-        return {**arrays, "updates": int(self._updates)}
+        return {**arrays, "updates": int(self.updates)}
 
     def load_state_dict(self, state: State) -> None:
         """Load what `state_dict` gave."""
-        self._updates.fill_(state["updates"])
-        for moments, name in ((self._moments_1, "moments_1"), (self._moments_2, "moments_2")):
+        self.updates.fill_(state["updates"])
+        for moments, name in ((self.moments_1, "moments_1"), (self.moments_2, "moments_2")):
             for number, moment in enumerate(moments):
                 moment.copy_(torch.from_numpy(state[name][str(number)].copy()))
 
@@ -134,15 +134,15 @@ class RMSProp(Optimiser):
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, epsilon: float) -> None:
         super().__init__(parameters, epsilon=epsilon)
-        self._squares = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.squares = [torch.zeros_like(parameter) for parameter in self.parameters]
 
     @torch.no_grad()
     def step(self, learning_rate: float | Tensor) -> None:
         """Make one update of all parameters."""
         gradients = self._gradients()
-        torch._foreach_mul_(self._squares, SQUARES_DECAY)
-        torch._foreach_addcmul_(self._squares, gradients, gradients, 1 - SQUARES_DECAY)
-        denominators = torch._foreach_sqrt(self._squares)
+        torch._foreach_mul_(self.squares, SQUARES_DECAY)
+        torch._foreach_addcmul_(self.squares, gradients, gradients, 1 - SQUARES_DECAY)
+        denominators = torch._foreach_sqrt(self.squares)
         torch._foreach_add_(denominators, self._epsilon)
         if isinstance(learning_rate, Tensor):
             # A factor that is a tensor has no place in the kernel that does all of it at once.
@@ -154,15 +154,15 @@ class RMSProp(Optimiser):
 
     def changed(self) -> list[Tensor]:
         """Parameters and mean squares."""
-        return [*self.parameters, *self._squares]
+        return [*self.parameters, *self.squares]
 
     def state_dict(self) -> State:
         """Mean squares by the parameters' numbers."""
-        return {"squares": to_arrays(dict(enumerate(self._squares)))}
+        return {"squares": to_arrays(dict(enumerate(self.squares)))}
 
     def load_state_dict(self, state: State) -> None:
         """Load what `state_dict` gave."""
-        for number, square in enumerate(self._squares):
+        for number, square in enumerate(self.squares):
             square.copy_(torch.from_numpy(state["squares"][str(number)].copy()))
 
 
