@@ -48,18 +48,15 @@ class Rollout:
     life_lost: np.ndarray
     valid: np.ndarray
     ferries: list[Ferry]
-    final_values: Tensor
-    final_places: list[tuple[int, int]] = field(default_factory=list)
     masks: Tensor | None = None
+    final_values: dict[tuple[int, int], Tensor | float] = field(default_factory=dict)
 
     @property
     def next_values(self) -> Tensor:
         """V of what followed each row, [T, N]; after a truncation that is the final observation."""
         values = self.values[1:].clone()
-        if self.final_places:
-            rows, columns = torch.tensor(self.final_places).T
-            device = values.device
-            values[on_device(rows, device), on_device(columns, device)] = self.final_values
+        for place, value in self.final_values.items():
+            values[place] = value
         return values
 
     @staticmethod
@@ -100,7 +97,6 @@ class Rollout:
             life_lost=np.zeros((length, count), np.bool_),
             valid=np.zeros((length, count), np.bool_),
             ferries=[Ferry(device) for _ in environments.groups],
-            final_values=torch.zeros(0, device=device),
             masks=masks,
         )
 
@@ -146,8 +142,7 @@ def fill(collection: Collection) -> None:
             turns.append(one)
     # Rewards are checked once for the whole rollout, observations at every step, before the network
     # sees them.
-    rollout.final_places = sorted(collection.finals)
-    rollout.final_values = collection.final_values(rollout.final_places)
+    rollout.final_values = collection.final_values()
     bad_rows = np.flatnonzero(~np.isfinite(rollout.rewards).all(axis=1))
     if len(bad_rows):
         first = int(bad_rows[0])
@@ -263,11 +258,12 @@ class Collection:
             observation = self.normaliser(observation)
         return self.network.encode(torch.from_numpy(observation))
 
-    def final_values(self, places: list[tuple[int, int]]) -> Tensor:
-        """V of the final observations at these places (t, n), [k]; a step's number of rows at once,
-        which take no more memory than it does.
+    def final_values(self) -> dict[tuple[int, int], Tensor | float]:
+        """V of the final observations, [] each, by (t, n); a step's number of rows at once, which
+        take no more memory than it does.
         """
-        found = [self.rollout.values.new_zeros(0)]
+        found = dict[tuple[int, int], Tensor | float]()
+        places = sorted(self.finals)
         for first in range(0, len(places), self.environments.count):
             part = places[first : first + self.environments.count]
             observations = np.stack([self.finals[place] for place in part])
@@ -275,8 +271,9 @@ class Collection:
                 observations = self.normaliser(observations)
             encoded = self.network.encode(torch.from_numpy(observations))
             encoded = on_device(encoded, self.rollout.values.device)
-            found.append(self._values(part, encoded).clone())
-        return torch.cat(found)
+            values = self._values(part, encoded).clone()
+            found.update(zip(part, values.unbind(), strict=True))
+        return found
 
     def _values(self, places: list[tuple[int, int]], encoded: Tensor) -> Tensor:
         """The values [n] of these episodes' final observations, encoded [n, ...]."""
