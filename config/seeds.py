@@ -52,10 +52,16 @@ def environment_seeds(
     look random. Actors begin as far from each other as possible, however many there are: 2ᵏ actors
     meet after 2²³⁻ᵏ seedings each.
     """
-    start, stride = _progression(seed, run)
-    places = numbers * count + environments + _first_place(actor)
+    start, stride, first = progression(seed, run, actor)
+    places = numbers * count + environments + first
     seeds: np.ndarray = places * stride + start & BITS_31
     return seeds
+
+
+def progression(seed: int, run: int, actor: int = 0) -> tuple[np.int64, np.int64, int]:
+    """Start and stride of a run's seeds, and the place where an actor begins; of `environment_seeds`."""
+    start, stride = _progression(seed, run)
+    return start, stride, _first_place(actor)
 
 
 def _first_place(actor: int) -> int:

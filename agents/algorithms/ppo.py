@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,9 @@ from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed
+
+if TYPE_CHECKING:
+    from agents.compiled.fast_ppo import CompiledPPO
 
 LARGEST_LOG_RATIO = 80.0
 """The exponential of this is finite. Infinity times a gradient of 0 would be NaN."""
@@ -139,6 +142,7 @@ class PPOTrainer:
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         torch.set_num_threads(resolved.experiment.threads)
         self.resolved = resolved
+        self.run = run
         self.hyper = resolved.hyperparameters
         self.settings = resolved.environment
         self.device = torch.device(device)
@@ -177,6 +181,8 @@ class PPOTrainer:
         self.rollout = Rollout.allocate(
             self.environments, self.network, self.actions, length, observations=normalise
         )
+        # All that follows, as machine code, where that is known to find the same.
+        self.compiled = self._compiled()
 
     def _generator(self, run: int, purpose: str) -> torch.Generator:
         seed = integer_seed(self.resolved.experiment.seed, run, purpose)
@@ -188,6 +194,14 @@ class PPOTrainer:
             log_std_init=self.hyper.log_std_init, precision=precision,
             generator=self.initial_weights, torso=self.hyper.network,
         )  # fmt: skip
+
+    def _compiled(self) -> CompiledPPO | None:
+        if not self.network.is_small:
+            return None
+        # numba takes a second to import, which is spared where nothing is small.
+        from agents.compiled.fast_ppo import compiled_ppo
+
+        return compiled_ppo(self)
 
     def train(self) -> Iterator[Progress]:
         """Yield one `Progress` for each epoch. Raises `Diverged` for an update that is not finite."""
@@ -236,6 +250,8 @@ class PPOTrainer:
         return self.episodes.finish(rollout.rewards, rollout.terminated | rollout.truncated)
 
     def _fill_rollout(self) -> None:
+        if self.compiled is not None and self.compiled.fill_rollout():
+            return
         collect(
             self.rollout, self.environments, self.network, self.actions,
             self.observation_normaliser, self.action_noise, step=self.step,
@@ -318,7 +334,7 @@ class PPOTrainer:
         clip_range = hyper.clip
         if hyper.anneal_clip:
             clip_range *= remaining
-        learn = self._learn_by_torch
+        learn = self._learn_by_torch if self.compiled is None else self.compiled.learn
         # Nobody has looked at a number of a GPU before `look`.
         learnt = self.block.make(lambda: [learn(batch, learning_rate, clip_range)])
         metrics = self.block.look(lambda: self._measured(batch, clip_range, learnt[0]))
@@ -365,15 +381,21 @@ class PPOTrainer:
         minibatch is not shuffled.
         """
         if self.hyper.minibatches == 1:
-            yield from [[self._minibatch(batch)]] * self.hyper.update_epochs
+            yield from [[self.minibatch(batch)]] * self.hyper.update_epochs
             return
         for _ in range(self.hyper.update_epochs):
-            order = torch.randperm(len(batch.returns), generator=self.permutations)
+            order = self.order(len(batch.returns))
             parts = on_device(order, self.device).tensor_split(self.hyper.minibatches)
             # tensor_split gives empty parts where there are fewer rows than minibatches.
-            yield (self._minibatch(batch.take(rows)) for rows in parts if len(rows))
+            yield (self.minibatch(batch.take(rows)) for rows in parts if len(rows))
 
-    def _minibatch(self, rows: Batch) -> Batch:
+    def order(self, count: int) -> Tensor:
+        """The order of so many rows in the next pass, [count]; a single minibatch has no need of one."""
+        if self.hyper.minibatches == 1:
+            return torch.arange(count)
+        return torch.randperm(count, generator=self.permutations)
+
+    def minibatch(self, rows: Batch) -> Batch:
         """These rows as they are learnt from."""
         return rows.normalised() if self.hyper.normalise_advantages else rows
 

@@ -95,7 +95,7 @@ class RecurrentPPOTrainer(PPOTrainer):
             self.memory.resets.flatten()[steps],
             rows,
         )
-        return self._minibatch(columns.take(taken)._replace(encoded=sequences))
+        return self.minibatch(columns.take(taken)._replace(encoded=sequences))
 
     def _parts(self) -> dict[str, Any]:
         return super()._parts() | {"memory": self.memory}

@@ -21,7 +21,7 @@ import numpy as np
 from agents.environments.atari import FIRE, life_lost, needs_fire
 from agents.environments.masks import KEY, masks
 from agents.environments.pools import SEED_STEPS, Pools
-from agents.environments.vectors import Vector, make_environments, reset
+from agents.environments.vectors import CartPoles, Vector, make_environments, reset
 from agents.interfaces import State
 from agents.spaces import interface
 from config.control_groups import processors
@@ -188,6 +188,26 @@ class TrainingEnvironments:
         for group in range(len(self.groups)):
             self.settle(group)
         return transitions
+
+    @property
+    def cartpoles(self) -> CartPoles | None:
+        """The environments if they are gymnasium's native CartPoles in one group, which a compiled
+        function can step.
+        """
+        made = self._made[0]
+        return made if len(self._made) == 1 and type(made) is CartPoles else None
+
+    @property
+    def seedings(self) -> np.ndarray:
+        """How often each environment was seeded, [N]; what steps them elsewhere counts on in it."""
+        return self._seedings
+
+    def take_over(self, actions: np.ndarray, last_ends: np.ndarray) -> None:
+        """Take over the native CartPoles from what has stepped them: actions [T, N], and the number of
+        steps [N] until each one's last end of an episode, 0 without one.
+        """
+        self._logs[0].extend(actions, last_ends)
+        self.observation[:] = self._made[0].state.T  # type: ignore[attr-defined]
 
     def resets(self, group: int) -> bool:
         """Whether environments of this group are still being reset."""
@@ -412,6 +432,17 @@ class ActionLog:
         self._rows[self._used] = actions
         self._used += 1
 
+    def extend(self, actions: np.ndarray, seeded_after: np.ndarray) -> None:
+        """Append several steps [T, ...] at once. seeded_after [n]: the number of them after which each
+        environment was seeded last, 0 if it was not.
+        """
+        if self._used + len(actions) > len(self._rows):
+            self._make_room(len(actions))
+        self._rows[self._used : self._used + len(actions)] = actions
+        seeded = seeded_after > 0
+        self._seeded_at[seeded] = self._used + seeded_after[seeded]
+        self._used += len(actions)
+
     def clear(self, seeded: np.ndarray) -> None:
         """These environments were seeded anew, bool [n] or indices."""
         self._seeded_at[seeded] = self._used
@@ -421,13 +452,14 @@ class ActionLog:
         for place, seeded_at in enumerate(self._seeded_at):
             yield self._rows[seeded_at : self._used, place]
 
-    def _make_room(self) -> None:
+    def _make_room(self, count: int = 1) -> None:
         """Leave out what came before every seeding, and double the space where that is not half of
-        it.
+        it; at least for `count` more rows.
         """
         oldest = int(self._seeded_at.min())
         kept = self._rows[oldest : self._used]
-        rows = np.zeros((max(FIRST_ROWS, 2 * len(kept)), *kept.shape[1:]), kept.dtype)
+        room = max(FIRST_ROWS, 2 * len(kept), len(kept) + count)
+        rows = np.zeros((room, *kept.shape[1:]), kept.dtype)
         rows[: len(kept)] = kept
         self._rows = rows
         self._used = len(kept)

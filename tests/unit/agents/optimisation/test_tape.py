@@ -198,6 +198,7 @@ def test_a_training_with_it_is_the_training_without_it(
 def rows(given: dict[str, str], recorded: bool, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a training says of every epoch, and its weights."""
     trainer = PPOTrainer(resolve("ppo", SHORT | given), run=0, device="cpu", precision="fp32")
+    trainer.compiled = None
     trainer.gradients = GradientTape(trainer._loss, trainer.network.parameters(), recorded=recorded)
     said = [repr(progress) for progress in trainer.train()]
     replays: list[Any] = list(trainer.gradients._replays.values())

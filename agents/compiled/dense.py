@@ -1,0 +1,193 @@
+"""Products of small matrices, and tanh, as machine code on flat float32 arrays.
+
+A matrix is a flat array, the place of its first number, and the distance of its rows; nothing is
+allocated. Measured (AVX-512, one thread): 256 rows through a layer of 64 × 64 take 11 µs, 18 by
+OpenBLAS.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.compiled.lanes import (
+    LANES,
+    fma,
+    larger,
+    load,
+    product,
+    quotient,
+    smaller,
+    spread,
+    store,
+)
+from agents.games.compiled import part
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+
+@part
+def _four_rows(
+    c: Floats, c0: int, cs: int, a: Floats, a0: int, ai: int, ak: int, b: Floats, b0: int, bs: int,
+    columns: int, depth: int,
+) -> int:  # fmt: skip
+    """`add_product` for four rows and the first columns, whose number it returns. 16 sums stay in
+    registers.
+    """
+    j = 0
+    while j + 2 * LANES <= columns:
+        one = c0 + j
+        c00 = load(c, one)
+        c01 = load(c, one + LANES)
+        c10 = load(c, one + cs)
+        c11 = load(c, one + cs + LANES)
+        c20 = load(c, one + 2 * cs)
+        c21 = load(c, one + 2 * cs + LANES)
+        c30 = load(c, one + 3 * cs)
+        c31 = load(c, one + 3 * cs + LANES)
+        for k in range(depth):
+            left = load(b, b0 + k * bs + j)
+            right = load(b, b0 + k * bs + j + LANES)
+            number = spread(a[a0 + k * ak])
+            c00 = fma(number, left, c00)
+            c01 = fma(number, right, c01)
+            number = spread(a[a0 + ai + k * ak])
+            c10 = fma(number, left, c10)
+            c11 = fma(number, right, c11)
+            number = spread(a[a0 + 2 * ai + k * ak])
+            c20 = fma(number, left, c20)
+            c21 = fma(number, right, c21)
+            number = spread(a[a0 + 3 * ai + k * ak])
+            c30 = fma(number, left, c30)
+            c31 = fma(number, right, c31)
+        store(c, one, c00)
+        store(c, one + LANES, c01)
+        store(c, one + cs, c10)
+        store(c, one + cs + LANES, c11)
+        store(c, one + 2 * cs, c20)
+        store(c, one + 2 * cs + LANES, c21)
+        store(c, one + 3 * cs, c30)
+        store(c, one + 3 * cs + LANES, c31)
+        j += 2 * LANES
+    return j
+
+
+@part
+def add_product(
+    c: Floats, c0: int, cs: int, a: Floats, a0: int, ai: int, ak: int, b: Floats, b0: int, bs: int,
+    rows: int, columns: int, depth: int,
+) -> None:  # fmt: skip
+    """C += A B: C [rows, columns] begins at c0 of `c`, its rows cs apart; A [rows, depth] at a0, where
+    ai leads to the next row and ak to the next column; B [depth, columns] at b0, its rows bs apart.
+
+    Each number of C is a sum in the order of the depth, however many rows there are.
+    """
+    i = 0
+    while i < rows:
+        done = 0
+        count = 1
+        if i + 4 <= rows:
+            count = 4
+            done = _four_rows(c, c0 + i * cs, cs, a, a0 + i * ai, ai, ak, b, b0, bs, columns, depth)
+        for row in range(i, i + count):
+            j = done
+            while j + LANES <= columns:
+                sums = load(c, c0 + row * cs + j)
+                for k in range(depth):
+                    number = spread(a[a0 + row * ai + k * ak])
+                    sums = fma(number, load(b, b0 + k * bs + j), sums)
+                store(c, c0 + row * cs + j, sums)
+                j += LANES
+            for column in range(j, columns):
+                one = c[c0 + row * cs + column]
+                for k in range(depth):
+                    one += a[a0 + row * ai + k * ak] * b[b0 + k * bs + column]
+                c[c0 + row * cs + column] = one
+        i += count
+
+
+@part
+def fill_rows(c: Floats, c0: int, row: Floats, row0: int, rows: int, columns: int) -> None:
+    """Write the same numbers into each of the rows [rows, columns] of `c`."""
+    whole = columns - columns % LANES
+    for i in range(rows):
+        for j in range(0, whole, LANES):
+            store(c, c0 + i * columns + j, load(row, row0 + j))
+        for j in range(whole, columns):
+            c[c0 + i * columns + j] = row[row0 + j]
+
+
+@part
+def add_sums(c: Floats, c0: int, a: Floats, a0: int, rows: int, columns: int) -> None:
+    """Add to c [columns] the sums over the rows of A [rows, columns]."""
+    whole = columns - columns % LANES
+    one = spread(np.float32(1))
+    for j in range(0, whole, LANES):
+        sums = load(c, c0 + j)
+        for i in range(rows):
+            sums = fma(one, load(a, a0 + i * columns + j), sums)
+        store(c, c0 + j, sums)
+    for j in range(whole, columns):
+        for i in range(rows):
+            c[c0 + j] += a[a0 + i * columns + j]
+
+
+@part
+def turn(c: Floats, a: Floats, place: int, rows: int, columns: int) -> None:
+    """Write the transpose of A [rows, columns] at the same place of `c`."""
+    for i in range(rows):
+        for j in range(columns):
+            c[place + j * rows + i] = a[place + i * columns + j]
+
+
+LARGEST = np.float32(7.90531110763549805)
+"""From here on tanh rounds to 1."""
+NUMERATOR = tuple(
+    map(
+        np.float32,
+        (
+            -2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
+            5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03,
+        ),
+    )
+)  # fmt: skip
+DENOMINATOR = tuple(
+    map(
+        np.float32,
+        (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03, 4.89352518554385e-03),
+    )
+)
+"""The rational function x p(x²) / q(x²) of Eigen and XLA."""
+N0, N1, N2, N3, N4, N5, N6 = NUMERATOR
+D0, D1, D2, D3 = DENOMINATOR
+
+
+@part
+def tanh(numbers: Floats, place: int, count: int) -> None:
+    """Replace so many numbers by their tanh, with an error of at most 3e-7. Reads and writes up to the
+    next multiple of `LANES`.
+    """
+    for i in range(place, place + count, LANES):
+        x = smaller(load(numbers, i), spread(LARGEST))
+        x = larger(x, spread(-LARGEST))
+        square = product(x, x)
+        above = fma(square, spread(N0), spread(N1))
+        above = fma(square, above, spread(N2))
+        above = fma(square, above, spread(N3))
+        above = fma(square, above, spread(N4))
+        above = fma(square, above, spread(N5))
+        above = fma(square, above, spread(N6))
+        below = fma(square, spread(D0), spread(D1))
+        below = fma(square, below, spread(D2))
+        below = fma(square, below, spread(D3))
+        store(numbers, i, quotient(product(x, above), below))
+
+
+@part
+def tanh_backward(deltas: Floats, place: int, values: Floats, values0: int, count: int) -> None:
+    """Multiply so many derivatives by 1 − h², h the values of the tanh. Reads and writes as `tanh`."""
+    for i in range(0, count, LANES):
+        h = load(values, values0 + i)
+        delta = load(deltas, place + i)
+        store(deltas, place + i, fma(product(product(delta, h), spread(np.float32(-1))), h, delta))
