@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from agents.compiled import dense, lanes, passes
 from agents.compiled.dense import Floats, Ints
-from agents.compiled.passes import CHUNK, Layout, Scratch, forward
+from agents.compiled.lanes import pointer
+from agents.compiled.passes import CHUNK, NEXT, START, Layout, Scratch, by_pointers, forward
 from agents.games.compiled import compiled_from, part
 
 Doubles = npt.NDArray[np.float64]
@@ -86,12 +87,12 @@ class Columns(NamedTuple):
 
 
 @part
-def _move(state: Doubles, n: int, action: int, physics: Physics) -> bool:
+def _move(state: Doubles, count: int, n: int, action: int, physics: Physics) -> bool:
     """One step of environment n; whether the episode is over. In the order of gymnasium's operations."""
-    x = state[0, n]
-    x_dot = state[1, n]
-    theta = state[2, n]
-    theta_dot = state[3, n]
+    x = state[n]
+    x_dot = state[count + n]
+    theta = state[2 * count + n]
+    theta_dot = state[3 * count + n]
     force = physics.force_mag if action == 1 else -physics.force_mag
     costheta = math.cos(theta)
     sintheta = math.sin(theta)
@@ -106,10 +107,10 @@ def _move(state: Doubles, n: int, action: int, physics: Physics) -> bool:
     x_dot = x_dot + physics.tau * xacc
     theta = theta + physics.tau * theta_dot
     theta_dot = theta_dot + physics.tau * thetaacc
-    state[0, n] = x
-    state[1, n] = x_dot
-    state[2, n] = theta
-    state[3, n] = theta_dot
+    state[n] = x
+    state[count + n] = x_dot
+    state[2 * count + n] = theta
+    state[3 * count + n] = theta_dot
     limit = physics.theta_threshold_radians
     over: bool = (
         x < -physics.x_threshold or x > physics.x_threshold or theta < -limit or theta > limit
@@ -127,7 +128,7 @@ def _begin(poles: Poles, n: int, count: int, seeds: Seeds, physics: Physics) -> 
         mixed = (mixed ^ (mixed >> S_30)) * MIX_1
         mixed = (mixed ^ (mixed >> S_27)) * MIX_2
         uniform = float((mixed ^ (mixed >> S_31)) >> S_11) * 2.0**-53
-        poles.state[one, n] = physics.low + (physics.high - physics.low) * uniform
+        poles.state[one * count + n] = physics.low + (physics.high - physics.low) * uniform
     poles.steps[n] = 0
     poles.seedings[n] += 1
 
@@ -135,6 +136,7 @@ def _begin(poles: Poles, n: int, count: int, seeds: Seeds, physics: Physics) -> 
 @part
 def _see(
     state: Doubles,
+    count: int,
     n: int,
     mean: Floats,
     inverse_deviation: Floats,
@@ -144,7 +146,7 @@ def _see(
 ) -> None:
     """Into seen [at : at + 4] the observation, normalised unless `clip` is 0."""
     for one in range(4):
-        number = np.float32(state[one, n])
+        number = np.float32(state[one * count + n])
         if clip > 0:
             number = (number - mean[one]) * inverse_deviation[one]
             number = np.float32(min(max(number, -clip), clip))
@@ -161,18 +163,24 @@ def roll(
     inverse_deviation [4]: of observations; clip: of normalised ones, 0 for those as they are.
     """
     length, count, _ = noise.shape
-    columns.last_ends[:] = 0
+    numbers, memory = by_pointers(layout, scratch)
+    weights = pointer(parameters)
+    means = pointer(mean)
+    scales = pointer(inverse_deviation)
+    state = Poles(pointer(poles.state), pointer(poles.steps), pointer(poles.seedings))
+    for n in range(count):
+        columns.last_ends[n] = 0
     for t in range(length + 1):
         for first in range(0, count, CHUNK):
             rows = min(CHUNK, count - first)
             for row in range(rows):
                 n = first + row
-                _see(poles.state, n, mean, inverse_deviation, clip, scratch.seen, 4 * row)
+                _see(state.state, count, n, means, scales, clip, memory.seen, 4 * row)
                 for one in range(4):
                     columns.encoded[t, n, one] = scratch.seen[4 * row + one]
                     if t < length and len(columns.given):
-                        columns.given[t, n, one] = poles.state[one, n]
-            forward(layout, parameters, scratch, rows)
+                        columns.given[t, n, one] = state.state[one * count + n]
+            forward(numbers, weights, memory, rows)
             for row in range(rows):
                 columns.values[t, first + row] = scratch.value[row]
                 if t == length:
@@ -185,7 +193,7 @@ def roll(
             right = columns.policy[t, n, 1] + noise[t, n, 1]
             action = 1 if right > columns.policy[t, n, 0] + noise[t, n, 0] else 0
             columns.actions[t, n] = action
-            terminated = _move(poles.state, n, action, physics)
+            terminated = _move(state.state, count, n, action, physics)
             poles.steps[n] += 1
             truncated = poles.steps[n] >= physics.max_episode_steps
             columns.terminated[t, n] = terminated
@@ -196,8 +204,8 @@ def roll(
             if not (terminated or truncated):
                 continue
             if truncated and not terminated:
-                _see(poles.state, n, mean, inverse_deviation, clip, scratch.seen, 0)
-                forward(layout, parameters, scratch, 1)
+                _see(state.state, count, n, means, scales, clip, memory.seen, START)
+                forward(numbers, weights, memory, NEXT)
                 columns.final_values[t, n] = scratch.value[0]
             columns.last_ends[n] = t + 1
-            _begin(poles, n, count, seeds, physics)
+            _begin(state, n, count, seeds, physics)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.compiled.dense import Floats, Ints
+from agents.compiled.lanes import pointer
 from agents.compiled.passes import Layout, Scratch
 from agents.games.compiled import part
 
@@ -21,16 +22,27 @@ LOG_2_PI = math.log(2 * math.pi)
 
 class Rows(NamedTuple):
     """The batch, as `agents.algorithms.ppo.Batch` has it: encoded [B, O]; actions [B, C] or [B, A];
-    masks [B, P], or [0, P] without.
+    masks [B, P] of 0 and 1 if it is masked.
     """
 
+    is_masked: bool
     encoded: npt.NDArray[np.float32]
     actions: npt.NDArray[np.int64]
     log_probabilities: Floats
     values: Floats
     advantages: Floats
     returns: Floats
-    masks: npt.NDArray[np.bool_]
+    masks: npt.NDArray[np.uint8]
+
+
+@part
+def rows_by_pointers(batch: Rows) -> Rows:
+    """The batch as the loss takes it."""
+    return Rows(
+        batch.is_masked, pointer(batch.encoded), pointer(batch.actions),
+        pointer(batch.log_probabilities), pointer(batch.values), pointer(batch.advantages),
+        pointer(batch.returns), pointer(batch.masks),
+    )  # fmt: skip
 
 
 class Rule(NamedTuple):
@@ -52,11 +64,11 @@ def _categorical(
     log_probability = 0.0
     entropy = 0.0
     first = row * layout.outputs
-    if len(batch.masks):
+    if batch.is_masked:
         for one in range(layout.outputs):
-            if not batch.masks[at, one]:
+            if batch.masks[at * layout.outputs + one] == 0:
                 scratch.output[first + one] = FORBIDDEN
-    for component in range(len(layout.choices)):
+    for component in range(layout.components):
         count = layout.choices[component]
         largest = scratch.output[first]
         for one in range(first + 1, first + count):
@@ -70,7 +82,9 @@ def _categorical(
             log_p = scratch.output[one] - logarithm
             scratch.output[one] = log_p
             entropy -= math.exp(log_p) * log_p
-        log_probability += scratch.output[first + int(batch.actions[at, component])]
+        log_probability += scratch.output[
+            first + int(batch.actions[at * layout.components + component])
+        ]
         first += count
     return log_probability, entropy
 
@@ -87,7 +101,7 @@ def _categorical_backward(
 ) -> None:
     """Derivatives by the logits of slope · log π(a) + of_entropy · H, from what `_categorical` left."""
     first = row * layout.outputs
-    for component in range(len(layout.choices)):
+    for component in range(layout.components):
         count = layout.choices[component]
         entropy = 0.0
         if of_entropy != 0:
@@ -97,11 +111,11 @@ def _categorical_backward(
             log_p = scratch.output[one]
             p = math.exp(log_p)
             scratch.d_output[one] = -slope * p - of_entropy * p * (log_p + entropy)
-        scratch.d_output[first + int(batch.actions[at, component])] += slope
+        scratch.d_output[first + int(batch.actions[at * layout.components + component])] += slope
         first += count
-    if len(batch.masks):
+    if batch.is_masked:
         for one in range(layout.outputs):
-            if not batch.masks[at, one]:
+            if batch.masks[at * layout.outputs + one] == 0:
                 scratch.d_output[row * layout.outputs + one] = 0
 
 
@@ -115,7 +129,7 @@ def _normal(
     for one in range(layout.outputs):
         log_std = parameters[layout.log_std + one]
         mean = scratch.output[row * layout.outputs + one]
-        z = (batch.actions[at, one] - mean) * math.exp(-log_std)
+        z = (batch.actions[at * layout.outputs + one] - mean) * math.exp(-log_std)
         log_probability -= 0.5 * z * z + log_std + 0.5 * LOG_2_PI
         entropy += log_std + 0.5 * (LOG_2_PI + 1)
     return log_probability, entropy
@@ -130,7 +144,7 @@ def _normal_backward(
     for one in range(layout.outputs):
         place = row * layout.outputs + one
         precision = math.exp(-parameters[layout.log_std + one])
-        z = (batch.actions[at, one] - scratch.output[place]) * precision
+        z = (batch.actions[at * layout.outputs + one] - scratch.output[place]) * precision
         scratch.d_output[place] = slope * z * precision
         gradients[layout.log_std + one] += slope * (z * z - 1) + of_entropy
 
@@ -155,11 +169,12 @@ def _value_loss(value: float, target: float, old: float, rule: Rule) -> tuple[fl
 @part
 def loss(
     layout: Layout, parameters: Floats, gradients: Floats, scratch: Scratch, rows: int,
-    order: Ints, first: int, batch: Rows, advantages: Floats, rule: Rule, share: float,
-    log_ratios: Floats, sums: npt.NDArray[np.float64],
+    order: Ints, first: int, batch: Rows, advantages: Floats, offset: int, rule: Rule, share: float,
+    log_ratios: Floats, sums: npt.NDArray[np.float64], sums0: int,
 ) -> None:  # fmt: skip
-    """Of the rows order[first : first + rows] of the batch, each counted `share` times: fill d_output and
-    d_value, log_ratios by the same places as the order, and add to sums [3] the parts of an
+    """Of the rows order[first : first + rows] of the batch, whose
+    advantages begin at `offset`, each counted `share` times: fill d_output and
+    d_value, log_ratios by the same places as the order, and add to three sums the parts of an
     `agents.algorithms.ppo.Update`.
     """
     for row in range(rows):
@@ -169,27 +184,27 @@ def loss(
         else:
             log_probability, entropy = _categorical(layout, scratch, row, batch, at)
         log_ratio = log_probability - batch.log_probabilities[at]
-        log_ratios[row] = log_ratio
+        log_ratios[first + row] = log_ratio
         # Written so that a NaN stays one, which `min` does not promise.
         bounded = LARGEST_LOG_RATIO if log_ratio > LARGEST_LOG_RATIO else log_ratio
         ratio = math.exp(bounded)
-        advantage = advantages[row]
+        advantage = advantages[offset + row]
         free = ratio * advantage
         clipped = min(max(ratio, 1 - rule.clip), 1 + rule.clip) * advantage
         slope = 0.0
         if free <= clipped:
-            sums[0] += share * free
+            sums[sums0 + 0] += share * free
             if log_ratio <= LARGEST_LOG_RATIO:
                 slope = -share * free
         elif free > clipped:
-            sums[0] += share * clipped
+            sums[sums0 + 0] += share * clipped
         else:
-            sums[0] = np.nan
+            sums[sums0 + 0] = np.nan
         squared, by_value = _value_loss(
             scratch.value[row], batch.returns[at], batch.values[at], rule
         )
-        sums[1] += share * squared
-        sums[2] += share * entropy
+        sums[sums0 + 1] += share * squared
+        sums[sums0 + 2] += share * entropy
         scratch.d_value[row] = 0.5 * rule.value_coefficient * share * by_value
         of_entropy = -rule.entropy_coefficient * share
         if layout.log_std >= 0:

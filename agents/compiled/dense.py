@@ -134,6 +134,13 @@ def add_sums(c: Floats, c0: int, a: Floats, a0: int, rows: int, columns: int) ->
 
 
 @part
+def clear(numbers: Floats, place: int, count: int) -> None:
+    """Write zeros, up to the next multiple of `LANES`."""
+    for j in range(place, place + count, LANES):
+        store(numbers, j, spread(np.float32(0)))
+
+
+@part
 def turn(c: Floats, a: Floats, place: int, rows: int, columns: int) -> None:
     """Write the transpose of A [rows, columns] at the same place of `c`."""
     for i in range(rows):

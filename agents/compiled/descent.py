@@ -10,7 +10,18 @@ from typing import NamedTuple
 import numpy as np
 
 from agents.compiled.dense import Floats
-from agents.compiled.lanes import LANES, fma, load, product, quotient, root, spread, store, total
+from agents.compiled.lanes import (
+    LANES,
+    fma,
+    load,
+    pointer,
+    product,
+    quotient,
+    root,
+    spread,
+    store,
+    total,
+)
 from agents.games.compiled import part
 
 DECAY_1 = 0.9
@@ -34,14 +45,23 @@ class Descent(NamedTuple):
 
 
 @part
-def norm(gradients: Floats) -> float:
-    """The Euclidean norm; not finite if any number is not."""
+def descent_by_pointers(descent: Descent) -> Descent:
+    """The state as `descend` takes it."""
+    return Descent(
+        descent.kind, descent.epsilon, descent.largest_norm, pointer(descent.moments_1),
+        pointer(descent.moments_2), pointer(descent.updates),
+    )  # fmt: skip
+
+
+@part
+def norm(gradients: Floats, count: int) -> float:
+    """The Euclidean norm of so many numbers; not finite if any number is not."""
     # Four sums, because each addition waits for the one before it.
     sums_0 = spread(np.float32(0))
     sums_1 = sums_0
     sums_2 = sums_0
     sums_3 = sums_0
-    whole = len(gradients) - len(gradients) % (4 * LANES)
+    whole = count - count % (4 * LANES)
     for j in range(0, whole, 4 * LANES):
         one = load(gradients, j)
         sums_0 = fma(one, one, sums_0)
@@ -51,7 +71,7 @@ def norm(gradients: Floats) -> float:
         sums_2 = fma(one, one, sums_2)
         one = load(gradients, j + 3 * LANES)
         sums_3 = fma(one, one, sums_3)
-    for j in range(whole, len(gradients), LANES):
+    for j in range(whole, count, LANES):
         one = load(gradients, j)
         sums_0 = fma(one, one, sums_0)
     squares = (
@@ -62,23 +82,33 @@ def norm(gradients: Floats) -> float:
 
 @part
 def descend(
-    parameters: Floats, gradients: Floats, descent: Descent, learning_rate: float, norm_now: float
+    count: int,
+    parameters: Floats,
+    gradients: Floats,
+    descent: Descent,
+    learning_rate: float,
+    norm_now: float,
 ) -> None:
-    """Scale the gradients down to the largest norm, and make one step."""
+    """Scale so many gradients down to the largest norm, and make one step."""
     scale = 1.0
     if norm_now > descent.largest_norm:
         # The constant is that of `torch.nn.utils.clip_grad_norm_`.
         scale = descent.largest_norm / (norm_now + 1e-6)
     if descent.kind == ADAM:
         descent.updates[0] += 1
-        _adam(parameters, gradients, descent, learning_rate, scale)
+        _adam(count, parameters, gradients, descent, learning_rate, scale)
     else:
-        _rmsprop(parameters, gradients, descent, learning_rate, scale)
+        _rmsprop(count, parameters, gradients, descent, learning_rate, scale)
 
 
 @part
 def _adam(
-    parameters: Floats, gradients: Floats, descent: Descent, learning_rate: float, scale: float
+    count: int,
+    parameters: Floats,
+    gradients: Floats,
+    descent: Descent,
+    learning_rate: float,
+    scale: float,
 ) -> None:
     updates = float(descent.updates[0])
     step = spread(np.float32(-learning_rate / (1 - DECAY_1**updates)))
@@ -89,7 +119,7 @@ def _adam(
     rate_1 = spread(np.float32(1 - DECAY_1))
     decay_2 = spread(np.float32(DECAY_2))
     rate_2 = spread(np.float32(1 - DECAY_2))
-    for j in range(0, len(parameters), LANES):
+    for j in range(0, count, LANES):
         gradient = product(load(gradients, j), scales)
         first = load(descent.moments_1, j)
         first = fma(rate_1, fma(minus, first, gradient), first)
@@ -103,7 +133,12 @@ def _adam(
 
 @part
 def _rmsprop(
-    parameters: Floats, gradients: Floats, descent: Descent, learning_rate: float, scale: float
+    count: int,
+    parameters: Floats,
+    gradients: Floats,
+    descent: Descent,
+    learning_rate: float,
+    scale: float,
 ) -> None:
     step = spread(np.float32(-learning_rate))
     epsilon = spread(np.float32(descent.epsilon))
@@ -111,7 +146,7 @@ def _rmsprop(
     one = spread(np.float32(1))
     decay = spread(np.float32(SQUARES_DECAY))
     rate = spread(np.float32(1 - SQUARES_DECAY))
-    for j in range(0, len(parameters), LANES):
+    for j in range(0, count, LANES):
         gradient = product(load(gradients, j), scales)
         squares = product(load(descent.moments_2, j), decay)
         squares = fma(rate, product(gradient, gradient), squares)

@@ -80,10 +80,10 @@ class CompiledPPO:
         self._trainer = trainer
         names = dict(trainer.network.named_parameters())
         self._begins = dict(zip(names, places(list(names.values()))[0], strict=True))
-        self._layout = _layout(trainer, self._begins)
         self._parameters = moved_side_by_side(list(names.values()))
+        self._layout = _layout(trainer, self._begins, len(self._parameters))
         self._gradients = np.zeros_like(self._parameters)
-        self._scratch = make_scratch(self._layout, len(self._parameters))
+        self._scratch = make_scratch(self._layout)
 
     def begin(self) -> None:
         """Take over the optimiser's state and, where the game has such, the environments."""
@@ -119,6 +119,7 @@ class CompiledPPO:
         minibatches = min(trainer.hyper.minibatches, count)
         sizes = [len(one) for one in np.array_split(np.arange(count), minibatches)]
         passes = trainer.hyper.update_epochs
+        advantages = np.zeros(max(sizes), np.float32)
         at_once = max(1, ROWS_AT_ONCE // count)
         found = list[np.ndarray]()
         for first in range(0, passes, at_once):
@@ -131,7 +132,7 @@ class CompiledPPO:
             while done < len(seen):
                 done = update(
                     self._layout, self._parameters, self._gradients, self._scratch, self._descent,
-                    rows, order, bounds, (done, len(seen)), bool(trainer.hyper.normalise_advantages),
+                    rows, order, bounds, (done, len(seen)), advantages, bool(trainer.hyper.normalise_advantages),
                     rule, learning_rate, log_ratios, seen,
                 )  # fmt: skip
                 if done < len(seen):
@@ -206,7 +207,7 @@ class CompiledPPO:
         descent = Descent(ADAM, 1.0, np.inf, nothing, nothing.copy(), np.zeros(1, np.float32))
         update(
             self._layout, self._parameters, self._gradients, self._scratch, descent, _rows(batch),
-            np.arange(count), np.array([0, count]), (0, 1), False, self._rule(clip), 0.0, log_ratios,
+            np.arange(count), np.array([0, count]), (0, 1), np.zeros(count, np.float32), False, self._rule(clip), 0.0, log_ratios,
             seen,
         )  # fmt: skip
         return self._gradients.copy(), log_ratios, seen[0, :3]
@@ -246,15 +247,17 @@ def rows_to_compare(trainer: PPOTrainer, count: int, clip: float) -> Batch:
 
 def _rows(batch: Batch) -> Rows:
     count = len(batch.returns)
-    masks = np.zeros((0, 1), np.bool_) if batch.masks is None else batch.masks.numpy()
+    masks = np.zeros((0, 1), np.uint8)
+    if batch.masks is not None:
+        masks = batch.masks.numpy().view(np.uint8)
     return Rows(
-        batch.encoded.numpy(), batch.actions.reshape(count, -1).numpy(),
+        batch.masks is not None, batch.encoded.numpy(), batch.actions.reshape(count, -1).numpy(),
         batch.log_probabilities.numpy(), batch.values.numpy(), batch.advantages.numpy(),
         batch.returns.numpy(), masks,
     )  # fmt: skip
 
 
-def _layout(trainer: PPOTrainer, begins: dict[str, int]) -> Layout:
+def _layout(trainer: PPOTrainer, begins: dict[str, int], parameters: int) -> Layout:
     spaces = trainer.environments.interface
     sizes = (spaces.observation_size, *trainer.hyper.hidden_sizes)
 
@@ -263,7 +266,7 @@ def _layout(trainer: PPOTrainer, begins: dict[str, int]) -> Layout:
 
     choices: Sequence[int] = spaces.choices or ((spaces.actions,) if spaces.discrete else ())
     return Layout(
-        np.array(sizes), of_layers("weight"), of_layers("bias"), spaces.policy_outputs,
+        parameters, len(sizes) - 1, np.array(sizes), of_layers("weight"), of_layers("bias"), spaces.policy_outputs,
         begins["policy_weight"], begins["policy_bias"], begins["value_weight"],
-        begins["value_bias"], begins.get("log_std", -1), np.array(choices, np.int64),
+        begins["value_bias"], begins.get("log_std", -1), len(choices), np.array(choices, np.int64),
     )  # fmt: skip

@@ -41,32 +41,43 @@ def _instruction(generate: Callable[..., Any]) -> Any:
     return intrinsic(generate)
 
 
-def _address(context: Any, builder: Any, array_type: Any, array: Any, place: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.bitcast(builder.gep(data, [place]), VECTOR.as_pointer())
+@_instruction
+def pointer(typing: Any, array: Any) -> Any:
+    """The address of a contiguous array's first number, which is indexed as a flat array is. Functions take
+    one word for it in place of seven, which compiles in a third of the time.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), generate
+
+
+def _address(builder: Any, numbers: Any, place: Any) -> Any:
+    return builder.bitcast(builder.gep(numbers, [place]), VECTOR.as_pointer())
 
 
 @_instruction
-def load(typing: Any, array: Any, place: Any) -> Any:
-    """The numbers at `place` and after it of a contiguous array [n]."""
+def load(typing: Any, numbers: Any, place: Any) -> Any:
+    """The numbers at `place` of a pointer and after it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *arguments)
+        address = _address(builder, *arguments)
         return builder.load(address, align=FLOAT_BYTES)
 
-    return lanes(array, types.intp), generate
+    return lanes(numbers, types.intp), generate
 
 
 @_instruction
-def store(typing: Any, array: Any, place: Any, vector: Any) -> Any:
-    """Write the vector to `place` and after it of a contiguous array [n]."""
+def store(typing: Any, numbers: Any, place: Any, vector: Any) -> Any:
+    """Write the vector to `place` of a pointer and after it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address = _address(context, builder, signature.args[0], *arguments[:2])
+        address = _address(builder, *arguments[:2])
         builder.store(arguments[2], address, align=FLOAT_BYTES)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, lanes), generate
+    return types.void(numbers, types.intp, lanes), generate
 
 
 @_instruction

@@ -11,12 +11,13 @@ from agents.compiled.dense import (
     Ints,
     add_product,
     add_sums,
+    clear,
     fill_rows,
     tanh,
     tanh_backward,
     turn,
 )
-from agents.compiled.lanes import LANES, fma, load, spread, total
+from agents.compiled.lanes import LANES, fma, load, pointer, spread, total
 from agents.games.compiled import part
 
 CHUNK = 64
@@ -30,11 +31,13 @@ NEXT = cast(int, np.int64(1))
 class Layout(NamedTuple):
     """Where the parameters lie in a flat array of all, each at a multiple of 16.
 
-    sizes [L + 1]: of an observation, then of the hidden layers; weights, biases [L]: of [2, in, out]
+    parameters: how many numbers it has; layers: L; sizes [L + 1]: of an observation, then of the hidden layers; weights, biases [L]: of [2, in, out]
     and [2, out], the policy's first; policy_weight [A, F], policy_bias [A], value_weight [F],
-    value_bias [1]; log_std [A]: −1 for discrete actions, whose components have `choices` [C] logits.
+    value_bias [1]; log_std [A]: −1 for discrete actions, whose `components`, C, have `choices` [C] logits.
     """
 
+    parameters: int
+    layers: int
     sizes: Ints
     weights: Ints
     biases: Ints
@@ -44,6 +47,7 @@ class Layout(NamedTuple):
     value_weight: int
     value_bias: int
     log_std: int
+    components: int
     choices: Ints
 
 
@@ -66,9 +70,9 @@ class Scratch(NamedTuple):
     turned: Floats
 
 
-def make_scratch(layout: Layout, parameters: int) -> Scratch:
-    """Memory for a network with so many parameters."""
-    layers = len(layout.weights)
+def make_scratch(layout: Layout) -> Scratch:
+    """Memory for this network."""
+    layers = layout.layers
     room = CHUNK * int(max(layout.sizes)) + LANES
 
     def zeros(count: int) -> Floats:
@@ -77,7 +81,25 @@ def make_scratch(layout: Layout, parameters: int) -> Scratch:
     return Scratch(
         room, zeros(room), zeros(2 * layers * room), zeros(2 * room),
         zeros(CHUNK * layout.outputs), zeros(CHUNK), zeros(CHUNK * layout.outputs), zeros(CHUNK),
-        zeros(parameters),
+        zeros(layout.parameters),
+    )  # fmt: skip
+
+
+@part
+def by_pointers(layout: Layout, scratch: Scratch) -> tuple[Layout, Scratch]:
+    """Both as all that is below takes them."""
+    return (
+        Layout(
+            layout.parameters, layout.layers, pointer(layout.sizes), pointer(layout.weights),
+            pointer(layout.biases), layout.outputs, layout.policy_weight, layout.policy_bias,
+            layout.value_weight, layout.value_bias, layout.log_std, layout.components,
+            pointer(layout.choices),
+        ),
+        Scratch(
+            scratch.room, pointer(scratch.seen), pointer(scratch.hidden), pointer(scratch.deltas),
+            pointer(scratch.output), pointer(scratch.value), pointer(scratch.d_output),
+            pointer(scratch.d_value), pointer(scratch.turned),
+        ),
     )  # fmt: skip
 
 
@@ -96,7 +118,7 @@ def _dot(a: Floats, a0: int, b: Floats, b0: int, count: int) -> float:
 @part
 def forward(layout: Layout, parameters: Floats, scratch: Scratch, rows: int) -> None:
     """`scratch.seen` -> all that lies behind it, for the first rows of a chunk."""
-    layers = len(layout.weights)
+    layers = layout.layers
     features = layout.sizes[layers]
     for tower in range(2):
         source = scratch.seen
@@ -131,7 +153,7 @@ def forward(layout: Layout, parameters: Floats, scratch: Scratch, rows: int) -> 
 @part
 def turn_weights(layout: Layout, parameters: Floats, scratch: Scratch) -> None:
     """Transpose the weights through which derivatives go back, before the first `backward`."""
-    for layer in range(1, len(layout.weights)):
+    for layer in range(1, layout.layers):
         inputs = layout.sizes[layer]
         outputs = layout.sizes[layer + 1]
         for tower in range(2):
@@ -144,7 +166,7 @@ def backward(
     layout: Layout, parameters: Floats, gradients: Floats, scratch: Scratch, rows: int
 ) -> None:
     """Add to the gradients what follows from `d_output` and `d_value`, after `forward`."""
-    layers = len(layout.weights)
+    layers = layout.layers
     features = layout.sizes[layers]
     for tower in range(2):
         d_head = scratch.d_output
@@ -164,7 +186,7 @@ def backward(
         )  # fmt: skip
         # The two matrices of `deltas` take turns.
         behind = START
-        scratch.deltas[: rows * features] = 0
+        clear(scratch.deltas, behind, rows * features)
         add_product(
             scratch.deltas, behind, features, d_head, START, outputs, NEXT, parameters, head_weight,
             features, rows, features, outputs,
@@ -188,7 +210,7 @@ def backward(
             )  # fmt: skip
             if layer > 0:
                 ahead = scratch.room - behind
-                scratch.deltas[ahead : ahead + rows * inputs] = 0
+                clear(scratch.deltas, ahead, rows * inputs)
                 add_product(
                     scratch.deltas, ahead, inputs, scratch.deltas, behind, width, NEXT, scratch.turned,
                     weight, inputs, rows, inputs, width,

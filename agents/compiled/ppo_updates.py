@@ -8,11 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.compiled import clipped_loss, dense, descent, lanes, passes
-from agents.compiled.clipped_loss import Rows, Rule, loss
-from agents.compiled.dense import Floats, Ints
-from agents.compiled.descent import Descent, descend, norm
-from agents.compiled.passes import CHUNK, Layout, Scratch, backward, forward, turn_weights
-from agents.games.compiled import compiled_from, part
+from agents.compiled.clipped_loss import Rows, Rule, loss, rows_by_pointers
+from agents.compiled.dense import Floats, Ints, clear
+from agents.compiled.descent import Descent, descend, descent_by_pointers, norm
+from agents.compiled.lanes import pointer
+from agents.compiled.passes import (
+    CHUNK,
+    START,
+    Layout,
+    Scratch,
+    backward,
+    by_pointers,
+    forward,
+    turn_weights,
+)
+from agents.games.compiled import compiled_from, inlined, part
 
 
 @part
@@ -38,17 +48,18 @@ def _advantages(
         found[row] = (found[row] - mean) / deviation
 
 
-@part
-def add_gradients(
+@inlined
+def _add_gradients(
     layout: Layout, parameters: Floats, gradients: Floats, scratch: Scratch, batch: Rows, order: Ints,
     first: int, last: int, advantages: Floats, rule: Rule, log_ratios: Floats,
-    sums: npt.NDArray[np.float64],
+    sums: npt.NDArray[np.float64], sums0: int,
 ) -> None:  # fmt: skip
-    """The gradients of the loss of the rows order[first:last]; log_ratios [last − first] and sums [3] as
-    `loss` has them.
+    """The gradients of the loss of the rows order[first:last]; log_ratios, and three sums, as `loss` has
+    them.
     """
-    gradients[:] = 0
-    sums[:] = 0
+    clear(gradients, START, layout.parameters)
+    for one in range(3):
+        sums[sums0 + one] = 0
     turn_weights(layout, parameters, scratch)
     size = layout.sizes[0]
     for begin in range(first, last, CHUNK):
@@ -56,40 +67,45 @@ def add_gradients(
         for row in range(rows):
             at = order[begin + row]
             for one in range(size):
-                scratch.seen[row * size + one] = batch.encoded[at, one]
+                scratch.seen[row * size + one] = batch.encoded[at * size + one]
         forward(layout, parameters, scratch, rows)
         loss(
-            layout, parameters, gradients, scratch, rows, order, begin, batch,
-            advantages[begin - first :], rule, 1 / (last - first), log_ratios[begin - first :], sums,
+            layout, parameters, gradients, scratch, rows, order, begin, batch, advantages,
+            begin - first, rule, 1 / (last - first), log_ratios, sums, sums0,
         )  # fmt: skip
         backward(layout, parameters, gradients, scratch, rows)
 
 
 @compiled_from(clipped_loss, dense, descent, lanes, passes)
 def update(
-    layout: Layout, parameters: Floats, gradients: Floats, scratch: Scratch, state: Descent,
-    batch: Rows, order: Ints, bounds: Ints, updates: tuple[int, int], normalise: bool, rule: Rule,
-    learning_rate: float, log_ratios: Floats, found: npt.NDArray[np.float64],
+    layout: Layout, parameters: Floats, gradients: Floats, scratch: Scratch, descent: Descent,
+    batch: Rows, order: Ints, bounds: Ints, updates: tuple[int, int], advantages: Floats,
+    normalise: bool, rule: Rule, learning_rate: float, log_ratios: Floats,
+    found: npt.NDArray[np.float64],
 ) -> int:  # fmt: skip
     """Make the updates of these numbers; the number after the last one, or that of one whose loss or
     gradient is not finite and which is not made.
 
     Update u learns from the rows order[bounds[u] : bounds[u + 1]]; log_ratios, by the same places, and
-    found [updates, 4], its last column the gradient's norm, say what it saw.
+    found [updates, 4], its last column the gradient's norm, say what it saw. advantages: memory for those
+    of the largest minibatch.
     """
-    longest = 0
-    for number in range(updates[0], updates[1]):
-        longest = max(longest, bounds[number + 1] - bounds[number])
-    advantages = np.empty(longest, np.float32)
+    numbers, memory = by_pointers(layout, scratch)
+    rows = rows_by_pointers(batch)
+    state = descent_by_pointers(descent)
+    weights = pointer(parameters)
+    slopes = pointer(gradients)
+    places = pointer(order)
+    advantage = pointer(advantages)
     for number in range(updates[0], updates[1]):
         first = bounds[number]
         last = bounds[number + 1]
-        _advantages(batch, order, first, last, normalise, advantages)
-        add_gradients(
-            layout, parameters, gradients, scratch, batch, order, first, last, advantages, rule,
-            log_ratios[first:], found[number],
+        _advantages(rows, places, first, last, normalise, advantage)
+        _add_gradients(
+            numbers, weights, slopes, memory, rows, places, first, last, advantage, rule,
+            pointer(log_ratios), pointer(found), 4 * number,
         )  # fmt: skip
-        norm_now = norm(gradients)
+        norm_now = norm(slopes, layout.parameters)
         found[number, 3] = norm_now
         whole = (
             0.5 * rule.value_coefficient * found[number, 1] - found[number, 0]
@@ -97,5 +113,5 @@ def update(
         )  # fmt: skip
         if not math.isfinite(norm_now + whole):
             return number
-        descend(parameters, gradients, state, learning_rate, norm_now)
+        descend(layout.parameters, weights, slopes, state, learning_rate, norm_now)
     return updates[1]

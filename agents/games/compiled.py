@@ -30,7 +30,9 @@ def compiled_from(*modules: ModuleType) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        made: Any = _kept(function, {"error_model": "numpy", "no_cfunc_wrapper": True})
+        made: Any = _kept(
+            function, {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
+        )
         files = sorted(str(module.__file__) for module in modules)
         if hasattr(made._cache, "_cache_file"):
             # Time and size of a file are what numba itself looks at.
@@ -48,8 +50,19 @@ def part(function: Function) -> Function:
     to compile as the function itself, and divides by 0 as numpy does.
     """
     made: Function = numba.njit(
-        function, nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+        function,
+        nogil=True,
+        error_model="numpy",
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        _nrt=False,
     )
+    return made
+
+
+def inlined(function: Function) -> Function:
+    """A `part` with one caller, which it is compiled with and not before."""
+    made: Function = numba.njit(function, inline="always")
     return made
 
 
