@@ -92,6 +92,8 @@ def learning(trainer: Any) -> Work:
 
 def learning_of_ppo(trainer: Any) -> Work:
     next(trainer.train())
+    if trainer.compiled is not None:
+        return learning_by_machine_code(trainer)
     encoded = trainer.rollout.encoded[:-1].flatten(0, 1)
     parts = torch.split(encoded, len(encoded) // trainer.hyper.minibatches)
     network = trainer.network
@@ -108,6 +110,17 @@ def learning_of_ppo(trainer: Any) -> Work:
                 gradients(part)
                 trainer.optimiser.step(1e-8)
         return len(encoded)
+
+    return learn
+
+
+def learning_by_machine_code(trainer: Any) -> Work:
+    """All passes over one rollout."""
+    batch = trainer._batch()
+
+    def learn() -> int:
+        trainer.compiled.learn(batch, 1e-8, trainer.hyper.clip)
+        return len(batch.returns)
 
     return learn
 

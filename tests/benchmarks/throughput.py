@@ -80,6 +80,9 @@ CASES = {
         algorithm="ppo", game="cartpole", reference="PPO", segment_s=4.0,
         bounds={REFERENCE: 3.0, XLA: 1.1, XLA_COMPILED: 1.5},
     ),
+    "ppo-halfcheetah": Case(
+        algorithm="ppo", game="halfcheetah", reference="PPO", segment_s=4.0, bounds={REFERENCE: 2.0}
+    ),
     "ppo-lstm-cartpole": Case(
         algorithm="ppo-lstm", game="cartpole-no-velocity", reference="RecurrentPPO", segment_s=6.0,
         bounds={REFERENCE: 2.0, LIMIT: 0.85}, either=True,
