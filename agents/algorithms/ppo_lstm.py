@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from agents.algorithms.ppo import Batch, PPOTrainer
+from agents.algorithms.ppo import PPOTrainer
 from agents.devices import on_device
+from agents.experience.policy_batches import Batch
 from agents.experience.recurrent_rollouts import Memory, collect_sequences
 from agents.networks import make_recurrent_actor_critic
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,13 +11,13 @@ import torch
 from agents.compiled.cartpoles import Columns, Physics, Poles, Seeds, roll
 from agents.compiled.dense import Floats
 from agents.compiled.passes import Layout, Scratch
-from agents.environments.normalisation import CLIP
+from agents.environments.normalisation import CLIP, ObservationNormaliser
 from agents.environments.training import TrainingEnvironments
 from agents.environments.vectors import CartPoles
+from agents.experience.rollouts import Rollout
+from agents.networks.action_distributions import Actions
+from config.resolve import Resolved
 from config.seeds import progression
-
-if TYPE_CHECKING:
-    from agents.algorithms.ppo import PPOTrainer
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,20 @@ STEPS_TO_COMPARE = 100
 """Of a random policy, whose episodes last 22 on average."""
 
 
+class Collecting(Protocol):
+    """What a training has that collects rollouts."""
+
+    resolved: Resolved
+    run: int
+    environments: TrainingEnvironments
+    rollout: Rollout
+    actions: Actions
+    action_noise: torch.Generator
+    observation_normaliser: ObservationNormaliser | None
+
+
 def compiled_cartpoles(
-    trainer: PPOTrainer, layout: Layout, parameters: Floats, scratch: Scratch
+    trainer: Collecting, layout: Layout, parameters: Floats, scratch: Scratch
 ) -> CompiledCartPoles | None:
     """None for other environments, and, with a line in the log, where sine and cosine of this processor's
     machine code are not those that numpy computes.
@@ -44,7 +56,7 @@ class CompiledCartPoles:
     """Steps the environments of a training, with its network's parameters as they are."""
 
     def __init__(
-        self, trainer: PPOTrainer, layout: Layout, parameters: Floats, scratch: Scratch
+        self, trainer: Collecting, layout: Layout, parameters: Floats, scratch: Scratch
     ) -> None:
         self._trainer = trainer
         self._layout = layout

@@ -10,28 +10,28 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from agents.algorithms.ppo import Batch, Learnt, PPOTrainer
 from agents.compiled.clipped_loss import Rows, Rule
 from agents.compiled.descent import ADAM, RMSPROP, Descent
-from agents.compiled.fast_cartpoles import compiled_cartpoles
+from agents.compiled.fast_cartpoles import Collecting, compiled_cartpoles
 from agents.compiled.passes import Layout, make_scratch
 from agents.compiled.ppo_updates import update
 from agents.compiled.side_by_side import moved_side_by_side, places
+from agents.experience.policy_batches import Batch, Learnt
 from agents.networks.action_distributions import (
     ContinuousActions,
     DiscreteActions,
     MultiDiscreteActions,
     masked,
 )
-from agents.networks.actor_critic import ActorCritic
+from agents.networks.actor_critic import ActorCritic, Heads
 from agents.networks.towers import Towers
-from agents.optimisation.optimiser import Adam, RMSProp
+from agents.optimisation.optimiser import Adam, Optimiser, RMSProp
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,28 @@ ROWS_AT_ONCE = 2**20
 """Rows of all passes in one call, in which no signal is answered and for which orders take memory."""
 
 
-def compiled_ppo(trainer: PPOTrainer) -> CompiledPPO | None:
+class Clipping(Collecting, Protocol):
+    """What a training with PPO's clipped loss has."""
+
+    hyper: Any
+    network: Heads
+    optimiser: Optimiser
+    device: torch.device
+
+    def order(self, count: int) -> Tensor:
+        """The order of so many rows in the next pass, [count]."""
+
+    def minibatch(self, rows: Batch) -> Batch:
+        """These rows as they are learnt from."""
+
+    def _loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Batch and clip [] -> the loss, log ρ [B], and its parts [3]."""
+
+    def _update(self, batch: Batch, learning_rate: float, clip: Tensor) -> Any:
+        """Make one update by torch; raises `Diverged`."""
+
+
+def compiled_ppo(trainer: Clipping) -> CompiledPPO | None:
     """The compiled path of a training that has not begun, or None where torch is needed, whose reason is
     logged if it is not plain from the parameters.
     """
@@ -58,12 +79,11 @@ def compiled_ppo(trainer: PPOTrainer) -> CompiledPPO | None:
     return made
 
 
-def _is_known(trainer: PPOTrainer) -> bool:
+def _is_known(trainer: Clipping) -> bool:
     """Whether all classes are ours, and neither images nor a GPU need torch."""
     network = trainer.network
     return (
-        type(trainer) is PPOTrainer
-        and type(network) is ActorCritic
+        type(network) is ActorCritic
         and type(network.torso) is Towers
         and type(trainer.optimiser) in (Adam, RMSProp)
         and type(trainer.actions) in (DiscreteActions, MultiDiscreteActions, ContinuousActions)
@@ -76,7 +96,7 @@ class CompiledPPO:
     share, and what works on them.
     """
 
-    def __init__(self, trainer: PPOTrainer) -> None:
+    def __init__(self, trainer: Clipping) -> None:
         self._trainer = trainer
         names = dict(trainer.network.named_parameters())
         self._begins = dict(zip(names, places(list(names.values()))[0], strict=True))
@@ -92,13 +112,13 @@ class CompiledPPO:
         epsilon = float(trainer.hyper.adam_epsilon)
         largest_norm = float(trainer.hyper.max_gradient_norm)
         kind = RMSPROP
-        moments_1 = updates = np.zeros(1, np.float32)
+        moments_1 = moments_2 = updates = np.zeros(1, np.float32)
         if isinstance(optimiser, Adam):
             kind = ADAM
             moments_1 = moved_side_by_side(optimiser.moments_1)
             moments_2 = moved_side_by_side(optimiser.moments_2)
             updates = optimiser.updates.view(1).numpy()
-        else:
+        elif isinstance(optimiser, RMSProp):
             moments_2 = moved_side_by_side(optimiser.squares)
         self._descent = Descent(kind, epsilon, largest_norm, moments_1, moments_2, updates)
         self._cartpoles = compiled_cartpoles(trainer, self._layout, self._parameters, self._scratch)
@@ -213,7 +233,7 @@ class CompiledPPO:
         return self._gradients.copy(), log_ratios, seen[0, :3]
 
 
-def rows_to_compare(trainer: PPOTrainer, count: int, clip: float) -> Batch:
+def rows_to_compare(trainer: Clipping, count: int, clip: float) -> Batch:
     """Random rows, whose ratios and values lie on all sides of the clip range and never at its ends, where
     rounding would decide.
     """
@@ -257,7 +277,7 @@ def _rows(batch: Batch) -> Rows:
     )  # fmt: skip
 
 
-def _layout(trainer: PPOTrainer, begins: dict[str, int], parameters: int) -> Layout:
+def _layout(trainer: Clipping, begins: dict[str, int], parameters: int) -> Layout:
     spaces = trainer.environments.interface
     sizes = (spaces.observation_size, *trainer.hyper.hidden_sizes)
 

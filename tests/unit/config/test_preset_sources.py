@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, Normal
 from torch.nn import functional
 
-from agents.algorithms.ppo import Batch, PPOTrainer
+from agents.algorithms.ppo import PPOTrainer
+from agents.experience.policy_batches import Batch
 from config.algorithms.ppo import PPO
 from config.environment import OneProcess
 from config.games import FOLDER, find_game, own_presets

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from agents.algorithms.ppo import Batch, PPOTrainer
+from agents.algorithms.ppo import PPOTrainer
+from agents.experience.policy_batches import Batch
 from config.resolve import resolve
 from tests.own_games import Bandit
 
