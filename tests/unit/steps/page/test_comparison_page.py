@@ -256,29 +256,26 @@ def compared(small, tmp_path, monkeypatch):
 
     monkeypatch.setattr(report_study, "compare_study", compare_study)
     monkeypatch.setattr(figures, "draw", draw)
-    directory.cells_json.write_text("[]")
     return directory, calls
 
 
 def test_the_study_s_page_is_of_what_lies_there_now(compared):
     directory, calls = compared
-    arguments = [f"--outdir={directory.root}", "--workflow-status=Succeeded"]
-    assert report_study.main(arguments) == 0
-    assert report_study.main(arguments) == 0
+    assert report_study.write_comparison(directory) == []
+    assert report_study.write_comparison(directory) == []
     assert calls == ["compare", "draw", "compare"], "drawn again only if something has changed"
     content = directory.report_html.read_text()
     assert 'href="experiments/PPO-cartpole/report.html"' in content
 
 
-def test_a_study_that_cannot_be_compared_is_incomplete(compared, monkeypatch, capsys):
+def test_a_study_that_cannot_be_compared_says_why(compared, monkeypatch):
     directory, _ = compared
 
     def damaged(study: StudyDirectory) -> None:
         raise WrongDirectory("a table is damaged")
 
     monkeypatch.setattr(report_study, "compare_study", damaged)
-    assert report_study.main([f"--outdir={directory.root}"]) == 5
-    assert "no comparison: a table is damaged" in capsys.readouterr().err
+    assert report_study.write_comparison(directory) == ["no comparison: a table is damaged"]
 
 
 def test_the_number_of_runs_that_it_took_is_told(small, tmp_path):
