@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.compiled import dense, lanes, passes
-from agents.compiled.dense import Floats, Ints
+from agents.compiled.dense import Floats, Ints, fewer, within
 from agents.compiled.lanes import pointer
+from agents.compiled.parts import compiled_from, part
 from agents.compiled.passes import CHUNK, NEXT, START, Layout, Scratch, by_pointers, forward
-from agents.games.compiled import compiled_from, part
 
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -149,7 +149,7 @@ def _see(
         number = np.float32(state[one * count + n])
         if clip > 0:
             number = (number - mean[one]) * inverse_deviation[one]
-            number = np.float32(min(max(number, -clip), clip))
+            number = np.float32(within(number, -clip, clip))
         seen[at + one] = number
 
 
@@ -172,7 +172,7 @@ def roll(
         columns.last_ends[n] = 0
     for t in range(length + 1):
         for first in range(0, count, CHUNK):
-            rows = min(CHUNK, count - first)
+            rows = fewer(CHUNK, count - first)
             for row in range(rows):
                 n = first + row
                 _see(state.state, count, n, means, scales, clip, memory.seen, 4 * row)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from agents.compiled.dense import Floats, Ints
+from agents.compiled.dense import Floats, Ints, within
 from agents.compiled.lanes import pointer
+from agents.compiled.parts import part
 from agents.compiled.passes import Layout, Scratch
-from agents.games.compiled import part
 
 FORBIDDEN = -1e9
 LARGEST_LOG_RATIO = 80.0
@@ -73,7 +73,8 @@ def _categorical(
         largest = scratch.output[first]
         for one in range(first + 1, first + count):
             # A NaN would be lost in a maximum, but not in the sum below.
-            largest = max(largest, scratch.output[one])
+            if scratch.output[one] > largest:
+                largest = scratch.output[one]
         exponentials = 0.0
         for one in range(first, first + count):
             exponentials += math.exp(scratch.output[one] - largest)
@@ -83,7 +84,7 @@ def _categorical(
             scratch.output[one] = log_p
             entropy -= math.exp(log_p) * log_p
         log_probability += scratch.output[
-            first + int(batch.actions[at * layout.components + component])
+            first + np.int64(batch.actions[at * layout.components + component])
         ]
         first += count
     return log_probability, entropy
@@ -111,7 +112,9 @@ def _categorical_backward(
             log_p = scratch.output[one]
             p = math.exp(log_p)
             scratch.d_output[one] = -slope * p - of_entropy * p * (log_p + entropy)
-        scratch.d_output[first + int(batch.actions[at * layout.components + component])] += slope
+        scratch.d_output[first + np.int64(batch.actions[at * layout.components + component])] += (
+            slope
+        )
         first += count
     if batch.is_masked:
         for one in range(layout.outputs):
@@ -156,7 +159,7 @@ def _value_loss(value: float, target: float, old: float, rule: Rule) -> tuple[fl
     if not rule.clip_value_loss:
         return error * error, 2 * error
     change = value - old
-    near = old + min(max(change, -rule.clip), rule.clip) - target
+    near = old + within(change, -rule.clip, rule.clip) - target
     of_near = 2 * near if -rule.clip <= change <= rule.clip else 0.0
     if error * error > near * near:
         return error * error, 2 * error
@@ -190,7 +193,7 @@ def loss(
         ratio = math.exp(bounded)
         advantage = advantages[offset + row]
         free = ratio * advantage
-        clipped = min(max(ratio, 1 - rule.clip), 1 + rule.clip) * advantage
+        clipped = within(ratio, 1 - rule.clip, 1 + rule.clip) * advantage
         slope = 0.0
         if free <= clipped:
             sums[sums0 + 0] += share * free

@@ -21,10 +21,24 @@ from agents.compiled.lanes import (
     spread,
     store,
 )
-from agents.games.compiled import part
+from agents.compiled.parts import part
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+
+
+@part
+def fewer(one: int, other: int) -> int:
+    """The smaller number. numba's `min` takes ten times as long to compile."""
+    return one if one < other else other
+
+
+@part
+def within(number: float, low: float, high: float) -> float:
+    """The number of the range that is nearest; NaN for NaN. Quicker to compile than `min` and `max`."""
+    if number < low:
+        return low
+    return high if number > high else number
 
 
 @part

@@ -22,7 +22,7 @@ from agents.compiled.lanes import (
     store,
     total,
 )
-from agents.games.compiled import part
+from agents.compiled.parts import part
 
 DECAY_1 = 0.9
 DECAY_2 = 0.999

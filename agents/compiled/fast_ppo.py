@@ -19,6 +19,7 @@ from torch import Tensor
 from agents.compiled.clipped_loss import Rows, Rule
 from agents.compiled.descent import ADAM, RMSPROP, Descent
 from agents.compiled.fast_cartpoles import Collecting, compiled_cartpoles
+from agents.compiled.parts import collection_paused
 from agents.compiled.passes import Layout, make_scratch
 from agents.compiled.ppo_updates import update
 from agents.compiled.side_by_side import moved_side_by_side, places
@@ -71,11 +72,12 @@ def compiled_ppo(trainer: Clipping) -> CompiledPPO | None:
     if not _is_known(trainer):
         return None
     made = CompiledPPO(trainer)
-    difference = made.difference()
-    if difference:
-        log.warning("%s: torch goes on without machine code", difference)
-        return None
-    made.begin()
+    with collection_paused():
+        difference = made.difference()
+        if difference:
+            log.warning("%s: torch goes on without machine code", difference)
+            return None
+        made.begin()
     return made
 
 

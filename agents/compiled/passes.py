@@ -18,7 +18,7 @@ from agents.compiled.dense import (
     turn,
 )
 from agents.compiled.lanes import LANES, fma, load, pointer, spread, total
-from agents.games.compiled import part
+from agents.compiled.parts import part
 
 CHUNK = 64
 """Rows that go through the network together: what is between its layers stays in the processor's

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from agents.compiled import clipped_loss, dense, descent, lanes, passes
 from agents.compiled.clipped_loss import Rows, Rule, loss, rows_by_pointers
-from agents.compiled.dense import Floats, Ints, clear
+from agents.compiled.dense import Floats, Ints, clear, fewer
 from agents.compiled.descent import Descent, descend, descent_by_pointers, norm
 from agents.compiled.lanes import pointer
+from agents.compiled.parts import compiled_from, part
 from agents.compiled.passes import (
     CHUNK,
     START,
@@ -22,7 +23,6 @@ from agents.compiled.passes import (
     forward,
     turn_weights,
 )
-from agents.games.compiled import compiled_from, inlined, part
 
 
 @part
@@ -41,14 +41,15 @@ def _advantages(
     mean /= count
     squares = 0.0
     for row in range(count):
-        squares += (found[row] - mean) ** 2
+        difference = found[row] - mean
+        squares += difference * difference
     # The constant keeps equal advantages from being divided by 0.
     deviation = math.sqrt(squares / (count - 1)) + 1e-8
     for row in range(count):
         found[row] = (found[row] - mean) / deviation
 
 
-@inlined
+@part
 def _add_gradients(
     layout: Layout, parameters: Floats, gradients: Floats, scratch: Scratch, batch: Rows, order: Ints,
     first: int, last: int, advantages: Floats, rule: Rule, log_ratios: Floats,
@@ -63,7 +64,7 @@ def _add_gradients(
     turn_weights(layout, parameters, scratch)
     size = layout.sizes[0]
     for begin in range(first, last, CHUNK):
-        rows = min(CHUNK, last - begin)
+        rows = fewer(CHUNK, last - begin)
         for row in range(rows):
             at = order[begin + row]
             for one in range(size):
