@@ -21,7 +21,7 @@ from agents.compiled.parts import compiled_from, part
 from agents.compiled.passes import CHUNK, NEXT, START, Layout, Scratch, by_pointers, forward
 
 Doubles = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
+Flags = npt.NDArray[np.uint8]
 MULTIPLE = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
@@ -70,8 +70,9 @@ class Seeds(NamedTuple):
 
 class Columns(NamedTuple):
     """What `agents.experience.rollouts.Rollout` has of these names; given [T, N, 4]: the observations
-    as they are, whereas `encoded` is normalised; final_values [T, N]: set where an episode was
-    truncated; last_ends [N]: the steps until the last end of an episode, 0 without one.
+    as they are, whereas `encoded` is normalised; terminated, truncated: of 0 and 1; final_values
+    [T, N]: set where an episode was truncated; last_ends [N]: the steps until the last end of an
+    episode, 0 without one.
     """
 
     encoded: npt.NDArray[np.float32]
@@ -84,6 +85,17 @@ class Columns(NamedTuple):
     truncated: Flags
     final_values: npt.NDArray[np.float32]
     last_ends: Ints
+
+
+@part
+def _columns_by_pointers(columns: Columns) -> Columns:
+    """The columns as flat arrays."""
+    return Columns(
+        pointer(columns.encoded), pointer(columns.given), pointer(columns.policy),
+        pointer(columns.values), pointer(columns.actions), pointer(columns.rewards),
+        pointer(columns.terminated), pointer(columns.truncated), pointer(columns.final_values),
+        pointer(columns.last_ends),
+    )  # fmt: skip
 
 
 @part
@@ -168,8 +180,11 @@ def roll(
     means = pointer(mean)
     scales = pointer(inverse_deviation)
     state = Poles(pointer(poles.state), pointer(poles.steps), pointer(poles.seedings))
+    gumbel = pointer(noise)
+    is_given = len(columns.given) > 0
+    filled = _columns_by_pointers(columns)
     for n in range(count):
-        columns.last_ends[n] = 0
+        filled.last_ends[n] = 0
     for t in range(length + 1):
         for first in range(0, count, CHUNK):
             rows = fewer(CHUNK, count - first)
@@ -177,35 +192,38 @@ def roll(
                 n = first + row
                 _see(state.state, count, n, means, scales, clip, memory.seen, 4 * row)
                 for one in range(4):
-                    columns.encoded[t, n, one] = scratch.seen[4 * row + one]
-                    if t < length and len(columns.given):
-                        columns.given[t, n, one] = state.state[one * count + n]
+                    place = 4 * (t * count + n) + one
+                    filled.encoded[place] = memory.seen[4 * row + one]
+                    if t < length and is_given:
+                        filled.given[place] = state.state[one * count + n]
             forward(numbers, weights, memory, rows)
             for row in range(rows):
-                columns.values[t, first + row] = scratch.value[row]
-                if t == length:
-                    continue
-                for one in range(2):
-                    columns.policy[t, first + row, one] = scratch.output[2 * row + one]
+                place = t * count + first + row
+                filled.values[place] = memory.value[row]
+                if t < length:
+                    filled.policy[2 * place] = memory.output[2 * row]
+                    filled.policy[2 * place + 1] = memory.output[2 * row + 1]
         if t == length:
             return
         for n in range(count):
-            right = columns.policy[t, n, 1] + noise[t, n, 1]
-            action = 1 if right > columns.policy[t, n, 0] + noise[t, n, 0] else 0
-            columns.actions[t, n] = action
+            place = t * count + n
+            left = filled.policy[2 * place] + gumbel[2 * place]
+            right = filled.policy[2 * place + 1] + gumbel[2 * place + 1]
+            action = 1 if right > left else 0
+            filled.actions[place] = action
             terminated = _move(state.state, count, n, action, physics)
-            poles.steps[n] += 1
-            truncated = poles.steps[n] >= physics.max_episode_steps
-            columns.terminated[t, n] = terminated
-            columns.truncated[t, n] = truncated
-            columns.rewards[t, n] = 1
+            state.steps[n] += 1
+            truncated = state.steps[n] >= physics.max_episode_steps
+            filled.terminated[place] = 1 if terminated else 0
+            filled.truncated[place] = 1 if truncated else 0
+            filled.rewards[place] = 1
             if physics.sutton_barto_reward:
-                columns.rewards[t, n] = -1 if terminated else 0
+                filled.rewards[place] = -1 if terminated else 0
             if not (terminated or truncated):
                 continue
             if truncated and not terminated:
                 _see(state.state, count, n, means, scales, clip, memory.seen, START)
                 forward(numbers, weights, memory, NEXT)
-                columns.final_values[t, n] = scratch.value[0]
-            columns.last_ends[n] = t + 1
+                filled.final_values[place] = memory.value[0]
+            filled.last_ends[n] = t + 1
             _begin(state, n, count, seeds, physics)

@@ -77,8 +77,8 @@ class CompiledCartPoles:
         columns = Columns(
             rollout.encoded.numpy(), np.zeros((0, 0, 0), np.float32) if given is None else given,
             rollout.policy.numpy(), rollout.values.numpy(), rollout.actions.numpy(),
-            rollout.rewards, rollout.terminated, rollout.truncated, self._final_values,
-            self._last_ends,
+            rollout.rewards, rollout.terminated.view(np.uint8), rollout.truncated.view(np.uint8),
+            self._final_values, self._last_ends,
         )  # fmt: skip
         mean: Floats = np.zeros(0, np.float32)
         inverse_deviation = mean
@@ -121,7 +121,7 @@ class CompiledCartPoles:
         noise = trainer.actions.noise(shape, torch.Generator().manual_seed(1)).numpy()
         seen = np.zeros((STEPS_TO_COMPARE + 1, ours.count, 4), np.float32)
         rewards, finals = np.zeros((2, *shape), np.float32)
-        terminated, truncated = np.zeros((2, *shape), np.bool_)
+        terminated, truncated = np.zeros((2, *shape), np.uint8)
         actions = np.zeros(shape, np.int64)
         nothing = np.zeros((0, 0, 0), np.float32)
         empty = np.zeros(0, np.float32)

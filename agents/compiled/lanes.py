@@ -12,7 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, errors
 from numba.extending import intrinsic, models, register_model
 
 LANES = 16
@@ -46,6 +46,8 @@ def pointer(typing: Any, array: Any) -> Any:
     """The address of a contiguous array's first number, which is indexed as a flat array is. Functions take
     one word for it in place of seven, which compiles in a third of the time.
     """
+    if array.layout != "C":
+        raise errors.TypingError(f"a pointer's array is contiguous, not {array}")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -98,7 +98,8 @@ def update(
     slopes = pointer(gradients)
     places = pointer(order)
     advantage = pointer(advantages)
-    for number in range(updates[0], updates[1]):
+    start, end = updates
+    for number in range(start, end):
         first = bounds[number]
         last = bounds[number + 1]
         _advantages(rows, places, first, last, normalise, advantage)
@@ -115,4 +116,4 @@ def update(
         if not math.isfinite(norm_now + whole):
             return number
         descend(layout.parameters, weights, slopes, state, learning_rate, norm_now)
-    return updates[1]
+    return end
