@@ -21,13 +21,15 @@ LOG_2_PI = math.log(2 * math.pi)
 
 
 class Rows(NamedTuple):
-    """The batch, as `agents.algorithms.ppo.Batch` has it: encoded [B, O]; actions [B, C] or [B, A];
-    masks [B, P] of 0 and 1 if it is masked.
+    """The batch, as `agents.algorithms.ppo.Batch` has it: encoded [B, O]; its actions in one of choices
+    [B, C] and continuous [B, A], so that one machine code serves both; masks [B, P] of 0 and 1 if it is
+    masked.
     """
 
     is_masked: bool
     encoded: npt.NDArray[np.float32]
-    actions: npt.NDArray[np.int64]
+    choices: Ints
+    continuous: Floats
     log_probabilities: Floats
     values: Floats
     advantages: Floats
@@ -39,9 +41,9 @@ class Rows(NamedTuple):
 def rows_by_pointers(batch: Rows) -> Rows:
     """The batch as the loss takes it."""
     return Rows(
-        batch.is_masked, pointer(batch.encoded), pointer(batch.actions),
-        pointer(batch.log_probabilities), pointer(batch.values), pointer(batch.advantages),
-        pointer(batch.returns), pointer(batch.masks),
+        batch.is_masked, pointer(batch.encoded), pointer(batch.choices),
+        pointer(batch.continuous), pointer(batch.log_probabilities), pointer(batch.values),
+        pointer(batch.advantages), pointer(batch.returns), pointer(batch.masks),
     )  # fmt: skip
 
 
@@ -83,9 +85,7 @@ def _categorical(
             log_p = scratch.output[one] - logarithm
             scratch.output[one] = log_p
             entropy -= math.exp(log_p) * log_p
-        log_probability += scratch.output[
-            first + np.int64(batch.actions[at * layout.components + component])
-        ]
+        log_probability += scratch.output[first + batch.choices[at * layout.components + component]]
         first += count
     return log_probability, entropy
 
@@ -112,9 +112,7 @@ def _categorical_backward(
             log_p = scratch.output[one]
             p = math.exp(log_p)
             scratch.d_output[one] = -slope * p - of_entropy * p * (log_p + entropy)
-        scratch.d_output[first + np.int64(batch.actions[at * layout.components + component])] += (
-            slope
-        )
+        scratch.d_output[first + batch.choices[at * layout.components + component]] += slope
         first += count
     if batch.is_masked:
         for one in range(layout.outputs):
@@ -132,7 +130,7 @@ def _normal(
     for one in range(layout.outputs):
         log_std = parameters[layout.log_std + one]
         mean = scratch.output[row * layout.outputs + one]
-        z = (batch.actions[at * layout.outputs + one] - mean) * math.exp(-log_std)
+        z = (batch.continuous[at * layout.outputs + one] - mean) * math.exp(-log_std)
         log_probability -= 0.5 * z * z + log_std + 0.5 * LOG_2_PI
         entropy += log_std + 0.5 * (LOG_2_PI + 1)
     return log_probability, entropy
@@ -147,7 +145,7 @@ def _normal_backward(
     for one in range(layout.outputs):
         place = row * layout.outputs + one
         precision = math.exp(-parameters[layout.log_std + one])
-        z = (batch.actions[at * layout.outputs + one] - scratch.output[place]) * precision
+        z = (batch.continuous[at * layout.outputs + one] - scratch.output[place]) * precision
         scratch.d_output[place] = slope * z * precision
         gradients[layout.log_std + one] += slope * (z * z - 1) + of_entropy
 

@@ -272,8 +272,15 @@ def _rows(batch: Batch) -> Rows:
     masks = np.zeros((0, 1), np.uint8)
     if batch.masks is not None:
         masks = batch.masks.numpy().view(np.uint8)
+    actions = batch.actions.reshape(count, -1).numpy()
+    choices = np.zeros((0, 1), np.int64)
+    continuous = np.zeros((0, 1), np.float32)
+    if batch.actions.is_floating_point():
+        continuous = actions
+    else:
+        choices = actions
     return Rows(
-        batch.masks is not None, batch.encoded.numpy(), batch.actions.reshape(count, -1).numpy(),
+        batch.masks is not None, batch.encoded.numpy(), choices, continuous,
         batch.log_probabilities.numpy(), batch.values.numpy(), batch.advantages.numpy(),
         batch.returns.numpy(), masks,
     )  # fmt: skip
