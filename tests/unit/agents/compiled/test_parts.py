@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agents.compiled.parts import collection_paused
+from agents.compiled.parts import collection_paused, compiled_from
 
 INNER = """
 from agents.compiled.parts import part
@@ -58,6 +58,12 @@ def test_machine_code_is_made_anew_when_the_file_of_a_part_changes(
     assert answer() == (6, True)
     (tmp_path / "inner.py").write_text(INNER.format(20))
     assert answer() == (25, False)
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same() -> None:
+    written = dict[str, Any]()
+    exec("def twice(number):\n    return 2 * number", written)  # noqa: S102 - of no file
+    assert compiled_from()(written["twice"])(21) == 42
 
 
 @pytest.mark.parametrize("enabled", [True, False])
