@@ -24,6 +24,8 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase
 from numba.core.compiler_machinery import PassManager, register_pass
 
+from agents.machine_code import kept_machine_code
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPTIONS: dict[str, Any] = {
@@ -129,13 +131,7 @@ def compiled_from(*modules: ModuleType) -> Callable[[Function], Function]:
     """
 
     def decorate(function: Function) -> Function:
-        options = {"pipeline_class": _Compiler, **OPTIONS}
-        try:
-            made: Any = numba.njit(function, cache=True, **options)
-        except RuntimeError:
-            # numba finds no folder to keep machine code in: the image is read-only, and its user has no
-            # home.
-            made = numba.njit(function, **options)
+        made = kept_machine_code(function, pipeline_class=_Compiler, **OPTIONS)
         if hasattr(made._cache, "_cache_file"):
             files = [__file__, *sorted(str(module.__file__) for module in modules)]
             # Time and size of a file are what numba itself looks at.

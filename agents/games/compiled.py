@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numba
+from agents.machine_code import kept_machine_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,10 +18,5 @@ def compiled(function: Function) -> Function:
     """The function as machine code, made at its first call and kept for later processes; it does not
     hold Python's lock, so that a network computes beside it.
     """
-    try:
-        made: Function = numba.njit(function, cache=True, nogil=True)
-    except RuntimeError:
-        # numba finds no folder to keep machine code in: the image is read-only, and its user has no
-        # home.
-        made = numba.njit(function, nogil=True)
+    made: Function = kept_machine_code(function, nogil=True)
     return made
