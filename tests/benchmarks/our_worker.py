@@ -1,10 +1,9 @@
 """Our side of the benchmark: training, and what this machine could do at best, each in isolation.
 
-`python -m tests.benchmarks.our_worker SETTINGS.json KIND`, with the protocol of
-`stable_baselines3_worker.py`. Kinds: `training` (steps are those of the agent), `emulator`
-(environments stepped, nothing else), `inference` (the network on one observation of each
-environment), `learning` (forward, backward and optimiser on the same rows as often as training uses
-them).
+`python -m tests.benchmarks.our_worker SETTINGS.json KIND`, with the protocol of `segments.py`. Kinds:
+`training` (steps are those of the agent), `emulator` (environments stepped, nothing else), `inference`
+(the network on one observation of each environment), `learning` (forward, backward and optimiser on
+the same rows as often as training uses them).
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from agents.environments.training import TrainingEnvironments
 from agents.optimisation.tape import GradientTape
 from config.imports import imported
 from config.resolve import resolve
-
-Work = Callable[[], int]
-"""Does some, and says how many environment steps of a training it belongs to."""
+from tests.benchmarks.segments import Work, serve
 
 
 def training(trainer: Any) -> Work:
@@ -207,21 +204,7 @@ def main() -> None:
     if sys.argv[2] == "training" and hasattr(resolved.hyperparameters, "learning_starts"):
         for _ in range(resolved.hyperparameters.learning_starts // resolved.steps_per_epoch + 1):
             work()
-    print(json.dumps({"ready": True} | compilation), flush=True)
-    for line in sys.stdin:
-        steps, started, computed = 0, time.perf_counter(), time.process_time()
-        while time.perf_counter() - started < float(line):
-            steps += work()
-        print(
-            json.dumps(
-                {
-                    "steps": steps,
-                    "seconds": time.perf_counter() - started,
-                    "cpu_seconds": time.process_time() - computed,
-                }
-            ),
-            flush=True,
-        )
+    serve(work, **compilation)
 
 
 if __name__ == "__main__":

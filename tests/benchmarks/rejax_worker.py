@@ -1,19 +1,22 @@
 """PPO of rejax, which is PureJaxRL's training as one XLA program, in a package of the index; runs in an
-environment of its own, `.venv-rejax`, and imports nothing of ours.
+environment of its own, `.venv-rejax`, and imports nothing of ours but how segments are served.
 
-`python rejax_worker.py SETTINGS.json`, with the protocol of `stable_baselines3_worker.py`. Here a
-segment is some trainings of `TRAINING_STEPS` from the beginning, none of which is evaluated. The line
-that says "ready" also has `compilation_s` and `compilation_cpu_s`.
+`python rejax_worker.py SETTINGS.json`, where the settings are what `throughput.py` wrote. A segment is
+some trainings of `TRAINING_STEPS` from the beginning, none of which is evaluated. The line that says
+"ready" also has `compilation_s` and `compilation_cpu_s`.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from segments import serve
 
 TRAINING_STEPS = 50_000
 
@@ -62,24 +65,13 @@ def main() -> None:
         "compilation_cpu_s": time.process_time() - computed,
     }
     jax.block_until_ready(train(jax.random.PRNGKey(0)))  # warm
-    print(json.dumps({"ready": True} | compilation), flush=True)
-    seed = 0
-    for line in sys.stdin:
-        steps, started, computed = 0, time.perf_counter(), time.process_time()
-        while time.perf_counter() - started < float(line):
-            seed += 1
-            jax.block_until_ready(train(jax.random.PRNGKey(seed)))
-            steps += TRAINING_STEPS
-        print(
-            json.dumps(
-                {
-                    "steps": steps,
-                    "seconds": time.perf_counter() - started,
-                    "cpu_seconds": time.process_time() - computed,
-                }
-            ),
-            flush=True,
-        )
+    seeds = itertools.count(1)
+
+    def learn() -> int:
+        jax.block_until_ready(train(jax.random.PRNGKey(next(seeds))))
+        return TRAINING_STEPS
+
+    serve(learn, **compilation)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""RLlib's IMPALA; runs in its own environment, `.venv-rllib`, and imports nothing of ours.
+"""RLlib's IMPALA; runs in its own environment, `.venv-rllib`, and imports nothing of ours but how
+segments are served.
 
 `python rllib_worker.py SETTINGS.json`, where the settings are what `rllib.py` wrote, with the protocol
-of `stable_baselines3_worker.py`. Steps are those that were learnt from.
+of `segments.py`. Steps are those that were learnt from.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from segments import serve
 
 NATURE = [[32, 8, 4], [64, 4, 2], [64, 3, 1]]
 """Channels, kernel and stride of the convolutions of Mnih et al. 2015, which are ours, too."""
@@ -87,13 +89,13 @@ def main() -> None:
     before = 0
     while before < WARM_STEPS:
         before = learnt(algorithm.train())
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        started, last = time.perf_counter(), before
-        while time.perf_counter() - started < float(line):
-            before = learnt(algorithm.train())
-        seconds = time.perf_counter() - started
-        print(json.dumps({"steps": before - last, "seconds": seconds}), flush=True)
+
+    def learn() -> int:
+        nonlocal before
+        last, before = before, learnt(algorithm.train())
+        return before - last
+
+    serve(learn)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,19 @@
 """Stable-Baselines3's algorithms, and sb3-contrib's, with the same settings; runs in its own
-environment, `.venv-benchmark`, and imports nothing of ours.
+environment, `.venv-benchmark`, and imports nothing of ours but how segments are served.
 
 `python stable_baselines3_worker.py SETTINGS.json`, where the settings are what `throughput.py`
-wrote. Each line "SECONDS" on standard input starts a segment of at least so many seconds; its
-answer is a line with `environment steps` and `seconds`.
+wrote.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from segments import serve
 
 WARM_STEPS = 2048
 """Before anything is measured; what learns from a replay has begun to learn then."""
@@ -206,23 +206,13 @@ def main() -> None:
     model = MAKERS[settings["reference"]](settings, make_environments(settings))
     at_once = max(getattr(model, "n_steps", 0) * model.n_envs, SEGMENT_STEPS)
     model.learn(max(at_once, WARM_STEPS))  # warm
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        steps, started, computed = 0, time.perf_counter(), time.process_time()
-        while time.perf_counter() - started < float(line):
-            steps -= model.num_timesteps
-            model.learn(at_once, reset_num_timesteps=False)
-            steps += model.num_timesteps
-        print(
-            json.dumps(
-                {
-                    "steps": steps,
-                    "seconds": time.perf_counter() - started,
-                    "cpu_seconds": time.process_time() - computed,
-                }
-            ),
-            flush=True,
-        )
+
+    def learn() -> int:
+        before = model.num_timesteps
+        model.learn(at_once, reset_num_timesteps=False)
+        return int(model.num_timesteps - before)
+
+    serve(learn)
 
 
 if __name__ == "__main__":
