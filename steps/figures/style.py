@@ -154,8 +154,11 @@ def value_label(value: float, _: int | None) -> str:
 
 def arrange(figure: Figure, *caption: str) -> None:
     """Leave room for the titles above and for the caption, whose paragraphs stand grey below the
-    axes.
+    axes. Lines of a single point become dots: nothing would be seen of them.
     """
+    for line in (line for axes in figure.axes for line in axes.lines):
+        if len(np.asarray(line.get_ydata())) == 1 and line.get_marker() == "None":
+            line.set(marker="o", markersize=4)
     lines = [line for paragraph in caption for line in textwrap.wrap(paragraph, CAPTION_CHARACTERS)]
     height = figure.get_figheight()
     figure.text(

@@ -160,6 +160,7 @@ def test_one_row_is_drawn(tmp_path):
     one = {name: values[-1:] for name, values in columns().items()}
     figure = run.training_curve(one, RETURN, **LINES, frames_per_step=1, solved=None)
     assert figure is not None
+    assert {line.get_marker() for line in figure.axes[0].lines} == {"o"}, "a line would not be seen"
     write(figure, tmp_path / "training")
 
 
