@@ -226,16 +226,21 @@ def assert_continued(folder: Folder, expected: dict[str, dict[str, bytes]]) -> N
     assert found == expected
 
 
+def wait_until_it_trains(folder: Folder, process: subprocess.Popen[str]) -> None:
+    """Until the first training of the slow study has written rows."""
+    table = folder.experiment(FIRST, "results/slow").run(0).train_csv
+    ends_s = time.monotonic() + 300
+    while not table.exists():
+        assert process.poll() is None and time.monotonic() < ends_s
+        time.sleep(0.05)
+
+
 def test_a_stop_in_the_middle_of_a_study(
     tmp_path: Path, uninterrupted: dict[str, dict[str, bytes]]
 ) -> None:
     folder = Folder(tmp_path, SLOW)
-    table = folder.experiment(FIRST, "results/slow").run(0).train_csv
     with folder.start("study.yaml") as process:
-        ends_s = time.monotonic() + 300
-        while not table.exists():
-            assert process.poll() is None and time.monotonic() < ends_s
-            time.sleep(0.05)
+        wait_until_it_trains(folder, process)
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=300)
     assert (process.returncode, error) == (130, "")
@@ -258,12 +263,8 @@ def test_a_smaller_study_submitted_beside_takes_nothing_from_the_one_that_runs(
 ) -> None:
     """The page is that of the newest file, and says what is there besides."""
     folder = Folder(tmp_path, SLOW)
-    table = folder.experiment(FIRST, "results/slow").run(0).train_csv
     with folder.start("study.yaml") as process:
-        ends_s = time.monotonic() + 300
-        while not table.exists():
-            assert process.poll() is None and time.monotonic() < ends_s
-            time.sleep(0.05)
+        wait_until_it_trains(folder, process)
         folder.write(SLOW.replace("[0.001, 0.0003]", "[0.01]").replace("epochs: 150", "epochs: 20"))
         code, lines = folder.submit("study.yaml")
         assert code == 0, "\n".join(lines)

@@ -40,6 +40,7 @@ from typing import Any
 
 PROGRAM = Path(__file__).resolve()
 SUPERVISOR = runpy.run_path(str(PROGRAM.with_name("supervisor.py")), run_name="supervisor")
+as_bytes = SUPERVISOR["as_bytes"]
 WORKING_DIRECTORY = str(PROGRAM / "working-directory")
 """Stands for the working directory in `sys.path` while modules are loaded. It never exists."""
 
@@ -204,11 +205,6 @@ class ForkServer:
     def send(self, message: dict[str, Any]) -> None:
         """Write one message to the supervisor; it is short enough for the socket's buffer."""
         os.write(self.channel, json.dumps(message).encode() + b"\n")
-
-
-def as_bytes(text: str) -> bytes:
-    """The bytes that the engine meant."""
-    return text.encode("latin-1")
 
 
 def parent_of(pid: int) -> int:
