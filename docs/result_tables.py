@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
-REFERENCE, LIMIT = "Stable-Baselines3", "serial limit"
+REFERENCE, XLA, LIMIT = "Stable-Baselines3", "rejax", "serial limit"
 
 Row = Mapping[str, Any]
 
@@ -109,18 +109,20 @@ def strength(rows: Sequence[Row]) -> str:
 
 
 def speed(rows: Sequence[Row]) -> str:
-    """Environment steps per second of training, beside the reference and the serial limit."""
-    head = ("Case", "Machine", "Clock", "Steps/s", REFERENCE, f"× {REFERENCE}", f"Of the {LIMIT}")
+    """Environment steps per second of training, beside the reference, XLA and the serial limit."""
+    ratios_of = {f"× {REFERENCE}": REFERENCE, f"× {XLA}": XLA, f"Of the {LIMIT}": LIMIT}
+    head = ("Case", "Machine", "Clock", "Threads", "Steps/s", REFERENCE, *ratios_of)
     lines = []
     for row in rows:
         rates, ratios = row["steps_per_second"], row["ratios"]
         theirs = f"{rates[REFERENCE]:,}" if REFERENCE in rates else ""
-        relative = [f"{ratios[one]:g}" if one in ratios else "" for one in (REFERENCE, LIMIT)]
+        relative = [f"{ratios[one]:g}" if one in ratios else "" for one in ratios_of.values()]
         lines.append(
             (
                 f"`{row['case']}`",
                 row["measured"]["processor"],
                 CLOCKS[row["clock"]],
+                str(row["threads"]),
                 f"{rates['training']:,}",
                 theirs,
                 *relative,
