@@ -210,7 +210,9 @@ def check_quick_tests(setup: Setup) -> str:
         setup, "tests", setup.program, *(NO_BROWSER if "AS" in setup.limits else QUICK_TESTS)
     )
     if code:
-        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        failed = [
+            line for line in output.splitlines() if line.startswith(("FAILED", "ERROR", "E  "))
+        ]
         summary = output.strip().splitlines()[-1:]
         raise Broken("\n".join([f"exit code {code}: {' '.join(summary)}", *dict.fromkeys(failed)]))
     return output.strip().splitlines()[-1].strip("= ")
