@@ -107,7 +107,7 @@ def end(how):
         print("pid", os.getpid(), flush=True)
         time.sleep(120)
 
-print("forked", FORKED)
+print("forked", FORKED, flush=True)
 end(sys.argv[1])
 """
 LIBRARY = "import multiprocessing, numpy.random, os\nos.environ['SET_BY_LIBRARY'] = 'yes'\n"
