@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -52,6 +52,9 @@ from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
+
+if TYPE_CHECKING:
+    from agents.compiled.fast_dqn import CompiledDQN
 
 MEANS = ("loss", "q_mean", "td_error", "gradient_norm")
 """The metrics that are means over an epoch's updates."""
@@ -164,8 +167,7 @@ class DQNTrainer:
         self.network = self._make_network(precision, weights)
         self.target = self._make_network(precision, weights)
         # Both networks were drawn from one generator, so their weights differ until this copy.
-        self._copy_target()
-        self.acting = self.network.frozen()
+        self.target.load_state_dict(self.network.state_dict())
         self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
         self.gradients = GradientTape(
             self._loss, self.network.parameters(), recorded=self.network.is_small
@@ -180,6 +182,18 @@ class DQNTrainer:
         self.block = Block[Update](self.device, changed, [self.sampling])
         self.block.looks_at_each |= self.hyper.prioritised
         self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
+        # The updates as machine code, where that is known to find the same.
+        self.compiled = self._compiled()
+        self.acting = self.network.frozen()
+
+    def _compiled(self) -> CompiledDQN | None:
+        # Another class may have another loss; the functions below know the one of this page.
+        if type(self) is not DQNTrainer or not self.network.is_small:
+            return None
+        # numba takes a second to import, which is spared where nothing is small.
+        from agents.compiled.fast_dqn import compiled_dqn
+
+        return compiled_dqn(self, Batch)
 
     def _make_network(self, precision: str, generator: torch.Generator) -> ActionValues:
         return make_action_values(
@@ -189,7 +203,10 @@ class DQNTrainer:
         ).to(self.device)  # fmt: skip
 
     def _copy_target(self) -> None:
-        self.target.load_state_dict(self.network.state_dict())
+        if self.compiled is not None:
+            self.compiled.copy_target()
+        else:
+            self.target.load_state_dict(self.network.state_dict())
 
     def train(self) -> Iterator[Progress]:
         """Yield one `Progress` for each epoch. Raises `Diverged` for an update that is not finite."""
@@ -265,17 +282,28 @@ class DQNTrainer:
     def _updates(self, count: int) -> Iterator[Update]:
         """Make this many updates, each from the next `batch_size` transitions of one sample."""
         transitions, batch = self._sample(count)
-        with torch.no_grad():
-            target_values = self.target(batch.next_encoded)
-        for number in range(count):
-            rows = slice(number * self.hyper.batch_size, (number + 1) * self.hyper.batch_size)
-            update = self._update(batch.part(rows), target_values[rows])
+        for number, update in enumerate(self._learnt(batch, count)):
             if self.priorities is not None:
+                rows = slice(number * self.hyper.batch_size, (number + 1) * self.hyper.batch_size)
                 # A row that may not be learnt from gets no priority by its error; else it would be
                 # sampled again and again for nothing.
                 errors = update.errors.numpy(force=True) * transitions.valid[rows]
                 self.priorities.update(transitions.rows[rows], errors)
             yield update
+
+    def _learnt(self, batch: Batch, count: int) -> Iterator[Update]:
+        """Make this many updates, each from as many rows of the batch."""
+        size = len(batch.rewards) // count
+        if self.compiled is not None:
+            weights = torch.split(batch.weights, size)
+            learnt = self.compiled.learn(batch, count, self.learning_rate)
+            yield from (Update(*one, each) for one, each in zip(learnt, weights, strict=True))
+            return
+        with torch.no_grad():
+            target_values = self.target(batch.next_encoded)
+        for number in range(count):
+            rows = slice(number * size, (number + 1) * size)
+            yield self._update(batch.part(rows), target_values[rows])
 
     def _sample(self, count: int) -> tuple[Transitions, Batch]:
         """Sample transitions for this many updates."""

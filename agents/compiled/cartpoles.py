@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from agents.compiled import dense, lanes, passes
-from agents.compiled.dense import Floats, Ints, fewer, within
+from agents.compiled.dense import CHUNK, NEXT, START, Floats, Ints, fewer, within
 from agents.compiled.lanes import pointer
 from agents.compiled.parts import compiled_from, part
-from agents.compiled.passes import CHUNK, NEXT, START, Layout, Scratch, by_pointers, forward
+from agents.compiled.passes import Layout, Scratch, by_pointers, forward
 
 Doubles = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.uint8]

@@ -22,7 +22,13 @@ from agents.compiled.fast_cartpoles import Collecting, compiled_cartpoles
 from agents.compiled.parts import collection_paused
 from agents.compiled.passes import Layout, make_scratch
 from agents.compiled.ppo_updates import update
-from agents.compiled.side_by_side import moved_side_by_side, places
+from agents.compiled.side_by_side import (
+    adam_side_by_side,
+    apart,
+    gradients_side_by_side,
+    moved_side_by_side,
+    places,
+)
 from agents.experience.policy_batches import Batch, Learnt
 from agents.networks.action_distributions import (
     ContinuousActions,
@@ -36,8 +42,6 @@ from agents.optimisation.optimiser import Adam, Optimiser, RMSProp
 
 log = logging.getLogger(__name__)
 
-TOLERANCE = 1e-5
-"""Relative, of the gradient's norm and of the loss."""
 ROWS_TO_COMPARE = 257
 """Several chunks, the last one not full, and four rows at a time with one left over."""
 ROWS_AT_ONCE = 2**20
@@ -111,18 +115,15 @@ class CompiledPPO:
         """Take over the optimiser's state and, where the game has such, the environments."""
         trainer = self._trainer
         optimiser = trainer.optimiser
-        epsilon = float(trainer.hyper.adam_epsilon)
         largest_norm = float(trainer.hyper.max_gradient_norm)
-        kind = RMSPROP
-        moments_1 = moments_2 = updates = np.zeros(1, np.float32)
         if isinstance(optimiser, Adam):
-            kind = ADAM
-            moments_1 = moved_side_by_side(optimiser.moments_1)
-            moments_2 = moved_side_by_side(optimiser.moments_2)
-            updates = optimiser.updates.view(1).numpy()
+            self._descent = adam_side_by_side(optimiser, largest_norm)
         elif isinstance(optimiser, RMSProp):
-            moments_2 = moved_side_by_side(optimiser.squares)
-        self._descent = Descent(kind, epsilon, largest_norm, moments_1, moments_2, updates)
+            nothing = np.zeros(1, np.float32)
+            squares = moved_side_by_side(optimiser.squares)
+            self._descent = Descent(
+                RMSPROP, float(optimiser.epsilon), largest_norm, nothing, squares, nothing
+            )
         self._cartpoles = compiled_cartpoles(trainer, self._layout, self._parameters, self._scratch)
 
     def fill_rollout(self) -> bool:
@@ -199,24 +200,13 @@ class CompiledPPO:
         inputs: tuple[Any, ...] = (*batch, torch.tensor(clip))
         loss, log_ratio, parts = trainer._loss(*inputs)
         loss.backward()  # type: ignore[no-untyped-call]
-        expected = np.zeros_like(self._parameters)
-        for name, parameter in trainer.network.named_parameters():
-            if parameter.grad is not None:
-                gradient = parameter.grad.numpy().ravel()
-                begin = self._begins[name]
-                expected[begin : begin + len(gradient)] = gradient
-                parameter.grad = None
+        expected = gradients_side_by_side(list(trainer.network.parameters()))
         found, found_ratio, found_parts = self.gradients(batch, clip)
-        compared = {
-            "gradient": (found, expected),
-            "log ratio": (found_ratio, log_ratio.numpy(force=True)),
-            "loss": (found_parts, parts.numpy(force=True)),
-        }
-        for name, (ours, theirs) in compared.items():
-            apart = float(np.linalg.norm(ours - theirs))
-            if not apart <= TOLERANCE * float(np.linalg.norm(theirs)):
-                return f"the compiled {name} differs from autograd's by {apart:.3g}"
-        return ""
+        return (
+            apart("gradient", found, expected)
+            or apart("log ratio", found_ratio, log_ratio.numpy(force=True))
+            or apart("loss", found_parts, parts.numpy(force=True))
+        )
 
     def gradients(self, batch: Batch, clip: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The gradients side by side, log ρ [B] and an `Update`'s parts [3] of one minibatch, whose

@@ -158,6 +158,18 @@ def larger(typing: Any, one: Any, other: Any) -> Any:
 
 
 @_instruction
+def gated(typing: Any, gate: Any, vector: Any) -> Any:
+    """The vector, with 0 where the gate is 0 or less."""
+    nothing = ir.Constant(VECTOR, [0.0] * LANES)
+    return _operation(
+        2,
+        lambda builder, both: builder.select(
+            builder.fcmp_ordered("<=", both[0], nothing), nothing, both[1]
+        ),
+    )(typing)
+
+
+@_instruction
 def total(typing: Any, vector: Any) -> Any:
     """The sum of all lanes, always in the same order."""
 

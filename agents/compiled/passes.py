@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
 from agents.compiled.dense import (
+    CHUNK,
+    NEXT,
+    START,
     Floats,
     Ints,
     add_product,
     add_sums,
     clear,
+    dot,
     fill_rows,
     tanh,
     tanh_backward,
     turn,
 )
-from agents.compiled.lanes import LANES, fma, load, pointer, spread, total
+from agents.compiled.lanes import LANES, pointer
 from agents.compiled.parts import part
-
-CHUNK = 64
-"""Rows that go through the network together: what is between its layers stays in the processor's
-nearest caches."""
-START = cast(int, np.int64(0))
-NEXT = cast(int, np.int64(1))
-"""As arguments; numba would compile a function once more for a number that stands in the code."""
 
 
 class Layout(NamedTuple):
@@ -104,18 +101,6 @@ def by_pointers(layout: Layout, scratch: Scratch) -> tuple[Layout, Scratch]:
 
 
 @part
-def _dot(a: Floats, a0: int, b: Floats, b0: int, count: int) -> float:
-    sums = spread(np.float32(0))
-    whole = count - count % LANES
-    for j in range(0, whole, LANES):
-        sums = fma(load(a, a0 + j), load(b, b0 + j), sums)
-    result: float = total(sums)
-    for j in range(whole, count):
-        result += a[a0 + j] * b[b0 + j]
-    return result
-
-
-@part
 def forward(layout: Layout, parameters: Floats, scratch: Scratch, rows: int) -> None:
     """`scratch.seen` -> all that lies behind it, for the first rows of a chunk."""
     layers = layout.layers
@@ -129,7 +114,7 @@ def forward(layout: Layout, parameters: Floats, scratch: Scratch, rows: int) -> 
             weight = layout.weights[layer] + tower * inputs * outputs
             bias = layout.biases[layer] + tower * outputs
             place = (tower * layers + layer) * scratch.room
-            fill_rows(scratch.hidden, place, parameters, bias, rows, outputs)
+            fill_rows(scratch.hidden, place, outputs, parameters, bias, rows, outputs)
             add_product(
                 scratch.hidden, place, outputs, source, source0, inputs, NEXT, parameters, weight,
                 outputs, rows, outputs, inputs,
@@ -142,10 +127,10 @@ def forward(layout: Layout, parameters: Floats, scratch: Scratch, rows: int) -> 
     for row in range(rows):
         for one in range(layout.outputs):
             place = layout.policy_weight + one * features
-            scratch.output[row * layout.outputs + one] = parameters[
-                layout.policy_bias + one
-            ] + _dot(scratch.hidden, of_policy + row * features, parameters, place, features)
-        scratch.value[row] = parameters[layout.value_bias] + _dot(
+            scratch.output[row * layout.outputs + one] = parameters[layout.policy_bias + one] + dot(
+                scratch.hidden, of_policy + row * features, parameters, place, features
+            )
+        scratch.value[row] = parameters[layout.value_bias] + dot(
             scratch.hidden, of_value + row * features, parameters, layout.value_weight, features
         )
 
@@ -179,7 +164,7 @@ def backward(
             head_weight = layout.value_weight
             head_bias = layout.value_bias
         last = (tower * layers + layers - 1) * scratch.room
-        add_sums(gradients, head_bias, d_head, START, rows, outputs)
+        add_sums(gradients, head_bias, d_head, START, outputs, rows, outputs)
         add_product(
             gradients, head_weight, features, d_head, START, NEXT, outputs, scratch.hidden, last, features,
             outputs, features, rows,
@@ -198,7 +183,7 @@ def backward(
             bias = layout.biases[layer] + tower * width
             place = (tower * layers + layer) * scratch.room
             tanh_backward(scratch.deltas, behind, scratch.hidden, place, rows * width)
-            add_sums(gradients, bias, scratch.deltas, behind, rows, width)
+            add_sums(gradients, bias, scratch.deltas, behind, width, rows, width)
             source = scratch.seen
             source0 = START
             if layer > 0:

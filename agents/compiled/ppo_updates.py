@@ -9,13 +9,11 @@ import numpy.typing as npt
 
 from agents.compiled import clipped_loss, dense, descent, lanes, passes
 from agents.compiled.clipped_loss import Rows, Rule, loss, rows_by_pointers
-from agents.compiled.dense import Floats, Ints, clear, fewer
+from agents.compiled.dense import CHUNK, START, Floats, Ints, clear, fewer
 from agents.compiled.descent import Descent, descend, descent_by_pointers, norm
 from agents.compiled.lanes import pointer
 from agents.compiled.parts import compiled_from, part
 from agents.compiled.passes import (
-    CHUNK,
-    START,
     Layout,
     Scratch,
     backward,

@@ -1,14 +1,25 @@
-"""Tensors that share one flat array, which compiled functions work on."""
+"""Tensors, and what an optimiser remembers of them, that share flat arrays on which compiled functions
+work.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from agents.compiled.descent import ADAM, Descent
 from agents.compiled.lanes import LANES
+from agents.optimisation.optimiser import Adam
+
+TOLERANCE = 1e-5
+"""Relative, of the norm of a gradient."""
+DRAWS = 3
+"""Of rows to compare, one of which must agree: where the input of a ReLU is 0 up to rounding, its
+derivative is 0 or 1 by chance.
+"""
 
 
 def places(tensors: Sequence[Tensor]) -> tuple[list[int], int]:
@@ -32,3 +43,47 @@ def moved_side_by_side(tensors: Sequence[Tensor]) -> np.ndarray:
         part.copy_(tensor.detach())
         tensor.data = part
     return flat.numpy()
+
+
+def adam_side_by_side(optimiser: Adam, largest_norm: float) -> Descent:
+    """Adam's state as compiled functions change it; its tensors stay the same objects."""
+    return Descent(
+        ADAM, float(optimiser.epsilon), largest_norm, moved_side_by_side(optimiser.moments_1),
+        moved_side_by_side(optimiser.moments_2), optimiser.updates.view(1).numpy(),
+    )  # fmt: skip
+
+
+def gradients_side_by_side(parameters: Sequence[Tensor]) -> np.ndarray:
+    """What autograd has left, 0 for what a loss does not depend on, at the places of the parameters; it
+    is taken away from them.
+    """
+    begins, size = places(parameters)
+    flat = np.zeros(size, np.float32)
+    for parameter, begin in zip(parameters, begins, strict=True):
+        if parameter.grad is not None:
+            flat[begin : begin + parameter.numel()] = parameter.grad.numpy().ravel()
+            parameter.grad = None
+    return flat
+
+
+def apart(name: str, found: np.ndarray, expected: np.ndarray) -> str:
+    """What differs by more than `TOLERANCE` of the expected numbers' norm, in words; empty if they do
+    not.
+    """
+    difference = float(np.linalg.norm(found - expected))
+    if difference <= TOLERANCE * float(np.linalg.norm(expected)):
+        return ""
+    return f"the compiled {name} differs from autograd's by {difference:.3g}"
+
+
+def first_difference(compare: Callable[[int], str]) -> str:
+    """What `compare` finds in rows drawn with a seed; empty if it finds nothing with one of `DRAWS`
+    seeds.
+    """
+    found = ""
+    for seed in range(DRAWS):
+        difference = compare(seed)
+        if not difference:
+            return ""
+        found = found or difference
+    return found

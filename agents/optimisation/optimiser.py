@@ -28,7 +28,7 @@ class Optimiser:
 
     def __init__(self, parameters: Iterable[nn.Parameter], *, epsilon: float) -> None:
         self.parameters: list[Tensor] = list(parameters)
-        self._epsilon = epsilon
+        self.epsilon = epsilon
 
     def clip_gradients(self, largest_norm: float) -> float:
         """Scale all gradients down to this norm; returns their norm before, which may be infinite
@@ -106,7 +106,7 @@ class Adam(Optimiser):
         torch._fused_adam_(
             self.parameters, self._gradients(), self.moments_1, self.moments_2, [],
             [self.updates] * len(self.parameters), amsgrad=False, maximize=False,
-            beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, weight_decay=2 * self._decay, eps=self._epsilon,
+            beta1=DECAY_1, beta2=DECAY_2, lr=learning_rate, weight_decay=2 * self._decay, eps=self.epsilon,
         )  # fmt: skip
 
     def changed(self) -> list[Tensor]:
@@ -143,7 +143,7 @@ class RMSProp(Optimiser):
         torch._foreach_mul_(self.squares, SQUARES_DECAY)
         torch._foreach_addcmul_(self.squares, gradients, gradients, 1 - SQUARES_DECAY)
         denominators = torch._foreach_sqrt(self.squares)
-        torch._foreach_add_(denominators, self._epsilon)
+        torch._foreach_add_(denominators, self.epsilon)
         if isinstance(learning_rate, Tensor):
             # A factor that is a tensor has no place in the kernel that does all of it at once.
             torch._foreach_div_(gradients, denominators)

@@ -139,15 +139,14 @@ def learning_of_ppo_lstm(trainer: Any) -> Work:
 
 
 def learning_of_dqn(trainer: Any) -> Work:
-    """A round of updates on the batch of the first one."""
+    """A round of updates on the batches of the first one."""
     fill(trainer)
-    _, batch = trainer._sample(1)
+    count = trainer.hyper.updates
+    _, batch = trainer._sample(count)
 
     def learn() -> int:
-        for _ in range(trainer.hyper.updates):
-            with torch.no_grad():
-                target_values = trainer.target(batch.next_encoded)
-            trainer._update(batch, target_values)
+        for _ in trainer._learnt(batch, count):
+            pass
         steps: int = trainer.hyper.train_every
         return steps
 

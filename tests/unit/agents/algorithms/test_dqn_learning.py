@@ -178,6 +178,7 @@ def test_random_actions_are_equally_likely_among_those_allowed() -> None:
 def test_the_target_network_stays_as_it_is_during_a_round() -> None:
     """It is copied by environment steps, before the round that is due at the same one."""
     trainer, copies, rounds = made(target_every=10, train_every=40, updates=6), [], []
+    trainer.compiled = None
     copy_target, update = trainer._copy_target, trainer._update
 
     def noted() -> None:
@@ -438,6 +439,7 @@ def test_the_learning_rate_falls_to_nothing() -> None:
     found = [one.metrics["learning_rate"] for one in progress]
     assert np.allclose(np.array(found, float), [0.00375, 0.0025, 0.00125, 0.0])
     trainer, used = made(anneal_learning_rate=True, train_every=100), list[float]()
+    trainer.compiled = None
     step = trainer.optimiser.step
 
     def noted(learning_rate: float) -> None:

@@ -405,6 +405,7 @@ def test_the_gradient_is_clipped_and_given_to_adam_as_asked_for() -> None:
     trainer = collected(
         made(updates=1, max_gradient_norm=0.01, adam_epsilon=0.1, learning_rate=0.02)
     )
+    trainer.compiled = None
     perturbed(trainer)
     before = [parameter.detach().clone() for parameter in trainer.network.parameters()]
     (update,) = trainer._learn()
@@ -461,6 +462,7 @@ def test_what_may_not_be_learnt_has_no_weight() -> None:
 
 def test_each_update_of_a_round_learns_rows_of_its_own() -> None:
     trainer = collected(made(batch_size=16, updates=3))
+    trainer.compiled = None
     sample, update, sampled, learnt = trainer._sample, trainer._update, [], []
 
     def noted(count: int) -> Any:

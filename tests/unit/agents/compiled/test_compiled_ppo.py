@@ -15,9 +15,9 @@ from torch import Tensor
 from agents.algorithms import ppo
 from agents.algorithms.ppo import PPOTrainer, clipped_objective
 from agents.compiled import dense
+from agents.compiled.dense import START
 from agents.compiled.fast_ppo import rows_to_compare
 from agents.compiled.lanes import pointer
-from agents.compiled.passes import START
 from agents.environments.vectors import CartPoles
 from config.errors import Diverged
 from config.resolve import resolve
