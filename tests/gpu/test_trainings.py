@@ -99,7 +99,10 @@ def test_what_is_not_finite_is_never_learnt(name: str, device: str) -> None:
 
 
 def poison_gradients(trainer: Any) -> None:
-    """Gradients are infinite from the first loss on; a recorded tape would not ask the hooks."""
+    """Gradients are infinite from the first loss on; neither a recorded tape nor machine code would ask
+    the hooks.
+    """
+    trainer.compiled = None
     for learner in getattr(
         trainer, "learners", {"": (getattr(trainer, "gradients", None),)}
     ).values():
