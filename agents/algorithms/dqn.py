@@ -45,9 +45,9 @@ from agents.networks.action_values import (
     taken,
 )
 from agents.optimisation.blocks import Block
+from agents.optimisation.gradients import Gradients
 from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import Adam
-from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
@@ -169,9 +169,7 @@ class DQNTrainer:
         # Both networks were drawn from one generator, so their weights differ until this copy.
         self.target.load_state_dict(self.network.state_dict())
         self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
-        self.gradients = GradientTape(
-            self._loss, self.network.parameters(), recorded=self.network.is_small
-        )
+        self.gradients = Gradients(self._loss, self.network.parameters())
         self.priorities: Priorities | None = None
         if self.hyper.prioritised:
             capacity = self.replay.slots * self.replay.count

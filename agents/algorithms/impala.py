@@ -45,9 +45,9 @@ from agents.interfaces import Progress, State
 from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import RecurrentActorCritic, Sequences
 from agents.optimisation.blocks import Block
+from agents.optimisation.gradients import Gradients
 from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import OPTIMISERS
-from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
@@ -146,9 +146,7 @@ class IMPALATrainer:
         self.optimiser = OPTIMISERS[self.hyper.optimiser](
             self.network.parameters(), epsilon=self.hyper.adam_epsilon
         )
-        self.gradients = GradientTape(
-            self._loss, self.network.parameters(), recorded=self.network.is_small
-        )
+        self.gradients = Gradients(self._loss, self.network.parameters())
         # Every update is published, and so its numbers are looked at.
         changed = self.optimiser.changed()
         self.block = Block[Update](self.device, changed)

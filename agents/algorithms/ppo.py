@@ -41,9 +41,9 @@ from agents.networks import make_actor_critic
 from agents.networks.action_distributions import make_actions, masked
 from agents.networks.actor_critic import Heads
 from agents.optimisation.blocks import Block, Measured, mean_norm
+from agents.optimisation.gradients import Gradients
 from agents.optimisation.graphs import Graphed
 from agents.optimisation.optimiser import OPTIMISERS
-from agents.optimisation.tape import GradientTape
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
@@ -120,9 +120,7 @@ class PPOTrainer:
         self.optimiser = OPTIMISERS[self.hyper.optimiser](
             self.network.parameters(), epsilon=self.hyper.adam_epsilon
         )
-        self.gradients = GradientTape(
-            self._loss, self.network.parameters(), recorded=self.network.is_small
-        )
+        self.gradients = Gradients(self._loss, self.network.parameters())
         changed = self.optimiser.changed()
         self.block = Block[Learnt](self.device, changed, [self.permutations])
         self.unseen_update = Graphed(self._unseen_update, self.device, "an update", changed)
@@ -321,7 +319,7 @@ class PPOTrainer:
 
     def _learn_by_torch(self, batch: Batch, learning_rate: float, clip_range: float) -> Learnt:
         """All passes over the batch."""
-        # The range is a tensor, because the gradient tape would record a Python number as a
+        # The range is a tensor, because a recorded update would hold a Python number as a
         # constant.
         clip = torch.full((), clip_range, device=self.device)
         rate = self.block.constant(learning_rate)

@@ -44,8 +44,8 @@ from agents.experience.returns import n_step_returns, rescaled, unrescaled
 from agents.interfaces import Progress, State
 from agents.networks.action_values import RecurrentActionValues, bootstrapped, taken
 from agents.networks.torsos import TorsoState
+from agents.optimisation.gradients import Gradients
 from agents.optimisation.optimiser import Adam
-from agents.optimisation.tape import GradientTape
 from agents.spaces import Interface
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
@@ -118,7 +118,7 @@ class R2D2Trainer(LearnsFromReplay):
         self.target = target.to(self.device)
         self._copy_target()
         self.optimiser = Adam(self.network.parameters(), epsilon=self.hyper.adam_epsilon)
-        self.gradients = GradientTape(self._loss, self.network.parameters(), recorded=False)
+        self.gradients = Gradients(self._loss, self.network.parameters())
         self.sampling = np.random.default_rng(seed_sequence(seed, run, "replay"))
         slots = self.hyper.replay_slots
         self.priorities = Priorities(slots, exponent=self.hyper.priority_exponent)

@@ -222,8 +222,7 @@ class SoftActorCriticLearning(TwinCriticLearning):
     def load_learnt_state(self, state: State) -> None:
         """Load what `learnt_state` gave. Raises `NoUsableState` for a state of another format."""
         super().load_learnt_state(state)
-        # The value is copied in place, because the optimiser and the gradient tape hold this very
-        # parameter.
+        # The value is copied in place, because the optimiser holds this very parameter.
         self.log_alpha.data.copy_(to_tensors(state["log_alpha"]))
 
 

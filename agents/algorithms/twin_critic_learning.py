@@ -24,8 +24,8 @@ from agents.interfaces import Growth, Progress, State
 from agents.networks.action_distributions import BoundedActions
 from agents.networks.twin_critics import TwinCritics
 from agents.optimisation.blocks import Block, mean_norm
+from agents.optimisation.gradients import Gradients
 from agents.optimisation.optimiser import Adam
-from agents.optimisation.tape import GradientTape
 from agents.spaces import Interface
 from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
 class Learner(NamedTuple):
     """The gradients of a loss, and the optimiser of its parameters."""
 
-    gradients: GradientTape
+    gradients: Gradients
     optimiser: Adam
 
 
@@ -133,8 +133,7 @@ class TwinCriticLearning:
     def _learner(
         self, loss: Callable[..., tuple[Tensor, ...]], parameters: list[nn.Parameter]
     ) -> Learner:
-        tape = GradientTape(loss, parameters, recorded=self.network.is_small)
-        return Learner(tape, Adam(parameters, epsilon=ADAM_EPSILON))
+        return Learner(Gradients(loss, parameters), Adam(parameters, epsilon=ADAM_EPSILON))
 
     @property
     def steps_now(self) -> int:

@@ -9,9 +9,9 @@ K of them are computed side by side, each with its own weights. Their gates lie 
 
 On the CPU the steps are numpy's, whose calls take a fifth of torch's time on a few rows, and their
 derivative is written by hand. Measured (CartPole's two LSTMs of 64 units, 32 steps of 8 rows, one
-thread; forward and backward): 1.2 ms; the loop by autograd 4.4 ms, by its tape 3.4 ms; two
-`torch.nn.LSTM` 1.6 ms where no episode begins, and 3.4 ms where 13 do and each begins a sequence of
-its own, padded to the longest.
+thread; forward and backward): 1.2 ms; the loop by autograd 4.4 ms; two `torch.nn.LSTM` 1.6 ms where
+no episode begins, and 3.4 ms where 13 do and each begins a sequence of its own, padded to the
+longest.
 """
 
 from __future__ import annotations

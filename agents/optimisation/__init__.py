@@ -1,1 +1,1 @@
-"""Adam and RMSProp, and recorded backward passes."""
+"""Gradients of losses, and Adam and RMSProp, which descend them."""

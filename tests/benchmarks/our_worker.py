@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from agents.environments.training import TrainingEnvironments
-from agents.optimisation.tape import GradientTape
+from agents.optimisation.gradients import Gradients
 from config.imports import imported
 from config.resolve import resolve
 from tests.benchmarks.segments import Work, serve
@@ -100,7 +100,7 @@ def learning_of_ppo(trainer: Any) -> Work:
         policy, values = network(rows)
         return (policy.mean() + values.mean(),)
 
-    gradients = GradientTape(loss, network.parameters(), recorded=network.is_small)
+    gradients = Gradients(loss, network.parameters())
 
     def learn() -> int:
         for _ in range(trainer.hyper.update_epochs):

@@ -99,15 +99,8 @@ def test_what_is_not_finite_is_never_learnt(name: str, device: str) -> None:
 
 
 def poison_gradients(trainer: Any) -> None:
-    """Gradients are infinite from the first loss on; neither a recorded tape nor machine code would ask
-    the hooks.
-    """
+    """Gradients are infinite from the first loss on; machine code would not ask the hooks."""
     trainer.compiled = None
-    for learner in getattr(
-        trainer, "learners", {"": (getattr(trainer, "gradients", None),)}
-    ).values():
-        if learner[0] is not None:
-            learner[0]._recorded = False
     for parameter in filter(lambda one: one.requires_grad, trainer.network.parameters()):
         parameter.register_hook(lambda gradient: torch.full_like(gradient, float("inf")))
 

@@ -185,7 +185,6 @@ def test_an_epoch_that_is_not_finite_is_undone(name: str, device: str) -> None:
     said = dict[str, str]()
     for where in ("cpu", device):
         trainer = made(PPO[name].resolved(), where)
-        trainer.gradients._recorded = False
         # On the processor as well it is torch that `poison` deceives, not the machine code.
         trainer.compiled = None
         progress = progress_of(trainer)
@@ -256,8 +255,10 @@ def kept(trainer: Any) -> dict[str, Any]:
 
 def poison(trainer: Any, update: int, times: int = 2) -> None:
     """The loss is infinite in this update from now on, as often as it is made."""
-    tape = trainer.gradients if hasattr(trainer, "gradients") else trainer.learners["critics"][0]
-    original, go_back = tape._function, trainer.block._go_back
+    gradients = (
+        trainer.gradients if hasattr(trainer, "gradients") else trainer.learners["critics"][0]
+    )
+    original, go_back = gradients.function, trainer.block._go_back
     calls, poisoned, first_of_block = Counter[str](), Counter[str](), Counter[str]()
     keep = trainer.block._keep
 
@@ -277,7 +278,7 @@ def poison(trainer: Any, update: int, times: int = 2) -> None:
         calls["now"] = first_of_block["now"]
         go_back()
 
-    tape._function, tape._recorded = loss, False
+    gradients.function = loss
     trainer.block._keep, trainer.block._go_back = kept, back
 
 

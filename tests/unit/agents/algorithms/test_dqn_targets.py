@@ -282,25 +282,23 @@ def perturbed(trainer: DQNTrainer) -> None:
 
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_an_update_has_the_gradient_of_the_slow_reference(switch: str) -> None:
-    """Also from the tape, whose third call is the first that it repeats."""
     trainer = collected(made(batch_size=12, **SWITCHES[switch]))
     perturbed(trainer)
     trainer.optimiser.step = lambda learning_rate: None  # type: ignore[method-assign]
     trainer.optimiser.clip_gradients = lambda largest: 0.0  # type: ignore[method-assign]
     if trainer.priorities is not None:
         trainer.priorities.follow(trainer.replay.sampleable)
-    for _ in range(4):
-        _, batch = trainer._sample(1)
-        with torch.no_grad():
-            target_values = trainer.target(batch.next_encoded)
-        update = trainer._update(batch, target_values)
-        expected, loss, errors, values_of = slow_update(trainer, batch)
-        assert math.isclose(update.loss.item(), loss, rel_tol=1e-4)
-        assert np.allclose(update.errors.numpy(), errors, atol=1e-5)
-        assert np.allclose(update.values.numpy(), values_of, atol=1e-5)
-        for parameter, gradient in zip(trainer.network.parameters(), expected, strict=True):
-            assert parameter.grad is not None
-            assert torch.allclose(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
+    _, batch = trainer._sample(1)
+    with torch.no_grad():
+        target_values = trainer.target(batch.next_encoded)
+    update = trainer._update(batch, target_values)
+    expected, loss, errors, values_of = slow_update(trainer, batch)
+    assert math.isclose(update.loss.item(), loss, rel_tol=1e-4)
+    assert np.allclose(update.errors.numpy(), errors, atol=1e-5)
+    assert np.allclose(update.values.numpy(), values_of, atol=1e-5)
+    for parameter, gradient in zip(trainer.network.parameters(), expected, strict=True):
+        assert parameter.grad is not None
+        assert torch.allclose(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("switch", [one for one in SWITCHES if one not in ("none", "all")])
