@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import os
 import queue
 import signal
 import time
@@ -26,6 +25,7 @@ from gymnasium.vector.async_vector_env import AsyncState, _async_worker
 
 from agents.environments.global_state import global_generators_kept
 from agents.environments.masks import allowed_action
+from config.control_groups import processors
 from config.errors import ExperimentError
 
 CLOSE_S = 5.0
@@ -148,8 +148,8 @@ def _signals_blocked() -> Iterator[None]:
 
 
 def cores() -> int:
-    """Number of processors that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Number of whole processors that this process may use: a pod's limit counts, not its node's cores."""
+    return max(1, int(processors()))
 
 
 def pays(step_s: float, count: int) -> bool:

@@ -204,14 +204,14 @@ def test_nothing_is_left_of_a_training_that_was_killed(tmp_path: Path) -> None:
 
 
 def test_auto_measures_what_a_step_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(parallel, "processors", lambda: 4.0)
     slow, fast, locked = (
         step_time_s(partial(make_environment, one.game, one.environment))
         for one in (resolved_for(f"{LAB}:{name}", "auto") for name in ("Slow", "Corridor", "Locks"))
     )
     assert pays(slow, 4) and not pays(fast, 4) and not pays(locked, 4)
     assert not pays(slow, 1)
-    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda _: {0})
+    monkeypatch.setattr(parallel, "processors", lambda: 1.0)
     assert not pays(slow, 4)
 
 
@@ -234,7 +234,9 @@ def test_what_is_chosen_and_why(
     monkeypatch.setattr("agents.environments.vectors.step_time_s", lambda make: 0.0025)
     monkeypatch.setattr("agents.environments.vectors.pays", lambda step_s, count: pays)
     assert ", ".join(choose_vectorisation(resolved_for(game, asked), count)) == expected
-    monkeypatch.setattr("agents.environments.vectors.cores", lambda: 1)
+    # A pod with one and a half processors of its node.
+    monkeypatch.undo()
+    monkeypatch.setattr("agents.environments.parallel.processors", lambda: 1.5)
     one_core = choose_vectorisation(resolved_for(f"{LAB}:Corridor", "auto"), 2)
     assert one_core == ("sync", "there is one core")
 
