@@ -19,11 +19,13 @@ from agents.compiled.lanes import (
     gated,
     larger,
     load,
+    load_some,
     product,
     quotient,
     smaller,
     spread,
     store,
+    store_some,
     total,
 )
 from agents.compiled.parts import part
@@ -36,6 +38,7 @@ CHUNK = 64
 nearest caches."""
 START = cast(int, np.int64(0))
 NEXT = cast(int, np.int64(1))
+WHOLE = cast(int, np.int64(LANES))
 """As arguments; numba would compile a function once more for a number that stands in the code."""
 
 Floats = npt.NDArray[np.float32]
@@ -134,31 +137,40 @@ def _eight_rows(
 def _four_rows(
     c: Floats, c0: int, cs: int, a: Floats, a0: int, ai: int, ak: int, b: Floats, b0: int, bs: int,
     first: int, columns: int, depth: int,
-) -> int:  # fmt: skip
-    """Likewise for four rows, whose sums stay in the registers of AVX2."""
+) -> None:  # fmt: skip
+    """Likewise for four rows and all columns that are left. The sums stay in the registers of AVX2."""
     j = first
     while j + LANES <= columns:
-        one = c0 + j
-        first_sums = load(c, one)
-        second_sums = load(c, one + cs)
-        third_sums = load(c, one + 2 * cs)
-        fourth_sums = load(c, one + 3 * cs)
-        for k in range(depth):
-            line = load(b, b0 + k * bs + j)
-            number = spread(a[a0 + k * ak])
-            first_sums = fma(number, line, first_sums)
-            number = spread(a[a0 + ai + k * ak])
-            second_sums = fma(number, line, second_sums)
-            number = spread(a[a0 + 2 * ai + k * ak])
-            third_sums = fma(number, line, third_sums)
-            number = spread(a[a0 + 3 * ai + k * ak])
-            fourth_sums = fma(number, line, fourth_sums)
-        store(c, one, first_sums)
-        store(c, one + cs, second_sums)
-        store(c, one + 2 * cs, third_sums)
-        store(c, one + 3 * cs, fourth_sums)
+        _four_times(c, c0 + j, cs, a, a0, ai, ak, b, b0 + j, bs, WHOLE, depth)
         j += LANES
-    return j
+    if j < columns:
+        _four_times(c, c0 + j, cs, a, a0, ai, ak, b, b0 + j, bs, columns - j, depth)
+
+
+@part
+def _four_times(
+    c: Floats, one: int, cs: int, a: Floats, a0: int, ai: int, ak: int, b: Floats, b0: int, bs: int,
+    count: int, depth: int,
+) -> None:  # fmt: skip
+    """The same for one vector of columns, of which so many count."""
+    first_sums = load_some(c, one, count)
+    second_sums = load_some(c, one + cs, count)
+    third_sums = load_some(c, one + 2 * cs, count)
+    fourth_sums = load_some(c, one + 3 * cs, count)
+    for k in range(depth):
+        line = load_some(b, b0 + k * bs, count)
+        number = spread(a[a0 + k * ak])
+        first_sums = fma(number, line, first_sums)
+        number = spread(a[a0 + ai + k * ak])
+        second_sums = fma(number, line, second_sums)
+        number = spread(a[a0 + 2 * ai + k * ak])
+        third_sums = fma(number, line, third_sums)
+        number = spread(a[a0 + 3 * ai + k * ak])
+        fourth_sums = fma(number, line, fourth_sums)
+    store_some(c, one, first_sums, count)
+    store_some(c, one + cs, second_sums, count)
+    store_some(c, one + 2 * cs, third_sums, count)
+    store_some(c, one + 3 * cs, fourth_sums, count)
 
 
 @part
@@ -172,44 +184,36 @@ def add_product(
     Each number of C is a sum in the order of the depth, however many rows there are.
     """
     i = 0
-    while i < rows:
+    while i + 4 <= rows:
         done = START
-        count = 1
+        count = 4
         if WIDE and i + 8 <= rows:
             count = 8
             done = _eight_rows(
                 c, c0 + i * cs, cs, a, a0 + i * ai, ai, ak, b, b0, bs, done, columns, depth
             )
-        elif i + 4 <= rows:
-            count = 4
-        first = done
-        for row in range(i, i + count - 3, 4):
-            done = _four_rows(
-                c, c0 + row * cs, cs, a, a0 + row * ai, ai, ak, b, b0, bs, first, columns, depth
+        for row in range(i, i + count, 4):
+            _four_rows(
+                c, c0 + row * cs, cs, a, a0 + row * ai, ai, ak, b, b0, bs, done, columns, depth
             )
-        for row in range(i, i + count):
-            _one_row(c, c0 + row * cs, a, a0 + row * ai, ak, b, b0, bs, done, columns, depth)
         i += count
+    for row in range(i, rows):
+        _one_row(c, c0 + row * cs, a, a0 + row * ai, ak, b, b0, bs, columns, depth)
 
 
 @part
 def _one_row(
-    c: Floats, c0: int, a: Floats, a0: int, ak: int, b: Floats, b0: int, bs: int, first: int,
-    columns: int, depth: int,
+    c: Floats, c0: int, a: Floats, a0: int, ak: int, b: Floats, b0: int, bs: int, columns: int,
+    depth: int,
 ) -> None:  # fmt: skip
-    """`add_product` for one row, from column `first` on."""
-    j = first
-    while j + LANES <= columns:
-        sums = load(c, c0 + j)
+    """`add_product` for one row."""
+    for j in range(0, columns, LANES):
+        count = columns - j
+        sums = load_some(c, c0 + j, count)
         for k in range(depth):
-            sums = fma(spread(a[a0 + k * ak]), load(b, b0 + k * bs + j), sums)
-        store(c, c0 + j, sums)
-        j += LANES
-    for column in range(j, columns):
-        one = c[c0 + column]
-        for k in range(depth):
-            one += a[a0 + k * ak] * b[b0 + k * bs + column]
-        c[c0 + column] = one
+            line = load_some(b, b0 + k * bs + j, count)
+            sums = fma(spread(a[a0 + k * ak]), line, sums)
+        store_some(c, c0 + j, sums, count)
 
 
 @part

@@ -7,7 +7,7 @@ one with AVX2. The numbers are the same on both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -80,6 +80,52 @@ def store(typing: Any, numbers: Any, place: Any, vector: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(numbers, types.intp, lanes), generate
+
+
+def _first_lanes(builder: Any, count: Any) -> Any:
+    """Which lanes are the first ones, as many as a number says."""
+    words = ir.VectorType(ir.IntType(64), LANES)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    nothing = ir.Constant(words, ir.Undefined)
+    one = builder.insert_element(nothing, count, ir.Constant(ir.IntType(32), 0))
+    counts = builder.shuffle_vector(one, nothing, zeros)
+    return builder.icmp_signed("<", ir.Constant(words, list(range(LANES))), counts)
+
+
+def _masked(builder: Any, name: str, result: Any, arguments: Sequence[Any]) -> Any:
+    kind = ir.FunctionType(result, [one.type for one in arguments])
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, arguments)
+
+
+@_instruction
+def load_some(typing: Any, numbers: Any, place: Any, count: Any) -> Any:
+    """The first lanes of `load`, so many, and 0; no other number is read."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        address = _address(builder, *arguments[:2])
+        given = (
+            address, ir.Constant(ir.IntType(32), FLOAT_BYTES), _first_lanes(builder, arguments[2]),
+            ir.Constant(VECTOR, [0.0] * LANES),
+        )  # fmt: skip
+        return _masked(builder, f"llvm.masked.load.v{LANES}f32.p0", VECTOR, given)
+
+    return lanes(numbers, types.intp, types.intp), generate
+
+
+@_instruction
+def store_some(typing: Any, numbers: Any, place: Any, vector: Any, count: Any) -> Any:
+    """The first lanes of `store`, so many; no other number is written."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        given = (
+            arguments[2], _address(builder, *arguments[:2]),
+            ir.Constant(ir.IntType(32), FLOAT_BYTES), _first_lanes(builder, arguments[3]),
+        )  # fmt: skip
+        _masked(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), given)
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.intp, lanes, types.intp), generate
 
 
 @_instruction
