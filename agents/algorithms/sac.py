@@ -19,7 +19,7 @@ generator is this training's own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +91,7 @@ class SoftActorCriticLearning(TwinCriticLearning):
     }
     network: SoftActorCritic
     actions: SquashedActions
+    compiled: CompiledSAC | None
 
     def __init__(
         self, resolved: Resolved, spaces: Interface, *, run: int, device: str, precision: str
@@ -113,20 +114,12 @@ class SoftActorCriticLearning(TwinCriticLearning):
             TEMPERATURE: self._learner(self._temperature_loss, [self.log_alpha]),
         }
         # The steps of critics and policy as machine code, where that is known to find the same.
-        self.compiled = self._compiled()
+        self.compiled = self._compiled(SoftActorCriticLearning, COMPILED)
 
-    def _compiled(self) -> CompiledSAC | None:
-        # A subclass may have other losses; the functions below know the ones of this page.
-        page, ours = SoftActorCriticLearning, type(self)
-        if any(getattr(ours, name) is not getattr(page, name) for name in COMPILED):
-            return None
-        if not self.network.is_small:
-            return None
-        # numba takes a second to import, which is spared where nothing is small.
-        from agents.compiled.fast_sac import compiled_sac
+    def _machine_code(self) -> type[CompiledSAC]:
+        from agents.compiled.fast_sac import CompiledSAC
 
-        optimisers = [self.learners[name].optimiser for name in (CRITICS, ACTOR, TEMPERATURE)]
-        return compiled_sac(self, optimisers, Batch)
+        return CompiledSAC
 
     def _make_network(self, precision: str, generator: torch.Generator) -> SoftActorCritic:
         return make_soft_actor_critic(
@@ -141,44 +134,17 @@ class SoftActorCriticLearning(TwinCriticLearning):
         noise = self._noise(2, *batch.actions.shape)
         # One α for the whole update: its own step comes last, and changes the next update.
         alpha = self.log_alpha.detach().exp()
-        (critic_loss, q_mean, error), critic_norm = self._descend_critics(batch, noise, alpha)
-        (policy_loss, entropy), actor_norm = self._descend_actor(batch, noise, alpha)
+        (critic_loss, q_mean, error), critic_norm = self._descend_critics(batch, noise[1], alpha)
+        (policy_loss, entropy), actor_norm = self._descend_actor(batch, noise[0], alpha)
         if self.hyper.alpha is None:
             self._descend_temperature(entropy)
         # The targets move after the critics' step, as in the paper's algorithm 1.
-        follow = self.network.follow if self.compiled is None else self.compiled.follow
-        follow(self.hyper.target_rate)
+        self._follow()
         means = torch.stack((q_mean, error, entropy, alpha, critic_loss, policy_loss))
         return (Measured(means, (critic_norm, actor_norm)),)
 
-    def _descend_critics(
-        self, batch: Batch, noise: Tensor, alpha: Tensor
-    ) -> tuple[tuple[Tensor, ...], Any]:
-        """Make one step of the critics' optimiser: what their loss gave, and its gradient's norm."""
-        if self.compiled is not None:
-            made = self.compiled.descend_critics(batch, noise, float(alpha), self._learning_rate)
-            # What was not finite there is left to torch, which raises the error.
-            if made is not None:
-                return made
-        targets = self._targets(batch, noise[1], alpha)
-        return self._descend(CRITICS, batch.encoded, batch.actions, targets, batch.weights)
-
-    def _descend_actor(
-        self, batch: Batch, noise: Tensor, alpha: Tensor
-    ) -> tuple[tuple[Tensor, ...], Any]:
-        """Likewise of the policy's."""
-        if self.compiled is not None:
-            made = self.compiled.descend_actor(batch, noise, float(alpha), self._learning_rate)
-            if made is not None:
-                return made
-        # The torso learns from the critics' loss alone (Yarats et al. 2021): the actor takes its
-        # features, by the weights that this loss has just changed, as constants.
-        with torch.no_grad():
-            features = self.network.features(batch.encoded)
-        return self._descend(ACTOR, features, noise[0], alpha)
-
     def _descend_temperature(self, entropy: Tensor) -> None:
-        """Likewise of α's."""
+        """Make one step of α's optimiser."""
         if self.compiled is not None and self.target_entropy is not None:
             surplus = float(entropy) - self.target_entropy
             if self.compiled.descend_temperature(surplus, self._learning_rate):

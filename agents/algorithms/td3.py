@@ -22,7 +22,7 @@ is due, is part of the checkpoint; an update that is not finite is never kept.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -42,12 +42,17 @@ from agents.networks.action_distributions import NoisyActions
 from agents.networks.twin_critics import DeterministicActorCritic
 from config.resolve import Resolved
 
+if TYPE_CHECKING:
+    from agents.compiled.fast_td3 import CompiledTD3
+
 OF_CRITICS = ("q_mean", "td_error", "critic_loss", "critic_gradient_norm")
 OF_ACTOR = ("actor_loss", "actor_gradient_norm")
 METRICS = ("learning_rate", *OF_CRITICS, *OF_ACTOR)
 """The metrics of an epoch: the last learning rate, and means over the updates of the critics and over
 those of the actor; None without updates.
 """
+COMPILED = ("_targets", "_critics_loss", "_actor_loss")
+"""What the machine code of this page knows."""
 
 
 def smoothed(actions: Tensor, noise: Tensor, *, deviation: float, clip: float) -> Tensor:
@@ -92,6 +97,13 @@ class TD3Trainer(CollectingTrainer):
             CRITICS: self._learner(self._critics_loss, self.network.learnt_by_critics),
             ACTOR: self._learner(self._actor_loss, list(self.network.actor.parameters())),
         }
+        # The steps of critics and policy as machine code, where that is known to find the same.
+        self.compiled = self._compiled(TD3Trainer, COMPILED)
+
+    def _machine_code(self) -> type[CompiledTD3]:
+        from agents.compiled.fast_td3 import CompiledTD3
+
+        return CompiledTD3
 
     def _make_network(self, precision: str, generator: torch.Generator) -> DeterministicActorCritic:
         return make_deterministic_actor_critic(
@@ -104,23 +116,15 @@ class TD3Trainer(CollectingTrainer):
         the target networks.
         """
         batch = self._batch()
-        targets = self._targets(batch, self._noise(*batch.actions.shape))
-        critics, norm = self._descend(CRITICS, batch.encoded, batch.actions, targets, batch.weights)
-        loss, q_mean, error = critics
+        noise = self._noise(*batch.actions.shape)
+        (loss, q_mean, error), norm = self._descend_critics(batch, noise)
         self.updates += 1
         actor = None
         if self.updates % self.hyper.policy_delay == 0:
-            actor = self._update_actor(batch)
-            self.network.follow(self.hyper.target_rate)
+            numbers, actor_norm = self._descend_actor(batch)
+            actor = Measured(torch.stack(numbers), (actor_norm,))
+            self._follow()
         return Measured(torch.stack((q_mean, error, loss)), (norm,)), actor
-
-    def _update_actor(self, batch: Batch) -> Measured:
-        # The torso learns from the critics' loss alone (Yarats et al. 2021): the actor takes its
-        # features, by the weights that this loss has just changed, as constants.
-        with torch.no_grad():
-            features = self.network.features(batch.encoded)
-        (loss,), norm = self._descend(ACTOR, features)
-        return Measured(torch.stack((loss,)), (norm,))
 
     @torch.no_grad()
     def _targets(self, batch: Batch, noise: Tensor) -> Tensor:
@@ -140,8 +144,9 @@ class TD3Trainer(CollectingTrainer):
         values = self.network.values(self.network.features(encoded), actions)
         return critics_loss(values, targets, weights), *value_metrics(values, targets)
 
-    def _actor_loss(self, features: Tensor) -> tuple[Tensor, ...]:
+    def _actor_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """The actor's loss."""
+        (features,) = inputs
         actions = self.actions.mode(self.network.policy(features))
         return (actor_loss(self.network.first_value_of_actions(features, actions)),)
 

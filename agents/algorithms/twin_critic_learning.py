@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ from agents.states import FORMAT, check_format, ranges, to_arrays, to_tensors
 from config.errors import Diverged
 from config.resolve import Resolved
 from config.seeds import integer_seed, seed_sequence
+
+if TYPE_CHECKING:
+    from agents.compiled.fast_twin_critics import CompiledTwinCritics
 
 ADAM_EPSILON = 1e-8
 CRITICS = "critics"
@@ -104,6 +107,7 @@ class TwinCriticLearning:
     network: TwinCritics
     actions: BoundedActions
     learners: dict[str, Learner]
+    compiled: CompiledTwinCritics | None
     looks_at_each = True
     """Whether each step looks at its loss and norm before it is made."""
 
@@ -134,6 +138,36 @@ class TwinCriticLearning:
         self, loss: Callable[..., tuple[Tensor, ...]], parameters: list[nn.Parameter]
     ) -> Learner:
         return Learner(Gradients(loss, parameters), Adam(parameters, epsilon=ADAM_EPSILON))
+
+    def _compiled(self, page: type, names: Sequence[str]) -> Any:
+        """The machine code of the steps of critics and policy, for the methods of these names that stand on
+        a page; None for others, which a subclass may have, and where torch is needed.
+        """
+        if any(getattr(type(self), name) is not getattr(page, name) for name in names):
+            return None
+        if not self.network.is_small:
+            return None
+        # numba takes a second to import, which is spared where nothing is small.
+        from agents.compiled.fast_twin_critics import compiled
+
+        optimisers = [learner.optimiser for learner in self.learners.values()]
+        return compiled(self._machine_code(), self, optimisers, Batch)
+
+    def _machine_code(self) -> type[CompiledTwinCritics]:
+        """That of this algorithm."""
+        raise NotImplementedError
+
+    def _targets(self, batch: Batch, *given: Any) -> Tensor:
+        """The targets y, [B], of a batch and what an algorithm needs besides, such as noise."""
+        raise NotImplementedError
+
+    def _critics_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Encoded, actions, targets and weights -> the critics' loss, and the means of Q and of |Q − y|."""
+        raise NotImplementedError
+
+    def _actor_loss(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Features, and what an algorithm needs besides -> the policy's loss, and other numbers."""
+        raise NotImplementedError
 
     @property
     def steps_now(self) -> int:
@@ -167,6 +201,35 @@ class TwinCriticLearning:
     def _note(self, loss: Tensor, norm: Tensor) -> None:
         """Keep both for the look at a block of updates."""
         raise NotImplementedError
+
+    def _descend_critics(self, batch: Batch, *given: Tensor) -> tuple[tuple[Tensor, ...], Any]:
+        """Make one step of the critics' optimiser: what their loss gave, and its gradient's norm. given:
+        what the targets need beside the batch.
+        """
+        if self.compiled is not None:
+            made = self.compiled.descend_critics(batch, self._learning_rate, *given)
+            # What was not finite there is left to torch, which raises the error.
+            if made is not None:
+                return made
+        targets = self._targets(batch, *given)
+        return self._descend(CRITICS, batch.encoded, batch.actions, targets, batch.weights)
+
+    def _descend_actor(self, batch: Batch, *given: Tensor) -> tuple[tuple[Tensor, ...], Any]:
+        """Likewise of the policy's. given: what its loss needs beside the features."""
+        if self.compiled is not None:
+            made = self.compiled.descend_actor(batch, self._learning_rate, *given)
+            if made is not None:
+                return made
+        # The torso learns from the critics' loss alone (Yarats et al. 2021): the actor takes its
+        # features, by the weights that this loss has just changed, as constants.
+        with torch.no_grad():
+            features = self.network.features(batch.encoded)
+        return self._descend(ACTOR, features, *given)
+
+    def _follow(self) -> None:
+        """Move the target networks."""
+        follow = self.network.follow if self.compiled is None else self.compiled.follow
+        follow(self.hyper.target_rate)
 
     def _descend(self, name: str, *inputs: Tensor) -> tuple[tuple[Tensor, ...], Any]:
         """Make one step of Adam. Returns what the loss gave, and the norm of its gradient."""
@@ -259,7 +322,12 @@ class CollectingTrainer(TwinCriticLearning):
         super().__init__(
             resolved, self.collection.spaces, run=run, device=device, precision=precision
         )
-        self.policy = self.network.acting()
+
+    @functools.cached_property
+    def policy(self) -> Callable[[Tensor], Tensor]:
+        """Encoded [N, ...] -> policy [N, P]; it acts."""
+        # Made at the first action: it holds the weights' memory, which moves before the training begins.
+        return self.network.acting()
 
     @functools.cached_property
     def block(self) -> Block[Update]:

@@ -121,6 +121,21 @@ def outputs_at(network: Network, memory: Memory, slot: int) -> int:
 
 
 @part
+def see(
+    network: Network, memory: Memory, slot: int, column: int, source: Floats, first: int, rows: int,
+    columns: int,
+) -> None:  # fmt: skip
+    """Write so many rows of `source` [..., columns], from row `first` on, to a chunk's inputs, from this column
+    on.
+    """
+    place = inputs_at(network, memory, slot) + column
+    for row in range(rows):
+        for one in range(columns):
+            memory.hidden[place + one] = source[(first + row) * columns + one]
+        place += network.strides[0]
+
+
+@part
 def forward(
     network: Network, parameters: Floats, memory: Memory, which: int, slot: int, rows: int
 ) -> None:

@@ -23,6 +23,7 @@ from agents.compiled.perceptrons import (
     memory_by_pointers,
     network_by_pointers,
     outputs_at,
+    see,
     turn_weights,
 )
 
@@ -49,14 +50,6 @@ def _rows_by_pointers(batch: Rows) -> Rows:
         pointer(batch.discounts), pointer(batch.next_encoded), pointer(batch.weights),
         pointer(batch.next_masks),
     )  # fmt: skip
-
-
-@part
-def _see(network: Network, memory: Memory, encoded: Floats, first: int, rows: int) -> None:
-    size = network.sizes[0]
-    for row in range(rows):
-        for one in range(size):
-            memory.hidden[row * network.strides[0] + one] = encoded[(first + row) * size + one]
 
 
 @part
@@ -88,17 +81,18 @@ def _add_gradients(
     """
     clear_gradients(network, gradients, memory)
     turn_weights(network, parameters, memory, True)
+    size = network.sizes[0]
     actions = network.sizes[network.layers]
     stride = network.strides[network.layers]
     outputs = outputs_at(network, memory, START)
     loss = 0.0
     for begin in range(first, last, CHUNK):
         rows = fewer(CHUNK, last - begin)
-        _see(network, of_target, batch.next_encoded, begin, rows)
+        see(network, of_target, START, START, batch.next_encoded, begin, rows, size)
         forward(network, target, of_target, START, START, rows)
         chosen_by = of_target.hidden
         if double:
-            _see(network, memory, batch.next_encoded, begin, rows)
+            see(network, memory, START, START, batch.next_encoded, begin, rows, size)
             forward(network, parameters, memory, START, START, rows)
             chosen_by = memory.hidden
         for row in range(rows):
@@ -106,7 +100,7 @@ def _add_gradients(
             place = outputs + row * stride
             best = _best(batch, at, chosen_by, place, actions)
             errors[at] = batch.rewards[at] + batch.discounts[at] * of_target.hidden[place + best]
-        _see(network, memory, batch.encoded, begin, rows)
+        see(network, memory, START, START, batch.encoded, begin, rows, size)
         forward(network, parameters, memory, START, START, rows)
         clear(memory.deltas, START, rows * stride)
         for row in range(rows):
