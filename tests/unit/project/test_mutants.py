@@ -13,6 +13,7 @@ import pytest
 from tests.mutants.__main__ import (
     FOLDER,
     ROOT,
+    all_mutants,
     mutants_of_meaning,
     quick_tests_of,
     read_explained,
@@ -168,6 +169,14 @@ def test_every_target_and_test_is_there() -> None:
     named += [test for table in tables for tests in table.values() for test in tests]
     assert [path for path in named if not (ROOT / path.partition("::")[0]).is_file()] == []
     assert all(why for why in read_explained(ROOT / FOLDER / "explained.txt").values())
+
+
+@pytest.mark.slow  # 5 s: all mutants are written
+def test_every_explanation_fits_a_mutant() -> None:
+    targets = tomllib.loads((ROOT / FOLDER / "targets.toml").read_text("utf-8"))
+    mutants = [*all_mutants(ROOT, list(targets["tests"])), *mutants_of_meaning(ROOT)]
+    explained = read_explained(ROOT / FOLDER / "explained.txt")
+    assert explained.keys() - {mutant.change for mutant in mutants} == set()
 
 
 def test_every_mutant_of_meaning_fits_its_file_once_and_has_tests() -> None:
