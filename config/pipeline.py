@@ -38,6 +38,10 @@ SNAPSHOT_PARTS = "snapshot-parts"
 """The name of the output of `train` that lists the parts in which the snapshots of its policy are
 evaluated, such as `["0", "1"]`; `[]` if there is nothing to evaluate.
 """
+REACHED = "reached"
+"""The name of the file in which `train` leaves the number of epochs that a run has, beside its outputs: a
+training may pause before its last one.
+"""
 TRAINED = "trained"
 """The name of the output of `prepare` that lists the runs whose training is complete, such as `,0,2,`:
 resubmitted, their pods find nothing to do and ask for no GPU.

@@ -1,7 +1,7 @@
 """Train one run: `python -m steps.train --outdir … --run 0`.
 
 The same command starts, continues after whatever ended the last attempt, and returns at once when
-the run is trained. Leaves checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
+the run is trained. With `--until EPOCH` the training pauses after that epoch. Leaves checkpoints, `train.csv`, TensorBoard files and `resources.csv`.
 
 Algorithms with actors have two roles: `--role learner`, which is the default, and, as often as one
 likes, on the same machine or others with the same directory, `--role actor --member 0`, 1, … Where
@@ -26,13 +26,14 @@ from config.ending import end
 from config.errors import BadInput
 from config.workers import WorkerSettings
 from steps.command.become import become
-from steps.command.context import StepContext
+from steps.command.context import Paused, StepContext
 from steps.command.main import guarded, run_step
 from steps.command.members import add_roles
 from steps.directory import snapshots
 from steps.directory.experiment import training_inputs
 from steps.directory.status import Status
 from steps.directory.usable import is_worth_evaluating
+from steps.training import pausing
 
 LEARNER, ACTOR = ActorSettings.roles
 TRAINER, WORKER = WorkerSettings.roles
@@ -54,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
 
-def train(context: StepContext) -> dict[str, Any]:
-    """Train one run from its newest checkpoint, or from the start. As an actor or a worker, help
+def train(context: StepContext) -> dict[str, Any] | Paused:
+    """Train one run from its newest checkpoint, or from the start, to its end or to a pause. As an actor or a worker, help
     with it.
     """
     from steps.training.training_attempt import attempt
@@ -85,7 +86,10 @@ def train(context: StepContext) -> dict[str, Any]:
 
 
 def inputs(context: StepContext) -> Mapping[str, Any]:
-    """What the result depends on. Raises `BadInput` for a role that this training does not have."""
+    """What the result depends on. Raises `BadInput` for a role that this training does not have, and
+    for a pause that cannot be.
+    """
+    pausing.until(context)
     descriptor = context.resolved.descriptor
     if context.member:
         _check_role(context.arguments.role, descriptor)
@@ -114,19 +118,28 @@ def _check_role(role: str, descriptor: Algorithm) -> None:
 
 
 def is_complete(context: StepContext) -> bool:
-    """Whether the files of a finished training are intact, so that it can be skipped."""
+    """Whether the files of a training that is finished, or paused where it should, are intact, so that
+    it can be skipped.
+    """
     from steps.training.meeting import is_trained, outcome
 
-    return bool(outcome(context)) if context.member else is_trained(context.run, context.previous)
+    if context.member:
+        return bool(outcome(context))
+    previous = context.previous
+    return (
+        previous is not None
+        and pausing.is_far_enough(context, previous)
+        and is_trained(context.run, previous)
+    )
 
 
 def _outputs(context: StepContext, status: Status) -> dict[str, str]:
-    """Argo's outputs: whether the run is worth evaluating, and the parts in which the snapshots of its
-    policy are evaluated. Only the roles that learn know them.
+    """Argo's outputs: whether the run is worth evaluating, the parts in which the snapshots of its
+    policy are evaluated, and the number of epochs that it has. Only the roles that learn know them.
     """
     if context.resolved.measure.training_detail not in status.details:
         return {}
-    evaluate = is_worth_evaluating(status, context.resolved)
+    evaluate = status.state != "paused" and is_worth_evaluating(status, context.resolved)
     parts = list[str]()
     if evaluate and context.resolved.experiment.evaluations:
         count = len(snapshots.parts(context.run.snapshot_steps()))
@@ -134,12 +147,14 @@ def _outputs(context: StepContext, status: Status) -> dict[str, str]:
     return {
         "evaluate": "true" if evaluate else "false",
         pipeline.SNAPSHOT_PARTS: json.dumps(parts),
+        pipeline.REACHED: f"{status.number('epoch') or 0:.0f}",
     }
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     roles = (LEARNER, ACTOR, TRAINER, WORKER)
     add_roles(parser, roles, answering=(LEARNER, TRAINER))
+    pausing.add_until(parser)
     parser.add_argument(
         "--learner",
         metavar="HOST:PORT",

@@ -19,6 +19,7 @@ from steps.command.stop import StopRequest
 from steps.directory import owner
 from steps.directory.experiment import training_inputs
 from steps.directory.status import read_status
+from steps.training import pausing
 
 NAME = "wait-for-training"
 POLL_S = 0.5
@@ -28,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Wait and return the exit code."""
     stop = StopRequest()
     stop.install()
-    parsed = command_parser("steps.wait_for_training", wait_for_training, True).parse_args(argv)
+    parser = command_parser("steps.wait_for_training", wait_for_training, True)
+    pausing.add_until(parser)
+    parsed = parser.parse_args(argv)
     return guarded(NAME, lambda: wait_for_training(begin_context(NAME, parsed, stop)))
 
 

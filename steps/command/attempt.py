@@ -22,7 +22,7 @@ from config.errors import (
     on_one_line,
     printable,
 )
-from steps.command.context import Skipped, StepContext
+from steps.command.context import Paused, Skipped, StepContext
 from steps.command.log import Log, append_line
 from steps.command.stop import GRACE_S
 from steps.directory import owner, processes, status
@@ -30,7 +30,7 @@ from steps.directory.files import remove_temporaries, unwritable
 from steps.directory.status import State, Status
 
 POLL_S = 0.25
-Answer = Mapping[str, Any] | Skipped | None
+Answer = Mapping[str, Any] | Skipped | Paused | None
 EXIT = os._exit
 """The real one: an attempt puts its own in the place of `os._exit`."""
 OTHERS_ENDED = "something in this process ended it"
@@ -152,6 +152,8 @@ class Attempt:
             return Outcome("failed", 1, f"{reason}; an environment must not end it")
         if isinstance(answer, Skipped):
             return Outcome("skipped", 0, answer.reason, answer.details)
+        if isinstance(answer, Paused):
+            return Outcome("paused", 0, answer.reason, answer.details)
         return Outcome("succeeded", details=answer or {})
 
     def _failure(self, error: ExperimentError) -> Outcome:

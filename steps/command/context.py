@@ -33,6 +33,16 @@ class Skipped:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Paused:
+    """Returned by a training that ended well before its last epoch, because it was asked to. It ends as
+    `paused` with exit code 0.
+    """
+
+    reason: str
+    details: Mapping[str, Any]
+
+
 @dataclass
 class StepContext:
     """The context of one start of one step.

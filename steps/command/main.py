@@ -42,7 +42,7 @@ def run_step(
     """Run one step and return its exit code.
 
     task: its name in the table of steps, which says whether it belongs to a run. step: does the
-    work and returns details for the status file, or `Skipped`, or raises. inputs: what the result
+    work and returns details for the status file, or `Skipped` or `Paused`, or raises. inputs: what the result
     depends on, small and as JSON. After a success with equal inputs, and if `complete` says that
     its files are intact, a repeat returns 0 at once and changes no file; without `inputs` the step
     always runs. beside_workflow: whether it may be run by hand while a workflow owns the directory, because
@@ -208,11 +208,7 @@ def refuse_second_process(context: StepContext) -> None:
 
 
 def _is_finished(previous: Status, context: StepContext) -> bool:
-    return (
-        previous.state in {"succeeded", "skipped"}
-        and previous.inputs is not None
-        and previous.inputs == context.inputs
-    )
+    return previous.ended_well and previous.inputs is not None and previous.inputs == context.inputs
 
 
 def write_outputs(outputs: Mapping[str, str]) -> None:

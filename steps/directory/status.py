@@ -24,7 +24,8 @@ from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.tables import last_row
 
-State = Literal["running", "succeeded", "failed", "skipped", "preempted"]
+State = Literal["running", "succeeded", "paused", "failed", "skipped", "preempted"]
+"""paused: a training that ended where it was asked to, before its last epoch."""
 STATUS_LIMIT_BYTES = 2**20
 LARGEST_NUMBER = 1e100
 
@@ -51,6 +52,11 @@ class Status:
     process: str = ""
     inputs: dict[str, Any] | None = None
     details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether nothing went wrong, exit code 0; a paused training is not finished, though."""
+        return self.state in {"succeeded", "skipped", "paused"}
 
     def number(self, name: str) -> float | None:
         """A finite number among the details; None if there is none."""

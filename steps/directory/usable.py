@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from config.errors import BadInput
 from config.games import LARGEST_RETURN
@@ -36,13 +36,13 @@ NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
 
 @dataclass(frozen=True)
 class Usable:
-    """complete: trained and evaluated. skipped: trained, but below `evaluate_above`. Unfinished and
-    failed runs enter no average.
+    """complete: trained and evaluated. skipped: trained, but below `evaluate_above`. paused: trained as
+    far as it was asked to, before its last epoch. Paused, unfinished and failed runs enter no average.
 
     reason: one line; None for a complete run.
     """
 
-    state: Literal["complete", "skipped", "unfinished", "failed"]
+    state: Literal["complete", "skipped", "paused", "unfinished", "failed"]
     reason: str | None = None
 
     def __bool__(self) -> bool:
@@ -64,6 +64,8 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     """Whether a run is usable, from its status files and its evaluation."""
     measure = resolved.measure
     train = read_status(run.status / f"{TRAIN}.json")
+    if train is not None and train.state == "paused":
+        return Usable("paused", paused_at(train.details, resolved))
     if train is None or train.state != "succeeded":
         return _not_ended(TRAIN, train, run)
     if changed := changed_table(run, train):
@@ -94,6 +96,11 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if fault := faulty_value(episodes, measure):
         return Usable("failed", f"{measure.table}: {fault}: {EVALUATE} makes it")
     return Usable("complete")
+
+
+def paused_at(details: Mapping[str, Any], resolved: Resolved) -> str:
+    """Where a paused training is, from what its status says: `paused at epoch 7 of 20`."""
+    return f"paused at epoch {details.get('epoch')} of {resolved.epochs}"
 
 
 def is_worth_evaluating(train: Status, resolved: Resolved) -> bool:

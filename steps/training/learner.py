@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
 from steps.command.context import StepContext
+from steps.training.pausing import up_to
 from steps.training.serving import Coupling, counters_of, serve, waiting
 from steps.training.training_attempt import TrainingAttempt
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end. Raises `Preempted` after a SIGTERM and, with everything saved, if no actor
+    """Train to the end, or to a pause. Raises `Preempted` after a SIGTERM and, with everything saved, if no actor
     sent anything for `no_data_timeout` or another learner was lost. Raises what the trainer raises.
     """
     context = attempt.context
@@ -71,7 +72,7 @@ def _train(
     attempt: TrainingAttempt, learner: Learner, roster: Roster, files: TrainingFiles
 ) -> None:
     longest_s = attempt.resolved.actors.no_data_timeout
-    for progress in learner.train():
+    for progress in up_to(attempt.until, learner.train()):
         if progress is not None:
             files.epoch_ended(learner, progress)
             continue

@@ -24,6 +24,7 @@ from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import RunDirectory
 from steps.directory.status import Status, read_status
 from steps.directory.usable import changed_table
+from steps.training.pausing import is_far_enough
 
 POLL_S = 0.5
 Found = TypeVar("Found")
@@ -74,8 +75,17 @@ class Ending:
     def check(self) -> None:
         """Raise `Ended`, or `Preempted` after a SIGTERM."""
         self.check_stop()
-        if why := outcome(self._context, self._before):
+        if why := outcome(self._context, self._before) or self._paused_since():
             raise Ended(why)
+
+    def _paused_since(self) -> str:
+        """Where the training has paused since this member started, which need not know of the pause;
+        empty if it has not.
+        """
+        status = read_status(self._context.run.status / f"{TRAIN}.json")
+        if status is None or status.state != "paused" or status == self._before:
+            return ""
+        return f"the run is {status.reason}"
 
 
 class Finding(Ending, Generic[Found]):
@@ -145,11 +155,23 @@ def outcome(context: StepContext, before: Status | None = None) -> str:
     status = read_status(run.status / f"{TRAIN}.json")
     if status is None:
         return ""
-    if status.state == "succeeded" and status.inputs == context.inputs and is_trained(run, status):
-        return "the run is trained"
+    if _has_all_that_is_asked(context, status):
+        return (
+            "the run is trained" if status.state == "succeeded" else f"the run is {status.reason}"
+        )
     if failed_for_good(context, status, before):
         return f"the training has failed for good: {status.reason}"
     return ""
+
+
+def _has_all_that_is_asked(context: StepContext, status: Status) -> bool:
+    """Whether the training has ended well, at its end or at the pause that this member knows of."""
+    return (
+        status.ended_well
+        and status.inputs == context.inputs
+        and is_far_enough(context, status)
+        and is_trained(context.run, status)
+    )
 
 
 def failed_for_good(context: StepContext, status: Status | None, before: Status | None) -> bool:

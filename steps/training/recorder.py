@@ -141,9 +141,9 @@ class Recorder:
         return _mean(self._recent)
 
     @property
-    def training_episodes(self) -> int:
-        """Number of episodes in the training score: 100, or all if fewer have ended."""
-        return len(self._recent)
+    def recent(self) -> list[float]:
+        """What the training score is the mean of: the last 100 episodes, or all if fewer have ended."""
+        return list(self._recent)
 
     def state(self) -> dict[str, Any]:
         """The recorder's state for the checkpoint, as JSON."""

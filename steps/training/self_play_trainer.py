@@ -16,6 +16,7 @@ from config.errors import Preempted
 from steps.directory import self_play
 from steps.directory.starting_point import recorded_games
 from steps.directory.tables import Cell
+from steps.training.pausing import up_to
 from steps.training.shards import Inbox
 from steps.training.training_attempt import TrainingAttempt
 
@@ -30,7 +31,7 @@ IMITATED = "imitated"
 
 
 def train(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end. Raises `Preempted` after a SIGTERM and, with everything saved, if no worker
+    """Train to the end, or to a pause. Raises `Preempted` after a SIGTERM and, with everything saved, if no worker
     sent anything for `no_data_timeout`. Raises what the trainer raises.
     """
     context = attempt.context
@@ -88,7 +89,7 @@ def _train(
     attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox, files: TrainingFiles
 ) -> None:
     longest_s = attempt.resolved.workers.no_data_timeout
-    for progress in trainer.train(inbox.take):
+    for progress in up_to(attempt.until, trainer.train(inbox.take)):
         attempt.kept[TAKEN] = dict(inbox.taken)
         if progress is not None:
             # A kill may undo this epoch: its network is then removed by `discard_networks_after`.

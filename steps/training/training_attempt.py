@@ -19,19 +19,21 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, ExperimentError, NoProgress
 from config.memory import limit_bytes
-from steps.command.context import StepContext
+from steps.command.context import Paused, StepContext
 from steps.directory import checkpoints, segments, snapshots
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.starting_point import first_checkpoint, refusal
 from steps.directory.status import Status
 from steps.directory.tables import last_row
+from steps.directory.usable import TRAINING_EPISODES, TRAINING_TABLE, paused_at
+from steps.training.pausing import until
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
@@ -39,11 +41,13 @@ if TYPE_CHECKING:
     from steps.directory.experiment import Compute
 
 Details = dict[str, Any]
+MACHINE = ("device", "precision", "threads", "cpu_capability", "torch", "source")
+"""What a checkpoint and the status say of the machine."""
 
 
-def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -> Details:
+def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -> Details | Paused:
     """Let `train` continue from the run's newest checkpoint, or begin. Returns the details that it
-    reports at its end.
+    reports at its end, as `Paused` if that is not the end of the training.
     """
     # Read when torch is imported.
     os.environ["OMP_NUM_THREADS"] = str(context.resolved.experiment.threads)
@@ -65,13 +69,16 @@ def attempt(context: StepContext, train: Callable[[TrainingAttempt], Details]) -
     )
     try:
         _require_memory(context)
-        details = train(training)
+        # A kill may have come between the checkpoint of a pause and the status that tells of it.
+        details = training.paused_before() or train(training)
     except Exception as error:
         training.failed(error)
         raise
     # A kill may have come between the last checkpoint and this.
     checkpoints.prune(context.run, training.step)
-    return details
+    if details["epoch"] >= context.resolved.epochs:
+        return details
+    return Paused(paused_at(details, context.resolved), details)
 
 
 def _ends_a_shorter_training(resolved: Resolved, checkpoint: Checkpoint) -> bool:
@@ -106,10 +113,11 @@ def _left_by_the_last_attempt(context: StepContext) -> Details:
 class TrainingAttempt:
     """What one attempt continues from, and how far it is.
 
-    step: reached so far. saved_step: that of the last checkpoint. record: what the files put into
-    the checkpoint beside the trainer's state; empty without one. kept: further facts for the next
-    attempt. machine: device and precision. resolved: the parameters, without anything that is still
-    to be measured. Both are set once `decided` was read.
+    step: reached so far. saved_step: that of the last checkpoint. until: the epoch after which it ends,
+    the last one or that of a pause. record: what the files put into the checkpoint beside the trainer's
+    state; empty without one. kept: further facts for the next attempt. machine: device and precision.
+    resolved: the parameters, without anything that is still to be measured. Both are set once `decided`
+    was read.
     """
 
     def __init__(self, context: StepContext, checkpoint: Checkpoint | None) -> None:
@@ -118,6 +126,7 @@ class TrainingAttempt:
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
         self.kept: dict[str, Any] = {}
+        self.until = until(context)
         self.machine: dict[str, Any] = {}
         self.resolved = context.resolved
         self.guard = self._guard()
@@ -178,7 +187,41 @@ class TrainingAttempt:
             start = f"step {self.checkpoint.step}"
         epochs = self.context.resolved.epochs
         threads = self.machine["threads"]
-        print(f"training {epochs} epochs from {start}: {compute}, {threads} threads")
+        pause = f" until epoch {self.until}" if self.until < epochs else ""
+        print(f"training {epochs} epochs from {start}{pause}: {compute}, {threads} threads")
+
+    def paused_before(self) -> Details | None:
+        """The details of a training that need not go on now, because its checkpoint is at the pause or
+        beyond; None if it must, and for one that is complete.
+        """
+        checkpoint = self.checkpoint
+        if checkpoint is None or not self.until <= checkpoint.epoch < self.resolved.epochs:
+            return None
+        record = self.record
+        self.machine = {name: record[name] for name in MACHINE if name in record}
+        return self.details(
+            epoch=checkpoint.epoch,
+            recent=record["recorder"]["recent"],
+            table=record["files"][self.context.run.train_csv.name],
+            wall_s=record["wall_s"],
+        )
+
+    def details(
+        self, *, epoch: int, recent: Sequence[float], table: Mapping[str, Any], wall_s: float
+    ) -> Details:
+        """What the status says of a training that has ended or pauses. recent: the last episodes,
+        whose mean is the training score. table: the size and the checksum of `train.csv`.
+        """
+        return {
+            self.resolved.measure.training_detail: sum(recent) / len(recent) if recent else None,
+            TRAINING_EPISODES: len(recent),
+            TRAINING_TABLE: table,
+            "step": self.step,
+            "epoch": epoch,
+            "wall_s": round(wall_s, 3),
+            "steps_per_second": round(self.step / wall_s, 1),
+            **self.machine,
+        }
 
     def _load(self, trainer: Resumable, checkpoint: Checkpoint) -> None:
         with checkpoints.fitting(checkpoint.path, "delete it to continue from the one before"):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from agents.interfaces import HasStreams
 from steps.directory import checkpoints, snapshots
 from steps.directory import status as directory_status
-from steps.directory.usable import TRAINING_EPISODES, TRAINING_TABLE
+from steps.training.pausing import up_to
 from steps.training.recorder import Recorder
 from steps.training.resources import Measure, ResourceSampler, gpu_of
 from steps.training.stream_writer import StreamFiles, Write
@@ -96,25 +96,25 @@ class TrainingFiles:
 
     def epoch_ended(self, trainer: Resumable, progress: Progress) -> None:
         """Write the results of an epoch, also to the trainer's streams, and a checkpoint if one is
-        due or a stop was requested. Then raises `Preempted` if a stop was requested, unless nothing
-        is left to train. Raises `WrongDirectory`, before writing, if another attempt has taken the
+        due, the training pauses or a stop was requested. Then raises `Preempted` if a stop was
+        requested, unless this was the last epoch to train. Raises `WrongDirectory`, before writing, if another attempt has taken the
         directory, and what writing raises.
         """
         # Before this epoch's row is written: a full disk stops the training here.
         self._saver.wait()
         self._sampler.at(progress.step)
         self._attempt.step = progress.step
-        last = progress.epoch >= self._resolved.epochs
-        stops = not last and self._context.stop.seen()
+        ends = progress.epoch >= self._attempt.until
+        stops = not ends and self._context.stop.seen()
         if stops:
             self._context.require_ours()
         self._recorder.add(progress)
-        self._print(progress, last)
+        self._print(progress, ends)
         self._add_to_streams(trainer)
         # Before the checkpoint: a training that continues from that finds this snapshot taken.
         if progress.epoch in self._snapshot_epochs:
             self._take_snapshot(trainer)
-        if stops or self._is_scheduled(progress.epoch):
+        if stops or ends or self._is_scheduled(progress.epoch):
             self._save(trainer)
         if stops:
             self._saver.wait()
@@ -148,20 +148,16 @@ class TrainingFiles:
             self._context.check_stop()
 
     def end(self) -> dict[str, Any]:
-        """Wait until the last checkpoint is written. Returns the details of a finished training."""
+        """Wait until the last checkpoint is written. Returns the details of a training that is finished
+        or paused.
+        """
         self._saver.wait()
-        reached = self._recorder.training_score
-        wall_s = self._sampler.wall_s
-        return {
-            self._resolved.measure.training_detail: reached,
-            TRAINING_EPISODES: self._recorder.training_episodes,
-            TRAINING_TABLE: self._recorder.table.kept,
-            "step": self._attempt.step,
-            "epoch": self._resolved.epochs,
-            "wall_s": round(wall_s, 3),
-            "steps_per_second": round(self._attempt.step / wall_s, 1),
-            **self._attempt.machine,
-        }
+        return self._attempt.details(
+            epoch=self._attempt.until,
+            recent=self._recorder.recent,
+            table=self._recorder.table.kept,
+            wall_s=self._sampler.wall_s,
+        )
 
     def _is_scheduled(self, epoch: int) -> bool:
         """Whether every undisturbed training has a checkpoint after this many epochs."""
@@ -229,10 +225,10 @@ class TrainingFiles:
             events=self._recorder.events,
         )
 
-    def _print(self, progress: Progress, last: bool) -> None:
+    def _print(self, progress: Progress, ends: bool) -> None:
         now_s = time.monotonic()
         before = self._printed
-        if not last and before is not None and now_s - before[0] <= PRINT_EVERY_S:
+        if not ends and before is not None and now_s - before[0] <= PRINT_EVERY_S:
             return
         self._printed = (now_s, progress.step)
         reached = directory_status.Progress(
@@ -291,7 +287,7 @@ def _write_after(before: Future[None] | None, write: Write) -> None:
 
 
 def train_in_one_process(attempt: TrainingAttempt) -> dict[str, Any]:
-    """Train to the end. Raises `Preempted` after a SIGTERM, and what the trainer raises."""
+    """Train to the end, or to a pause. Raises `Preempted` after a SIGTERM, and what the trainer raises."""
     context = attempt.context
     context.check_stop()
     from agents.load import make_trainer
@@ -307,7 +303,7 @@ def train_in_one_process(attempt: TrainingAttempt) -> dict[str, Any]:
         attempt.restore(trainer, compute)
         with TrainingFiles(attempt) as files:
             files.begun(trainer)
-            for progress in trainer.train():
+            for progress in up_to(attempt.until, trainer.train()):
                 files.epoch_ended(trainer, progress)
             return files.end()
     finally:

@@ -129,7 +129,7 @@ def test_a7_a_kill_while_the_checkpoint_is_read_does_not_forget_the_kills_before
     noted: dict[str, Any] = {}
     context = StepContext(
         task="train", directory=ExperimentDirectory(tmp_path), run_index=0, owner_uid="uid",
-        arguments=argparse.Namespace(), stop=StopRequest(), previous=previous, note=noted.update,
+        arguments=argparse.Namespace(until=""), stop=StopRequest(), previous=previous, note=noted.update,
     )  # fmt: skip
     with pytest.raises(SystemExit):
         train(context)
@@ -158,7 +158,7 @@ def test_a_state_that_the_trainer_cannot_load_is_named(
     monkeypatch.setattr(StepContext, "resolved", resolve("ppo", {"outdir": "/x"}))
     context = StepContext(
         task="train", directory=ExperimentDirectory(tmp_path), run_index=0, owner_uid="uid",
-        arguments=argparse.Namespace(), stop=StopRequest(), previous=None,
+        arguments=argparse.Namespace(until=""), stop=StopRequest(), previous=None,
     )  # fmt: skip
     path = tmp_path / "checkpoints/000000000064"
     checkpoint = Checkpoint(path=path, step=64, state={}, record={"epoch": 1})
