@@ -16,7 +16,7 @@ from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory import checkpoints, snapshots
 from steps.directory.files import write_atomically
-from steps.directory.status import Score
+from steps.directory.status import Score, pause_of
 from steps.directory.tables import Cell, format_table
 from steps.directory.usable import fingerprint, training_columns
 from steps.evaluations.curve import Point, best_of, columns, curve_row, point
@@ -56,6 +56,8 @@ def evaluation_curve(context: StepContext) -> dict[str, Any] | Skipped:
     measure = resolved.measure
     if not resolved.experiment.evaluations:
         return Skipped("evaluations is 0")
+    if paused := pause_of(run):
+        return Skipped(paused)
     steps = run.snapshot_steps()
     if not steps:
         return Skipped(f"there is no snapshot in {run.snapshots}")

@@ -15,6 +15,7 @@ from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory import snapshots
 from steps.directory.files import remove_temporaries
+from steps.directory.status import pause_of
 from steps.directory.usable import fingerprint
 from steps.films.mp4 import write_film
 from steps.films.skipping import film_or_skip, nothing_left_to_film
@@ -61,6 +62,8 @@ def _film(context: StepContext) -> dict[str, Any]:
 def _unfilmed(context: StepContext) -> str | None:
     if not context.resolved.experiment.evaluations:
         return "evaluations is 0"
+    if paused := pause_of(context.run):
+        return paused
     if not context.run.snapshot_steps():
         return f"there is no snapshot in {context.run.snapshots}"
     return None

@@ -13,7 +13,7 @@ from config.ending import end
 from steps.command.context import Skipped, StepContext
 from steps.command.main import run_step
 from steps.directory.experiment import training_inputs
-from steps.directory.status import read_status
+from steps.directory.status import pause_of, read_status
 from steps.directory.usable import fingerprint, resource_columns, training_columns
 
 if TYPE_CHECKING:
@@ -30,7 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def inputs(context: StepContext) -> Mapping[str, Any]:
     """What the plots depend on."""
     files = fingerprint(context.directory.root, [context.run.train_csv, context.run.resources_csv])
-    return {**training_inputs(context.record), "files": files}
+    # A later pause may come before the next row.
+    paused = pause_of(context.run)
+    return {
+        **training_inputs(context.record),
+        "files": files,
+        **({"paused": paused} if paused else {}),
+    }
 
 
 def plot_training(context: StepContext) -> dict[str, Any] | Skipped:
@@ -48,15 +54,12 @@ def plot_training(context: StepContext) -> dict[str, Any] | Skipped:
 def _figures(context: StepContext) -> dict[str, Figure | None]:
     """File name -> figure; None if there is nothing to draw."""
     from steps.figures import run as draw
-    from steps.figures.style import experiment_line
 
     train = read_status(context.run.status / "train.json")
-    columns = training_columns(
-        context.run, finished=train is not None and train.state == "succeeded"
-    )
+    columns = training_columns(context.run, finished=train is not None and train.ended_well)
     resources = resource_columns(context.run)
     game = context.resolved.game
-    subtitle = experiment_line(context.resolved)
+    subtitle = _subtitle(context)
     title = f"Run {context.run.index}"
     frames = game.frames_per_step
     return {
@@ -85,7 +88,6 @@ def _figures(context: StepContext) -> dict[str, Figure | None]:
 def _over_time(context: StepContext, columns: Columns, resources: Columns) -> Figure | None:
     """The training curve over hours; None where the time of no step is known."""
     from steps.figures.run import training_curve
-    from steps.figures.style import experiment_line
     from steps.statistics.curves import wall_ms
 
     moments_ms = wall_ms(columns["step"], resources) if columns else None
@@ -95,11 +97,19 @@ def _over_time(context: StepContext, columns: Columns, resources: Columns) -> Fi
         columns,
         context.resolved.measure,
         title=f"Run {context.run.index}: training over time",
-        subtitle=experiment_line(context.resolved),
+        subtitle=_subtitle(context),
         frames_per_step=context.resolved.game.frames_per_step,
         solved=context.resolved.solved,
         moments_ms=moments_ms,
     )
+
+
+def _subtitle(context: StepContext) -> str:
+    from steps.figures.style import experiment_line
+
+    line = experiment_line(context.resolved)
+    paused = pause_of(context.run)
+    return f"{line}; {paused}" if paused else line
 
 
 def _are_written(context: StepContext) -> bool:

@@ -89,7 +89,7 @@ def inputs(context: StepContext) -> Mapping[str, Any]:
     """What the result depends on. Raises `BadInput` for a role that this training does not have, and
     for a pause that cannot be.
     """
-    pausing.until(context)
+    pausing.asked_pause(context)
     descriptor = context.resolved.descriptor
     if context.member:
         _check_role(context.arguments.role, descriptor)

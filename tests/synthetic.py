@@ -30,7 +30,7 @@ def experiment(
     prepared: str = "succeeded",
     **given: Any,
 ) -> ExperimentDirectory:
-    """A directory with one run per state: complete, skipped, unfinished, failed, unevaluated or
+    """A directory with one run per state: complete, skipped, paused, unfinished, failed, unevaluated or
     absent."""
     parameters = {
         "game": "cartpole",
@@ -63,7 +63,7 @@ def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
     if state == "absent":
         return
     generator = np.random.default_rng(directory.index)
-    share = {"unfinished": 0.5, "failed": 0.3}.get(state, 1.0)
+    share = {"paused": 0.5, "unfinished": 0.5, "failed": 0.3}.get(state, 1.0)
     rows = max(1, int(resolved.epochs * share))
     write_atomically(directory.train_csv, training_table(generator, rows, resolved))
     write_atomically(directory.resources_csv, resources_table(generator, resolved))
@@ -73,6 +73,7 @@ def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
     details = {
         "training_return": reached,
         "step": rows * resolved.steps_per_epoch,
+        "epoch": rows,
     }
     details |= {
         "device": "cpu",
@@ -80,6 +81,7 @@ def run(directory: RunDirectory, resolved: Resolved, state: str) -> None:
         "steps_per_second": 2800 + 17.5 * directory.index,
     }
     endings = {
+        "paused": {"state": "paused", "reason": f"paused at epoch {rows} of {resolved.epochs}"},
         "unfinished": {
             "state": "preempted",
             "exit_code": 75,

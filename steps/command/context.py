@@ -21,8 +21,10 @@ from steps.directory.files import open_regular
 from steps.directory.layout import ExperimentDirectory, RunDirectory, task_name
 from steps.directory.network_storage import longest_wait_s, wait_until_seen
 from steps.directory.owner import Fence, fence_path
-from steps.directory.status import Status, read_status
+from steps.directory.status import Status, pause_of, read_status
 from steps.directory.usable import usability
+
+ENDED = ("failed", "preempted", "paused")
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class StepContext:
 
     def require(self, path: Path, made_by: str) -> Path:
         """Return a file of an earlier step. Raises `BadInput`, which names the file and the step
-        that makes it.
+        that makes it, or the pause of the run's training.
 
         If that step has succeeded, or this one runs in a workflow, which starts it after that step, this
         machine's view of the storage may lag behind (NFS): the file is looked for again.
@@ -144,12 +146,18 @@ class StepContext:
                     return path
             except FileNotFoundError:
                 if time.monotonic() >= end:
-                    raise BadInput(f"no file {path}: {made_by} makes it") from None
+                    raise BadInput(self._missing(path, made_by)) from None
                 self.check_stop()
                 time.sleep(longest_s / 50)
 
+    def _missing(self, path: Path, made_by: str) -> str:
+        paused = "" if self.run_index is None else pause_of(self.run)
+        if paused:
+            return f"{paused}, there is no file {path.name} yet"
+        return f"no file {path}: {made_by} makes it"
+
     def wait_for_runs(self) -> None:
-        """Wait until every run is usable or has failed. In a workflow they have ended before, but on
+        """Wait until every run is usable, paused or has failed. In a workflow they have ended before, but on
         a network file system this machine may see for a limited time what was there earlier.
         """
         if longest_wait_s(self.directory.root, is_written=False):
@@ -160,14 +168,15 @@ class StepContext:
         resolved = self.resolved
         runs = [self.directory.run(index) for index in range(resolved.experiment.runs)]
         unended = [
-            run.index for run in runs if not usability(run, resolved) and not self._has_failed(run)
+            run.index for run in runs if not usability(run, resolved) and not self._has_ended(run)
         ]
         if unended:
             raise BadInput(f"runs {', '.join(map(str, unended))} are not finished")
 
-    def _has_failed(self, run: RunDirectory) -> bool:
+    def _has_ended(self, run: RunDirectory) -> bool:
+        """Whether a run that is not usable will not be so in this workflow."""
         statuses = (read_status(run.status / f"{task}.json") for task in (TRAIN, EVALUATE))
-        return any(one is not None and one.state in {"failed", "preempted"} for one in statuses)
+        return any(one is not None and one.state in ENDED for one in statuses)
 
     @property
     def _own(self) -> ExperimentDirectory | RunDirectory:

@@ -45,7 +45,7 @@ from steps.directory.files import (
 from steps.directory.layout import RunDirectory
 from steps.directory.network_storage import longest_wait_s
 from steps.directory.segments import STREAMS, STREAMS_LIMIT_BYTES, Stream
-from steps.directory.status import read_status
+from steps.directory.status import pause_of, read_status
 from steps.directory.tables import sum_of_start
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def _rename_over(temporary: Path, final: Path) -> None:
 
 def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
     """The checkpoint of a finished training. Raises `BadInput` if the training has not reached its
-    last epoch.
+    last epoch, also because it is paused.
 
     This machine's view of the directory may lag behind (NFS), so it is looked for again if the training
     should have ended.
@@ -313,6 +313,8 @@ def load_final(run: RunDirectory, resolved: Resolved) -> Checkpoint:
         if checkpoint is not None and checkpoint.epoch >= resolved.epochs:
             return checkpoint
         if time.monotonic() >= end:
+            if paused := pause_of(run):
+                raise BadInput(f"{paused}, so it has no final policy: train goes on with it")
             reached = 0 if checkpoint is None else checkpoint.epoch
             raise BadInput(
                 f"no final checkpoint in {run.checkpoints} (epoch {reached} of {resolved.epochs}): train makes it"

@@ -12,13 +12,14 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from config.errors import BadInput, on_one_line, shown
 from config.measures import Measure
+from config.pipeline import TRAIN
 from config.resolve import Resolved
 from steps.directory.files import read_bytes, write_atomically
 from steps.directory.layout import RunDirectory
@@ -126,6 +127,19 @@ def _or_none(kind: Callable[[object], bool]) -> Callable[[object], bool]:
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31
+
+
+def paused_at(details: Mapping[str, Any], resolved: Resolved) -> str:
+    """Where a paused training is, from the details of its status: `paused at epoch 7 of 20`."""
+    return f"paused at epoch {details.get('epoch')} of {resolved.epochs}"
+
+
+def pause_of(run: RunDirectory) -> str:
+    """Where a run is paused, in a sentence: `run 0 is paused at epoch 7`; empty if it is not."""
+    train = read_status(run.status / f"{TRAIN}.json")
+    if train is None or train.state != "paused":
+        return ""
+    return f"run {run.index} is paused at epoch {train.details.get('epoch')}"
 
 
 def write_status(path: Path, status: Status) -> None:

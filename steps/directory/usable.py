@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from config.errors import BadInput
 from config.games import LARGEST_RETURN
@@ -19,7 +19,7 @@ from config.pipeline import EVALUATE, TRAIN
 from config.resolve import Resolved
 from steps.directory.files import open_regular
 from steps.directory.layout import RunDirectory
-from steps.directory.status import Status, damage, read_status
+from steps.directory.status import Status, damage, paused_at, read_status
 from steps.directory.tables import Wanted, every_column, read_columns, read_rows, sum_of_start
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ NO_TABLE = (BadInput, KeyError, ValueError, TypeError)
 """The errors of reading a damaged table. Other `OSError`s are raised, and the step is retried."""
 
 
+UsableState = Literal["complete", "skipped", "paused", "unfinished", "failed"]
+
+
 @dataclass(frozen=True)
 class Usable:
     """complete: trained and evaluated. skipped: trained, but below `evaluate_above`. paused: trained as
@@ -42,7 +45,7 @@ class Usable:
     reason: one line; None for a complete run.
     """
 
-    state: Literal["complete", "skipped", "paused", "unfinished", "failed"]
+    state: UsableState
     reason: str | None = None
 
     def __bool__(self) -> bool:
@@ -96,11 +99,6 @@ def usability(run: RunDirectory, resolved: Resolved) -> Usable:
     if fault := faulty_value(episodes, measure):
         return Usable("failed", f"{measure.table}: {fault}: {EVALUATE} makes it")
     return Usable("complete")
-
-
-def paused_at(details: Mapping[str, Any], resolved: Resolved) -> str:
-    """Where a paused training is, from what its status says: `paused at epoch 7 of 20`."""
-    return f"paused at epoch {details.get('epoch')} of {resolved.epochs}"
 
 
 def is_worth_evaluating(train: Status, resolved: Resolved) -> bool:

@@ -68,6 +68,11 @@ class Task:
         return self.state in {"succeeded", "skipped"}
 
     @property
+    def is_problem(self) -> bool:
+        """Whether something went wrong, or is under way."""
+        return self.status is not None and not self.status.ended_well
+
+    @property
     def reason(self) -> str:
         """Why it ended as it did, in one line."""
         if self.status is None:
@@ -357,7 +362,7 @@ def _task(name: str, run: int | None, own: ExperimentDirectory | RunDirectory) -
     log = own.logs / f"{name}.log"
     prefix = "" if run is None else f"runs/{run}/"
     tail = ""
-    if status is not None and status.state not in {"succeeded", "skipped"}:
+    if status is not None and not status.ended_well:
         tail = _tail(log)
     return Task(
         name=name,

@@ -65,11 +65,7 @@ def render(facts: Facts, missing: list[str]) -> str:
             facts=facts,
             missing=missing,
             headline=headline(facts),
-            problems=[
-                task
-                for task in facts.tasks_and_members
-                if task.state not in {"succeeded", "skipped", "not started"}
-            ],
+            problems=[task for task in facts.tasks_and_members if task.is_problem],
             skipped=[task for task in facts.tasks_and_members if task.state == "skipped"],
             averages={name: plot for name in AVERAGE_PLOTS if (plot := plots.get("average", name))},
             plots={run.index: _plots(plots, run) for run in facts.runs},

@@ -39,6 +39,7 @@ def shortcomings(facts: Facts) -> list[str]:
     missing = []
     if len(usable) < needed:
         missing.append(f"{len(usable)} of {len(facts.runs)} runs usable, at least {needed} needed")
+        missing += _paused(facts)
     missing += _missing_of_runs(usable, facts.resolved)
     if usable:
         missing += [
@@ -49,6 +50,15 @@ def shortcomings(facts: Facts) -> list[str]:
         if not missing and not _is_current(facts):
             missing.append("the averages are older than the runs")
     return missing
+
+
+def _paused(facts: Facts) -> list[str]:
+    """`run 3: paused at epoch 7 of 20`: one line for all runs that pause at the same epoch."""
+    runs: dict[str, list[int]] = {}
+    for run in facts.runs:
+        if run.usable.state == "paused":
+            runs.setdefault(run.usable.reason or "", []).append(run.index)
+    return _at_most([f"{spoken(indices)}: {where}" for where, indices in runs.items()])
 
 
 def _missing_of_runs(usable: list[Run], resolved: Resolved) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from steps.directory.tables import last_row, read_columns, read_rows
 from steps.directory.usable import (
     NO_TABLE,
     Usable,
+    UsableState,
     evaluation_episodes,
     read_episodes,
     training_score,
@@ -101,7 +103,7 @@ def summary_frame(rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
     object.
     """
     frame = pd.DataFrame(list(rows))
-    frame["state"] = pd.Categorical(frame["state"], ["complete", "skipped", "unfinished", "failed"])
+    frame["state"] = pd.Categorical(frame["state"], get_args(UsableState))
     frame["reason"] = frame["reason"].astype("str")
     measured = [name for name in frame if name not in NOT_MEASURED]
     return frame.astype(dict.fromkeys(measured, "float64"))

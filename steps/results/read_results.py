@@ -125,7 +125,7 @@ class Results:
     def summary(self) -> pd.DataFrame:
         """One row per planned run.
 
-        Columns: `run` (int); `state` (categorical: complete, skipped, unfinished, failed), `usable`
+        Columns: `run` (int); `state` (categorical: complete, skipped, paused, unfinished, failed), `usable`
         (bool) and `reason` (why it is not complete, one line, else missing); `epoch`, `step`,
         `frame`: how far train.csv goes (int, 0 without one); `training_return`: mean of the last
         100 training episodes; `episodes` (int) of the evaluation and their `return_mean`,

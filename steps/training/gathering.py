@@ -43,15 +43,15 @@ def gather(
     resolved: Resolved,
     learner: Learner,
     generation: int,
-) -> None:
-    """As the first learner: wait for the others, unless it is alone or nothing is left to learn;
-    the group lasts until `opened` ends. Raises `Preempted` if they do not come, and the error of
+) -> Group | None:
+    """As the first learner: wait for the others, unless it is alone or nothing is left to learn. The
+    group that they then are lasts until `opened` ends. Raises `Preempted` if they do not come, and the error of
     one that never will.
     """
     count = resolved.actors.learners
     longest_s = resolved.actors.no_data_timeout
     if count == 1 or learner.epoch >= resolved.epochs:
-        return
+        return None
     end = time.monotonic() + longest_s
     check_others = _until_one_has_failed(context, count)
 
@@ -69,6 +69,7 @@ def gather(
     try:
         group = meeting.gather(count, longest_s + LATE_S, wait_for_them)
         _learn_with(learner, opened.enter_context(contextlib.closing(group)))
+        return group
     except PeersLost as lost:
         raise Preempted(str(lost)) from None
 
@@ -102,9 +103,9 @@ def join(
     learner: Learner,
     finding: Finding[Place],
     number: int,
-) -> int:
-    """As a further learner: meet the first one and receive its weights. Returns its generation.
-    Raises `Preempted` if it does not come, and what `finding` raises.
+) -> tuple[int, Group]:
+    """As a further learner: meet the first one and receive its weights. Returns its generation, and the
+    group. Raises `Preempted` if it does not come, and what `finding` raises.
     """
     patience_s = resolved.actors.reconnect_timeout
     longest_s = resolved.actors.no_data_timeout + LATE_S
@@ -118,7 +119,7 @@ def join(
         if place is not None and group is not None:
             group.wait = _until_another_leads(finding, place, None)
             _learn_with(learner, opened.enter_context(contextlib.closing(group)))
-            return place.generation
+            return place.generation, group
         time.sleep(POLL_S)
     raise Preempted(f"the first learner was not to be met for {patience_s} s")
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from config.errors import Preempted
 from steps.command.context import StepContext
-from steps.training.pausing import up_to
+from steps.training.pausing import asked_pause, up_to
 from steps.training.serving import Coupling, counters_of, serve, waiting
 from steps.training.training_attempt import TrainingAttempt
 
 if TYPE_CHECKING:
     from agents.distributed.protocol import Learner
-    from agents.transport.group import Place
+    from agents.transport.group import Group, Place
     from steps.training.meeting import Finding
     from steps.training.serving import Roster
     from steps.training.training_files import TrainingFiles
@@ -51,7 +51,7 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
     with contextlib.ExitStack() as opened:
         opened.enter_context(contextlib.closing(learner))
         attempt.restore(learner, compute)
-        gather(opened, context, resolved, learner, generation)
+        group = gather(opened, context, resolved, learner, generation)
         roster, server = serve(opened, context, resolved, learner, generation=generation)
         coupling = Coupling(learner, server.traffic)
         files = opened.enter_context(TrainingFiles(attempt, coupling))
@@ -65,6 +65,8 @@ def train(attempt: TrainingAttempt) -> dict[str, Any]:
         except PeersLost as lost:
             files.save_now(learner)
             raise Preempted(f"{lost}; continues from step {learner.step}") from None
+        if attempt.pause is not None:
+            _pause(roster, group)
         return {**files.end(), "joined": roster.joined, **waiting(counters_of(learner)())}
 
 
@@ -72,7 +74,7 @@ def _train(
     attempt: TrainingAttempt, learner: Learner, roster: Roster, files: TrainingFiles
 ) -> None:
     longest_s = attempt.resolved.actors.no_data_timeout
-    for progress in up_to(attempt.until, learner.train()):
+    for progress in up_to(attempt.pause, learner.train()):
         if progress is not None:
             files.epoch_ended(learner, progress)
             continue
@@ -80,6 +82,14 @@ def _train(
         if roster.silent_s > longest_s:
             files.save_now(learner)
             raise no_data(roster, f"continues from step {learner.step}")
+
+
+def _pause(roster: Roster, group: Group | None) -> None:
+    """End at a pause as a training does at its end, where the learner itself does this."""
+    from agents.distributed.joint_learning import wait_for_all
+
+    wait_for_all(group)  # one that ended before the others would look lost to them
+    roster.pause()
 
 
 def _generation(attempt: TrainingAttempt) -> int:
@@ -100,7 +110,7 @@ def no_data(roster: Roster, and_then: str) -> Preempted:
 
 
 def learn(context: StepContext) -> dict[str, Any]:
-    """Learn beside the first learner until the training has ended, successfully or not. Returns why
+    """Learn beside the first learner until the training pauses or has ended, successfully or not. Returns why
     there is nothing left to do.
 
     Raises `Preempted` after a SIGTERM, if there was no first learner for `reconnect_timeout`, if
@@ -148,7 +158,7 @@ def _learn_beside_the_first(context: StepContext, finding: Finding[Place]) -> di
     )
     with contextlib.ExitStack() as opened:
         opened.enter_context(contextlib.closing(learner))
-        generation = join(opened, resolved, learner, finding, number)
+        generation, group = join(opened, resolved, learner, finding, number)
         roster, server = serve(
             opened, context, resolved, learner, generation=generation, number=number
         )
@@ -162,12 +172,15 @@ def _learn_beside_the_first(context: StepContext, finding: Finding[Place]) -> di
         opened.enter_context(published(context, server.address, number))
         opened.callback(learner.close)
         print(f"learner {generation} goes on with the others from step {learner.step}")
-        for progress in learner.train():
+        pause = asked_pause(context)
+        for progress in up_to(pause, learner.train()):
             context.check_stop()
             if progress is not None:
                 sampler.at(progress.step)
             elif roster.silent_s > resolved.actors.no_data_timeout:
                 raise no_data(roster, f"was at step {learner.step}")
+        if pause is not None:
+            _pause(roster, group)
         return {"step": learner.step, **waiting(counters_of(learner)())}
 
 

@@ -32,14 +32,12 @@ def add_until(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def until(context: StepContext) -> int:
-    """The epoch after which this start ends: the last one, or an earlier one that `--until` names.
-    Raises `BadInput`.
-    """
+def asked_pause(context: StepContext) -> int | None:
+    """The epoch after which this start pauses; None if it trains to the end. Raises `BadInput`."""
     last = context.resolved.epochs
     text: str = context.arguments.until
     if not text:
-        return last
+        return None
     try:
         epoch = int(text)
     except ValueError:
@@ -48,17 +46,21 @@ def until(context: StepContext) -> int:
         raise BadInput(
             f"--until cannot be {shown(text)}; allowed: an epoch from 1 on, or nothing for all {last}"
         )
-    return min(epoch, last)
+    return epoch if epoch < last else None
 
 
 def is_far_enough(context: StepContext, status: Status) -> bool:
     """Whether a training with this status, which has ended well, has all that this start asks for."""
-    return status.state != "paused" or (status.number("epoch") or 0) >= until(context)
+    if status.state != "paused":
+        return True
+    pause = asked_pause(context)
+    return pause is not None and (status.number("epoch") or 0) >= pause
 
 
-def up_to(epoch: int, training: Iterator[Yielded]) -> Iterator[Yielded]:
-    """What a training yields, ended after this epoch."""
+def up_to(pause: int | None, training: Iterator[Yielded]) -> Iterator[Yielded]:
+    """What a training yields until it pauses; everything without a pause."""
     for progress in training:
         yield progress
-        if progress is not None and progress.epoch >= epoch:
+        # Not after the last epoch of all: a learner then still says to its actors that it ends.
+        if pause is not None and progress is not None and progress.epoch >= pause:
             return

@@ -89,7 +89,7 @@ def _train(
     attempt: TrainingAttempt, trainer: SelfPlayTrainer, inbox: Inbox, files: TrainingFiles
 ) -> None:
     longest_s = attempt.resolved.workers.no_data_timeout
-    for progress in up_to(attempt.until, trainer.train(inbox.take)):
+    for progress in up_to(attempt.pause, trainer.train(inbox.take)):
         attempt.kept[TAKEN] = dict(inbox.taken)
         if progress is not None:
             # A kill may undo this epoch: its network is then removed by `discard_networks_after`.

@@ -11,11 +11,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from agents.distributed.observations import Answer, Answering, Observations
+from agents.distributed.observations import Actions, Answer, Answering, Observations
 from agents.distributed.protocol import Ack, Join, Joined, Receiver, Specs, Unrolls, Version
 from config.resolve import Resolved
 from steps.command.context import StepContext
@@ -165,6 +166,7 @@ class Roster:
         self.expected = expected
         self.specs = receiver.specs
         self._answering: Any = receiver if isinstance(receiver, Answering) else None
+        self._pauses = False
         self._lock = threading.Lock()
         self._actors = dict[int, int]()  # incarnation -> its number
         self._connections = Counter[
@@ -195,7 +197,7 @@ class Roster:
         with self._lock:
             self._actors[request.incarnation] = request.actor
             self._connections[request.incarnation] += 1
-        return joined
+        return replace(joined, stop=True) if self._pauses else joined
 
     def packed_weights(self, have: Version | None) -> tuple[Version, memoryview] | None:
         """Pass on; there is nothing to note."""
@@ -204,7 +206,8 @@ class Roster:
     def receive(self, incarnation: int, sequence: int, unrolls: Unrolls) -> Ack:
         """Pass on, and note that the actor was heard."""
         self._heard_at = time.monotonic()
-        return self._receiver.receive(incarnation, sequence, unrolls)
+        ack = self._receiver.receive(incarnation, sequence, unrolls)
+        return replace(ack, stop=True) if self._pauses else ack
 
     @property
     def shown(self) -> Specs:
@@ -214,7 +217,11 @@ class Roster:
 
     def open(self, incarnation: int, answer: Answer) -> Any:
         """Pass on. This and the next two implement `Answering`."""
-        return self._answering.open(incarnation, answer)
+
+        def unless_paused(actions: Actions) -> None:
+            answer(replace(actions, stop=True, actions=None) if self._pauses else actions)
+
+        return self._answering.open(incarnation, unless_paused)
 
     def observe(self, stream: Any, observations: Observations) -> None:
         """Pass on, and note that the actor was heard."""
@@ -230,6 +237,12 @@ class Roster:
         with self._lock:
             self._connections[incarnation] -= 1
         self._receiver.left(incarnation)
+
+    def pause(self) -> None:
+        """Tell the actors from now on what a learner tells them at its end: that there is nothing left
+        to do for them. The learner itself knows of no pause.
+        """
+        self._pauses = True
 
     @property
     def silent_s(self) -> float:

@@ -30,10 +30,10 @@ from steps.command.context import Paused, StepContext
 from steps.directory import checkpoints, segments, snapshots
 from steps.directory.checkpoints import Checkpoint
 from steps.directory.starting_point import first_checkpoint, refusal
-from steps.directory.status import Status
+from steps.directory.status import Status, paused_at
 from steps.directory.tables import last_row
-from steps.directory.usable import TRAINING_EPISODES, TRAINING_TABLE, paused_at
-from steps.training.pausing import until
+from steps.directory.usable import TRAINING_EPISODES, TRAINING_TABLE
+from steps.training.pausing import asked_pause
 
 if TYPE_CHECKING:
     from agents.interfaces import Resumable
@@ -113,8 +113,8 @@ def _left_by_the_last_attempt(context: StepContext) -> Details:
 class TrainingAttempt:
     """What one attempt continues from, and how far it is.
 
-    step: reached so far. saved_step: that of the last checkpoint. until: the epoch after which it ends,
-    the last one or that of a pause. record: what the files put into the checkpoint beside the trainer's
+    step: reached so far. saved_step: that of the last checkpoint. pause: the epoch after which it pauses;
+    None if it trains to the end. record: what the files put into the checkpoint beside the trainer's
     state; empty without one. kept: further facts for the next attempt. machine: device and precision.
     resolved: the parameters, without anything that is still to be measured. Both are set once `decided`
     was read.
@@ -126,10 +126,15 @@ class TrainingAttempt:
         self.record: dict[str, Any] = {} if checkpoint is None else checkpoint.record
         self.saved_step = self.step = 0 if checkpoint is None else checkpoint.step
         self.kept: dict[str, Any] = {}
-        self.until = until(context)
+        self.pause = asked_pause(context)
         self.machine: dict[str, Any] = {}
         self.resolved = context.resolved
         self.guard = self._guard()
+
+    @property
+    def until(self) -> int:
+        """The epoch after which it ends: that of its pause, or the last one."""
+        return self.resolved.epochs if self.pause is None else self.pause
 
     @property
     def given_weights(self) -> bool:
@@ -187,7 +192,7 @@ class TrainingAttempt:
             start = f"step {self.checkpoint.step}"
         epochs = self.context.resolved.epochs
         threads = self.machine["threads"]
-        pause = f" until epoch {self.until}" if self.until < epochs else ""
+        pause = "" if self.pause is None else f" until epoch {self.pause}"
         print(f"training {epochs} epochs from {start}{pause}: {compute}, {threads} threads")
 
     def paused_before(self) -> Details | None:
@@ -195,7 +200,9 @@ class TrainingAttempt:
         beyond; None if it must, and for one that is complete.
         """
         checkpoint = self.checkpoint
-        if checkpoint is None or not self.until <= checkpoint.epoch < self.resolved.epochs:
+        if checkpoint is None or self.pause is None:
+            return None
+        if not self.pause <= checkpoint.epoch < self.resolved.epochs:
             return None
         record = self.record
         self.machine = {name: record[name] for name in MACHINE if name in record}

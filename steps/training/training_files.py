@@ -303,7 +303,7 @@ def train_in_one_process(attempt: TrainingAttempt) -> dict[str, Any]:
         attempt.restore(trainer, compute)
         with TrainingFiles(attempt) as files:
             files.begun(trainer)
-            for progress in up_to(attempt.until, trainer.train()):
+            for progress in up_to(attempt.pause, trainer.train()):
                 files.epoch_ended(trainer, progress)
             return files.end()
     finally:

@@ -92,7 +92,7 @@ class Lines:
         if (
             task.state == "skipped"
         ):  # the message is the condition after substitution, which tells a person nothing
-            return "skipped: the training did not reach evaluate_above"
+            return "skipped: the training did not reach evaluate_above, or is paused"
         why = self._new_reason(task)
         if task.state == "retrying":
             return f"attempt {task.attempt} failed{why}"

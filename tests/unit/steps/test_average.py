@@ -73,10 +73,15 @@ def test_every_number_of_runs_follows_the_rule(runs, tmp_path):
 
 
 def test_no_usable_run_is_said_and_not_drawn(tmp_path):
-    directory = synthetic.experiment(tmp_path, ("failed", "unfinished", "absent"))
+    directory = synthetic.experiment(tmp_path, ("failed", "paused", "unfinished", "absent"))
     summary = run_average(directory)
     assert summary["used"] == []
-    assert [one["state"] for one in summary["excluded"]] == ["failed", "unfinished", "unfinished"]
+    assert [one["state"] for one in summary["excluded"]] == [
+        "failed",
+        "paused",
+        "unfinished",
+        "unfinished",
+    ]
     assert summary["evaluation"]["mean"] is None
     assert rows(directory.average / "train.csv") == []
     assert plot_average.main([f"--outdir={tmp_path}"]) == 0

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from steps import wait_for_training
+from steps.directory.experiment import read_experiment, training_inputs
 from steps.directory.layout import ExperimentDirectory
+from steps.training import meeting
 from tests import synthetic
 from tests.outside import ROOT, outside
 
@@ -29,8 +31,8 @@ def unfinished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ExperimentDir
     return directory
 
 
-def waits(directory: ExperimentDirectory) -> int:
-    return wait_for_training.main([f"--outdir={directory.root}", "--run=0"])
+def waits(directory: ExperimentDirectory, until: str = "") -> int:
+    return wait_for_training.main([f"--outdir={directory.root}", "--run=0", f"--until={until}"])
 
 
 def test_it_waits_until_the_training_of_this_workflow_runs(
@@ -55,6 +57,43 @@ def test_it_does_not_wait_for_a_training_that_has_failed_for_good(
     )  # fmt: skip
     assert waits(unfinished) == 0
     assert "the training has failed for good: diverged" in capsys.readouterr().out
+
+
+def paused(directory: ExperimentDirectory, epoch: int) -> None:
+    synthetic.status(
+        directory.run(0).status / "train.json",
+        state="paused", reason=f"paused at epoch {epoch} of 196", details={**OURS, "epoch": epoch},
+        inputs=training_inputs(read_experiment(directory)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("until", "waits_for_more"), [("5", False), ("4", False), ("6", True), ("", True)]
+)
+def test_a_pause_is_its_end_if_it_knows_of_that_one(
+    unfinished: ExperimentDirectory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    until: str,
+    waits_for_more: bool,
+) -> None:
+    """Before a training goes on, its status says where it paused last."""
+    monkeypatch.setattr(meeting, "is_trained", lambda run, status: True)
+    paused(unfinished, 5)
+    status = unfinished.run(0).status / "train.json"
+    begins = threading.Timer(0.2, lambda: synthetic.status(status, state="running", details=OURS))
+    begins.start()
+    assert waits(unfinished, until) == 0
+    assert ("the run is paused at epoch 5" in capsys.readouterr().out) != waits_for_more
+    begins.join()
+
+
+def test_a_pause_that_comes_while_it_waits_is_its_end(unfinished: ExperimentDirectory) -> None:
+    paused(unfinished, 5)
+    again = threading.Timer(0.2, lambda: paused(unfinished, 8))
+    again.start()
+    assert waits(unfinished) == 0
+    again.join()
 
 
 def test_it_ends_when_another_workflow_takes_the_directory(

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from agents.distributed.observations import Observations
+from agents.distributed.observations import Actions, Observations
 from agents.distributed.protocol import Ack, Join, Joined, Refused, Spec, Specs, Unrolls, Version
 from steps.training.serving import Roster
 
@@ -155,7 +155,8 @@ class Answering(Receiver):
         super().__init__()
         self.seen = list[object]()
 
-    def open(self, incarnation: int, answer: object) -> int:
+    def open(self, incarnation: int, answer: Callable[[Actions], object]) -> int:
+        self.answer = answer
         return incarnation
 
     def observe(self, stream: int, observations: object) -> None:
@@ -176,3 +177,19 @@ def test_a_learner_that_acts_hears_of_its_actors_by_what_they_show() -> None:
     assert roster.silent_s < 50 and receiver.seen == [(11, shown)]
     roster.leave(stream)
     assert receiver.gone == [11]
+
+
+def test_after_a_pause_every_answer_says_that_nothing_is_left_to_do() -> None:
+    receiver = Answering()
+    roster = Roster(receiver, range(2))
+    heard = list[Actions]()
+    roster.open(11, heard.append)
+    acted = Actions(tick=1, group=0, actions=np.zeros(1))
+    receiver.answer(acted)
+    answers = [roster.join(join(1, 11)), roster.receive(11, 5, UNROLLS), *heard]
+    assert [one.stop for one in answers] == [False] * 3 and heard == [acted]
+    roster.pause()
+    receiver.answer(acted)
+    answers = [roster.join(join(1, 11)), roster.receive(11, 5, UNROLLS), heard[1]]
+    assert [one.stop for one in answers] == [True] * 3
+    assert heard[1].actions is None and heard[1].tick == 1

@@ -24,7 +24,9 @@ from steps.directory.status import read_status
 from steps.directory.tables import format_table, read_columns
 from tests import synthetic
 
-STATES = ("complete", "failed", "unfinished", "absent", "skipped", "unevaluated", "complete")
+STATES = (
+    "complete", "failed", "paused", "unfinished", "absent", "skipped", "unevaluated", "complete"
+)  # fmt: skip
 
 
 def test_the_runs_are_those_of_the_averages(tmp_path: Path) -> None:

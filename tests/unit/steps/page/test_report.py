@@ -189,6 +189,18 @@ def test_no_usable_run(tmp_path):
     assert "nothing is averaged and nothing is claimed" in text_of(page)
 
 
+def test_a_paused_run_is_neither_failed_nor_usable_and_says_so(tmp_path):
+    directory = synthetic.experiment(tmp_path, ("complete", "paused", "complete", "paused"))
+    synthetic.finish(directory, draw=False)
+    code, page = run_report(directory)
+    said = text_of(page)
+    assert code == 5
+    assert "2 of 4 runs usable, at least 4 needed" in said
+    assert "2 runs (1, 3): paused at epoch 98 of 196" in said
+    assert page.count('<span class="pill paused">paused</span>') == 2
+    assert 'id="problems"' not in page
+
+
 def test_runs_below_the_threshold_are_skipped_and_said_so(tmp_path):
     directory = synthetic.experiment(tmp_path, ("complete", "skipped"), evaluate_above=470)
     synthetic.finish(directory, draw=False)

@@ -27,7 +27,7 @@ from steps.results import Results, TrainedAgent
 from tests import synthetic
 
 NOTEBOOK = Path(__file__).resolve().parents[4] / "steps" / "results" / "from_python.ipynb"
-STATES = ("complete", "unfinished", "absent", "failed", "skipped")
+STATES = ("complete", "paused", "absent", "failed", "skipped")
 COUNTED = ["run", "epoch", "step", "frame", "episodes"]
 SHORT = {
     "num_envs": "2",
@@ -135,7 +135,7 @@ def test_a_large_seed_is_exact(tmp_path: Path) -> None:
 def test_summary_has_a_row_for_every_planned_run(directory: ExperimentDirectory) -> None:
     frame = Results(directory.root).summary
     assert frame["run"].tolist() == [0, 1, 2, 3, 4]
-    assert frame["state"].tolist() == ["complete", "unfinished", "unfinished", "failed", "skipped"]
+    assert frame["state"].tolist() == ["complete", "paused", "unfinished", "failed", "skipped"]
     assert frame["state"].dtype == "category" and frame["usable"].tolist() == [
         True,
         False,

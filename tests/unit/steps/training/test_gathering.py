@@ -64,7 +64,9 @@ def pair(tmp_path: Path, opened: contextlib.ExitStack, **more: str) -> list[Any]
 def test_two_learners_meet_at_a_place_that_only_their_owner_can_read(tmp_path: Path) -> None:
     with contextlib.ExitStack() as opened:
         ended, learners, contexts = pair(tmp_path, opened)
-        assert ended == [None, 3], "the generation is the first one's"
+        generation, _ = ended[1]
+        assert [ended[0], ended[1][1]] == [one.group for one in learners]
+        assert generation == 3, "the generation is the first one's"
         assert [one.number.tolist() for one in learners] == [[11.0], [11.0]]
         path = contexts[0].run.learners_json
         assert path.stat().st_mode & 0o777 == 0o600

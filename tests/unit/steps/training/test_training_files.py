@@ -280,7 +280,7 @@ def test_a_full_disk_ends_a_self_play_within_its_generation() -> None:
     attempt: Any = SimpleNamespace(
         resolved=SimpleNamespace(workers=SimpleNamespace(no_data_timeout=60)),
         context=SimpleNamespace(check_stop=lambda: None),
-        until=10,
+        pause=None,
         kept={},
     )
     inbox: Any = SimpleNamespace(taken={}, take=None, silent_s=0.0)
