@@ -197,6 +197,44 @@ def test_a_training_table_that_was_changed_is_named_and_left_out(
     assert not is_trained(directory.run(0), status)
 
 
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory):
+    """An experiment whose only run pauses at epoch 2 of 3."""
+    outdir = tmp_path_factory.mktemp("paused") / "experiment"
+    parameters = (*PARAMETERS, f"outdir={outdir}")
+    prepared = run("steps.prepare", "--algorithm=ppo", *(f"-p{one}" for one in parameters))
+    assert prepared.returncode == 0, prepared.stderr
+    trained = run("steps.train", f"--outdir={outdir}", "--run=0", "--until=2")
+    assert trained.returncode == 0, trained.stderr
+    return outdir
+
+
+SILENT = (pipeline.TRAIN, "evaluate-snapshots", "plot-training", "plot-average")
+"""What works with whatever a training has left, or reads no run itself."""
+REFUSED = {"evaluate": 2, "play": 2, "plot-evaluation": 2, "report": 5}
+NAMING = [
+    (step.module, REFUSED.get(step.name, 0)) for step in AFTER_PREPARE if step.name not in SILENT
+]
+NAMING += [("steps.export", 2), ("steps.compare", 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "code"), NAMING)
+def test_a_paused_run_is_named_and_used_for_nothing(module, code, paused, tmp_path):
+    outdir = tmp_path / "experiment"
+    shutil.copytree(paused, outdir)
+    record = outdir / "experiment.yaml"
+    record.write_text(record.read_text().replace(str(paused), str(outdir)))
+    words = [f"--outdir={outdir}", *(["--run=0"] if IN_RUN[module] else [])]
+    if module == "steps.compare":
+        words = [str(outdir), f"--outdir={tmp_path / 'comparison'}"]
+    done = run(module, *words)
+    assert done.returncode == code, done.stderr
+    assert "paused at epoch 2" in done.stdout + done.stderr
+    assert done.stderr.count("\n") <= 1
+    assert not (outdir / "runs/0/evaluation.csv").exists()
+
+
 @each_step
 def test_a_repeat_changes_nothing(step, experiment):
     before = {path: path.stat().st_mtime_ns for path in experiment.rglob("*") if path.is_file()}

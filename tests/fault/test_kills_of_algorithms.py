@@ -17,7 +17,9 @@ import pytest
 
 from config.resolve import resolve
 from steps.directory import segments
+from steps.directory.checkpoints import trained_epochs
 from steps.directory.layout import ExperimentDirectory, RunDirectory
+from steps.directory.status import read_status
 from tests.fault.conftest import Start, Step
 
 STEPS_PER_KILL = 1000
@@ -31,10 +33,16 @@ TRAININGS = {
     "a2c": ("a2c", {"game": "cartpole"}),
 }
 CASES = [
-    *((training, FEW) for training in ("dqn-prioritised", "sac", "td3", "ppo-lstm")),
-    *(pytest.param(training, MANY, marks=pytest.mark.soak) for training in TRAININGS),
+    *((training, FEW, False) for training in ("dqn-prioritised", "sac", "td3", "ppo-lstm")),
+    ("dqn-prioritised", FEW, True),
+    *(
+        pytest.param(training, MANY, pauses, marks=pytest.mark.soak)
+        for training in TRAININGS
+        for pauses in (False, True)
+    ),
 ]
-"""The few kills leave out `dqn` and `a2c`: the other trainings go through their code as well."""
+"""Training, kills, and whether every start is to pause somewhere. The few kills leave out `dqn` and `a2c`:
+the other trainings go through their code as well."""
 Products = tuple[bytes, bytes, str, dict[str, str]]
 
 
@@ -49,8 +57,8 @@ def prepare(
     return ExperimentDirectory(outdir).run(0)
 
 
-def train(start: Start, outdir: Path) -> Step:
-    return start("steps.train", ["--outdir", str(outdir), "--run", "0"])
+def train(start: Start, outdir: Path, until: int | str = "") -> Step:
+    return start("steps.train", ["--outdir", str(outdir), "--run", "0", f"--until={until}"])
 
 
 def products(run: RunDirectory) -> Products:
@@ -82,8 +90,10 @@ def begins_or_has_ended(step: Step) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("training", "kills"), CASES)
-def test_killed_at_random_moments(start: Start, tmp_path: Path, training: str, kills: int) -> None:
+@pytest.mark.parametrize(("training", "kills", "pauses"), CASES)
+def test_killed_at_random_moments(
+    start: Start, tmp_path: Path, training: str, kills: int, pauses: bool
+) -> None:
     algorithm, given = TRAININGS[training]
     steps = kills * STEPS_PER_KILL
     undisturbed = prepare(start, tmp_path / "undisturbed", algorithm, given, steps=steps)
@@ -96,16 +106,23 @@ def test_killed_at_random_moments(start: Start, tmp_path: Path, training: str, k
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     generator = random.Random(seed)
+    epochs = resolve(algorithm, {**given, "steps": str(steps)}).epochs
     for number in range(kills):
-        step = train(start, tmp_path / "killed")
+        epoch = trained_epochs(run)
+        until = generator.randint(epoch + 1, epoch + 2 * epochs // kills) if pauses else ""
+        step = train(start, tmp_path / "killed", until)
         # The kill before this one may have come when all was done but the end of the process.
         step.wait_for(partial(begins_or_has_ended, step))
         time.sleep(generator.uniform(0, 2 * whole_s / kills))
         step.kill(generator.choice([signal.SIGKILL, signal.SIGTERM]))
         ended = step.end()
+        assert ended in (0, -signal.SIGKILL, 75), (number, step.text)
         if ended == 0:
-            break
-        assert ended in (-signal.SIGKILL, 75), (number, step.text)
+            status = read_status(run.status / "train.json")
+            assert status is not None and status.state in ("succeeded", "paused")
+            assert pauses or status.state == "succeeded"
+            if status.state == "succeeded":
+                break
     step = train(start, tmp_path / "killed")
     assert step.end(timeout_s=900) == 0, step.text
     assert products(run) == expected

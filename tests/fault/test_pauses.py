@@ -18,6 +18,7 @@ from config.games import USUAL
 from config.resolve import Resolved
 from steps import prepare as prepare_step
 from steps import train as train_step
+from steps.directory.checkpoints import trained_epochs
 from steps.directory.experiment import read_experiment
 from steps.directory.layout import ExperimentDirectory, RunDirectory
 from steps.directory.status import Status, read_status
@@ -101,6 +102,7 @@ def left(run: RunDirectory) -> tuple[Any, ...]:
 
 def assert_paused(run: RunDirectory, epoch: int) -> None:
     status = status_of(run)
+    assert trained_epochs(run) == epoch
     assert (status.state, status.exit_code) == ("paused", 0)
     usable = usability(run, resolved_of(run))
     assert (usable.state, usable.reason) == ("paused", f"paused at epoch {epoch} of {LENGTH}")
@@ -126,11 +128,15 @@ def test_ppo_pauses_in_this_process_and_ends_with_the_same_bytes(
     found = []
     for name, pauses in (("whole", []), ("paused", ["2"])):
         outdir = tmp_path / name
-        assert prepare_step.main(arguments(outdir, "ppo", epochs="4", evaluations="0")) == 0
+        assert prepare_step.main(arguments(outdir, "ppo", epochs="4", evaluations="2")) == 0
         for until, reached in [*((one, one) for one in pauses), ("", "4")]:
             one = ["--outdir", str(outdir), "--run", "0", f"--until={until}"]
             assert train_step.main(one) == 0
-            assert (tmp_path / "outputs/reached").read_text() == reached
+            assert trained_epochs(ExperimentDirectory(outdir).run(0)) == int(reached)
+            said = {path.name: path.read_text() for path in (tmp_path / "outputs").iterdir()}
+            assert said["reached"] == reached
+            assert said["evaluate"] == ("false" if until else "true")
+            assert (said["snapshot-parts"] == "[]") == bool(until)
         found.append(left(ExperimentDirectory(outdir).run(0)))
     assert found[0] == found[1]
 
@@ -205,6 +211,12 @@ def without_clock(details: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in details.items() if name not in changing}
 
 
+def why_ended(path: Path) -> str:
+    status = read_status(path)
+    assert status is not None
+    return str(status.details["ended"])
+
+
 def members(resolved: Resolved) -> list[list[str]]:
     """The arguments of each process of a training, of the one that answers for it first."""
     if resolved.descriptor.has_workers:
@@ -222,6 +234,7 @@ def test_every_epoch_comes_once_and_all_members_end_well(
 ) -> None:
     outdir = tmp_path / "x"
     run = prepare(start, outdir, training, log_interval="1")
+    told: list[str] = []
     for until, last, fault in (
         ("5", 5, ""),
         ("7", 7, "after_rename:2:checkpoints"),  # that of the pause, after the scheduled one
@@ -240,10 +253,13 @@ def test_every_epoch_comes_once_and_all_members_end_well(
             assert step.end() in ((0, 75) if fault else (0,)), step.text
         if until:
             assert_paused(run, last)
+            told += list(map(why_ended, run.status.glob("train-actor-*.json")))
         assert status_of(run).details["epoch"] == last
         rows = read_rows(run.train_csv)
         assert [int(row["epoch"]) for row in rows] == list(range(1, last + 1))
     assert status_of(run).state == "succeeded"
+    # Those that the learner did not reach any more have read it in its status.
+    assert not told or "the learner has all that it needs" in told
     steps = [int(row["step"]) for row in rows]
     assert steps == sorted(set(steps))
 

@@ -13,7 +13,7 @@ from config.workers import WorkerSettings
 from steps.directory.status import Status
 from steps.page.facts import Task
 from steps.page.training_members import said_of_members
-from steps.training.learner import _generation
+from steps.training.learner import _generation, _pause
 from steps.training.serving import Coupling
 
 
@@ -34,6 +34,16 @@ def test_the_generation_rises_at_every_start_and_is_kept(
     )
     assert _generation(starting) == generation
     assert starting.kept == {"generation": generation}
+
+
+def test_at_a_pause_learners_part_together_and_then_send_their_actors_away() -> None:
+    """One that ended before the others would look lost to them."""
+    called: list[str] = []
+    roster: Any = SimpleNamespace(pause=lambda: called.append("pause"))
+    group: Any = SimpleNamespace(sum=lambda values: called.append("sum"))
+    _pause(roster, None)
+    _pause(roster, group)
+    assert called == ["pause", "sum", "pause"]
 
 
 def member(
