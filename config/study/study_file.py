@@ -17,7 +17,7 @@ every experiment as `config.resolve` checks it alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -42,6 +42,8 @@ from config.study.compared import (
     score_ranges,
 )
 from config.study.labels import REPLACED
+from config.study.search import KEY as SEARCH
+from config.study.search import Search, read_search, refuse_beside, refuse_unresolved
 
 LARGEST_BYTES = 64 * 1024
 """Of a study's file, which a workflow passes on as one parameter."""
@@ -49,7 +51,7 @@ AT_ONCE = "parallel_experiments"
 REQUIRED = ("outdir", "runs", "algorithms", "games")
 BY_KEY = ("outdir", "runs")
 """Keys of the study that `-p` may also give."""
-KEYS = (*REQUIRED, AT_ONCE, "parameters", "grid", "variants", "exclude", "compare")
+KEYS = (*REQUIRED, AT_ONCE, "parameters", "grid", "variants", "exclude", "compare", SEARCH)
 ACTIVE = Parameter(AT_ONCE, int, None, "experiments at once", low=1, high=MOST_CELLS)
 
 
@@ -63,7 +65,8 @@ class Study:
     which is score 1; runs: of each experiment, and if adaptive each cell begins with one group, and the
     workflow adds the others; parallel_experiments: how many are active at once, None if the study does
     not say; document: the study as it was understood, with what `-p` gave, which `read_study` reads as
-    the same study.
+    the same study. search: None for a study whose experiments are known in advance; otherwise its only
+    cell is what the file says without the searched values.
     """
 
     outdir: str
@@ -74,6 +77,7 @@ class Study:
     runs: int | AdaptiveRuns
     parallel_experiments: int | None
     document: Mapping[str, Any]
+    search: Search | None = None
 
 
 def read_text(path: Path) -> str:
@@ -96,6 +100,8 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
     entries = root.entries("the study", KEYS)
     over = {name: value for name, value in given.items() if name in BY_KEY and value}
     _refuse_missing(root, entries, over)
+    if SEARCH in entries:
+        refuse_beside(entries)
     outdir = _outdir(entries, over)
     runs = given_runs(over["runs"]) if "runs" in over else read_runs(entries["runs"])
     at_once = _at_once(entries)
@@ -108,6 +114,9 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
     played = list({one.cell.game: one.played for one in planned}.values())
     baseline, scores = read_compare(entries.get("compare"), cells, played)
     refuse_undecidable(runs, baseline, cells, entries.get("runs", root))
+    search = None
+    if SEARCH in entries:
+        search = _search(entries, cells, experiments, runs, of_all)
     document = {
         "outdir": outdir,
         "runs": runs.document() if isinstance(runs, AdaptiveRuns) else runs,
@@ -115,6 +124,7 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
         **axes.document(),
         **({"exclude": [dict(one.values) for one in exclusions]} if exclusions else {}),
         **compare_document(baseline, scores),
+        **({SEARCH: search.document()} if search else {}),
     }
     _refuse_size(dump(document), f"{source} with all that it means")
     return Study(
@@ -126,7 +136,32 @@ def read_study(text: str, source: str, given: Mapping[str, str] = MappingProxyTy
         runs=runs,
         parallel_experiments=at_once,
         document=document,
+        search=search,
     )
+
+
+def _search(
+    entries: Mapping[str, Located],
+    cells: Sequence[Cell],
+    experiments: Sequence[Resolved],
+    runs: int | AdaptiveRuns,
+    given: Mapping[str, str],
+) -> Search:
+    """Read the search of a study's file. given: what `-p` says of all trials. Raises `BadInput`."""
+    node = entries[SEARCH]
+    if len(cells) > 1:
+        raise node.refused(
+            f"a search in a file of {len(cells)} experiments; allowed: one algorithm and one game, and a "
+            "file for each search"
+        )
+    if isinstance(runs, AdaptiveRuns):
+        raise entries["runs"].refused("runs of a trial cannot grow; allowed: a number of runs")
+    search = read_search(node, cells[0], experiments[0])
+    for name in search.parameters:
+        if given.get(name):
+            raise BadInput(f"parameter {name!r} is searched, so -p cannot set it for all trials")
+    refuse_unresolved(node, search, cells[0])
+    return search
 
 
 def with_other_values(

@@ -19,3 +19,9 @@ OF_WORKFLOW: Mapping[str, str] = {
     **OF_CLUSTER,
 }
 """Name -> description of all."""
+OF_SEARCH: Mapping[str, str] = {
+    "study": "the study's file with its search, as YAML (docs/search.md)",
+    "outdir": "directory of the search below the storage's mount",
+    **OF_CLUSTER,
+}
+"""Name -> description of those of a search's workflow."""

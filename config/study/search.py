@@ -1,0 +1,454 @@
+"""A search: one experiment of a study's file, of which some parameters are proposed, trial by trial.
+
+```yaml
+search:
+  parameters: {learning_rate: {low: 1e-5, high: 1e-2, scale: log}, hidden_sizes: {choices: ["64,64", "256,256"]}}
+  sampler: tpe
+  trials: 40
+  parallel: 4
+  objective: {measure: evaluation, over_runs: iqm}
+  prune: {rungs: [0.1, 0.3, 1.0], reduction: 3}
+  then: {best: 1, runs: 5, seed: 1000}
+```
+
+What else the file says of the experiment is the preset: the values that searched parameters have there
+are what the winner is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from config.algorithms import find_algorithm
+from config.errors import BadInput, shown, unknown
+from config.experiment import Experiment
+from config.located import Located
+from config.parameters import Parameter, declared, to_text
+from config.presets import preset_parameters, unknown_parameter
+from config.resolve import STEPS, Resolved, resolve
+from config.study.cells import Cell
+from config.study.compared import MOST_RUNS
+
+KEY = "search"
+KEYS = (
+    "parameters",
+    "sampler",
+    "seed",
+    "trials",
+    "parallel",
+    "objective",
+    "prune",
+    "then",
+    "plots",
+)
+BESIDE = ("outdir", "runs", "algorithms", "games", "parameters", KEY)
+"""Keys of a study's file that may stand in one with a search."""
+SAMPLERS = ("tpe", "gp", "cmaes", "qmc", "random", "grid")
+"""Optuna's, by the names of their classes."""
+EVALUATION, AREA = MEASURES = ("evaluation", "training_area")
+OVER_RUNS = ("iqm", "mean", "median")
+MOST_TURNS = 80
+"""Trials of one lane, a template that calls itself: the controller stops at 100 nested calls, and below
+a trial there are others.
+"""
+MOST_RUNGS = 10
+TRIALS = Parameter("trials", int, None, "trials in all", low=1, high=10_000)
+PARALLEL = Parameter("parallel", int, None, "trials under way at once", low=1, high=256)
+REDUCTION = Parameter("reduction", int, None, "of so many trials one goes on", low=2, high=100)
+BEST = Parameter("best", int, None, "trials that are trained again", low=1, high=20)
+AGAIN_RUNS = Parameter("runs", int, None, "runs of each of them", low=1, high=MOST_RUNS)
+SEED = declared(Experiment)["seed"]
+DRAWN = Parameter("plots", bool, False, "whether trials have figures, films and pages")
+DEFAULT_AGAIN = {"best": 1, "runs": 5, "seed": 1000}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Varied:
+    """One searched parameter: a range, or a list of choices.
+
+    low, high: both included; is_log: whether equal ratios are equally likely; step: of a grid within the
+    range, None for every value; choices: as YAML writes them, empty for a range.
+    """
+
+    name: str
+    is_integer: bool = False
+    low: float = 0
+    high: float = 0
+    is_log: bool = False
+    step: float | None = None
+    choices: tuple[Any, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The entry of the file."""
+        if self.choices:
+            return {"choices": list(self.choices)}
+        step = {} if self.step is None else {"step": self.step}
+        return {"low": self.low, "high": self.high, **({"scale": "log"} if self.is_log else step)}
+
+    def values(self) -> list[Any]:
+        """All values of a parameter that has a limited number of them, else none."""
+        if self.choices:
+            return list(self.choices)
+        if self.step is None:
+            return []
+        count = math.floor((self.high - self.low) / self.step + 1e-9)
+        return [self.low + index * self.step for index in range(count + 1)]
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The choices, or both ends of the range."""
+        return self.choices or (self.low, self.high)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """What is optimised: the evaluation of the final policies, or the mean height of the training
+    curves, over the runs of a trial.
+    """
+
+    measure: str = EVALUATION
+    over_runs: str = "iqm"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """Asynchronous successive halving (Li et al. 2020, arXiv:1810.05934). rungs: shares of a training, rising,
+    of which the last is 1; reduction: of so many trials at a rung one goes on.
+    """
+
+    rungs: tuple[float, ...]
+    reduction: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Again:
+    """The best trials are trained again, with seeds that no trial had. seed: of these experiments."""
+
+    best: int
+    runs: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What is searched, and how. prune: None if every trial is trained to its end; plots: whether trials
+    have figures, films and pages as experiments have.
+    """
+
+    parameters: Mapping[str, Varied]
+    sampler: str
+    seed: int
+    trials: int
+    parallel: int
+    objective: Objective
+    prune: Pruning | None
+    then: Again
+    plots: bool
+
+    def document(self) -> dict[str, Any]:
+        """The key `search` of the file."""
+        prune = self.prune and {"rungs": list(self.prune.rungs), "reduction": self.prune.reduction}
+        return {
+            "parameters": {name: one.document() for name, one in self.parameters.items()},
+            "sampler": self.sampler,
+            "seed": self.seed,
+            "trials": self.trials,
+            "parallel": self.parallel,
+            "objective": vars(self.objective) | {},
+            **({"prune": prune} if prune else {}),
+            "then": vars(self.then) | {},
+            "plots": self.plots,
+        }
+
+    def rung_epochs(self, epochs: int) -> list[int]:
+        """The epoch of each rung of a training of this length; without pruning its end alone."""
+        shares = (1.0,) if self.prune is None else self.prune.rungs
+        return [max(1, math.ceil(share * epochs - 1e-9)) for share in shares]
+
+    def trial(self, preset: Cell, number: int, values: Mapping[str, Any]) -> Cell:
+        """The experiment of a trial. preset: that of the file; values: as they were proposed."""
+        texts = {name: to_text(value) for name, value in values.items()}
+        drawn = {} if self.plots else {"video_episodes": "0"}
+        return Cell(
+            name=trial_name(number),
+            label=f"trial {number}",
+            algorithm=preset.algorithm,
+            game=preset.game,
+            given={**preset.given, **drawn, **texts},
+            settings=texts,
+        )
+
+
+def trial_name(number: int) -> str:
+    """The name of a trial's directory."""
+    return f"trial-{number:04d}"
+
+
+def trial_number(name: str) -> int:
+    """The number of a trial from the name of its directory. Raises `BadInput`."""
+    found = re.fullmatch(r"trial-([0-9]{4,6})", name)
+    if found is None:
+        raise BadInput(f"{shown(name)} is no trial; allowed: a directory such as {trial_name(7)}")
+    return int(found[1])
+
+
+def refuse_beside(entries: Mapping[str, Located]) -> None:
+    """Raise `BadInput` for what cannot stand in one file with a search."""
+    for key, node in entries.items():
+        if key not in BESIDE:
+            raise node.refused(
+                f"key {key!r} cannot stand beside 'search', which proposes the experiments itself; "
+                f"allowed: {', '.join(BESIDE)}"
+            )
+
+
+def read_search(node: Located, preset: Cell, resolved: Resolved) -> Search:
+    """Read the key `search`. preset: the experiment without searched values, which is `resolved`. Raises
+    `BadInput`.
+    """
+    entries = node.entries(KEY, KEYS)
+    missing = [key for key in ("parameters", "trials") if key not in entries]
+    if missing:
+        raise node.refused(f"the search has no {' and no '.join(missing)}")
+    search = Search(
+        parameters=_read_varied(entries["parameters"], preset),
+        sampler=_one_of(entries, "sampler", SAMPLERS, KEY),
+        seed=_number(entries, SEED, 0),
+        trials=_number(entries, TRIALS),
+        parallel=_number(entries, PARALLEL, 1),
+        objective=_read_objective(entries.get("objective"), resolved),
+        prune=_read_pruning(entries["prune"], resolved) if "prune" in entries else None,
+        then=_read_again(entries.get("then")),
+        plots=_number(entries, DRAWN, False),
+    )
+    _refuse_deep(search, entries)
+    _refuse_sampler(search, entries)
+    _refuse_known_seed(search, entries.get("then", node), resolved)
+    return search
+
+
+def refuse_unresolved(node: Located, search: Search, preset: Cell) -> None:
+    """Raise `BadInput`, with the line, for a value that the experiment cannot have while the other
+    parameters are as in the file.
+    """
+    varied = node.below("parameters")
+    for name, one in search.parameters.items():
+        for value in one.ends:
+            try:
+                resolve(preset.algorithm, {**preset.given, name: to_text(value)})
+            except BadInput as error:
+                raise varied.below(name).refused(
+                    f"search: {name} {shown(value)}: {error}"
+                ) from None
+
+
+def _read_varied(node: Located, preset: Cell) -> dict[str, Varied]:
+    known = preset_parameters(find_algorithm(preset.algorithm))
+    known.pop(STEPS)
+    entries = node.entries("parameters of the search")
+    if not entries:
+        raise node.refused(
+            "parameters of the search: an empty mapping; allowed: at least one entry"
+        )
+    found = {}
+    for name, entry in entries.items():
+        if name not in known:
+            with entry.named():
+                raise unknown_parameter(name, known, "parameter to search")
+        found[name] = _read_one(entry, known[name])
+    return found
+
+
+def _read_one(node: Located, parameter: Parameter) -> Varied:
+    what = f"search: {parameter.name}"
+    entries = node.entries(what, ("low", "high", "scale", "step", "choices"))
+    if "choices" in entries:
+        if len(entries) > 1:
+            raise node.refused(f"{what}: choices stand alone; allowed: choices, or low and high")
+        return _read_choices(entries["choices"], parameter, what)
+    if not {"low", "high"} <= entries.keys():
+        raise node.refused(f"{what}: allowed: {{low: …, high: …}} or {{choices: […]}}")
+    if parameter.kind not in (int, float):
+        raise node.refused(
+            f"{what} has no range, because it is {parameter.allowed}; allowed: choices"
+        )
+    low, high = (_typed(entries[end], parameter) for end in ("low", "high"))
+    if low >= high:
+        raise node.refused(f"{what}: low {to_text(low)} is not below high {to_text(high)}")
+    is_log = _one_of(entries, "scale", ("linear", "log"), what) == "log"
+    if is_log and low <= 0:
+        raise entries["low"].refused(
+            f"{what}: low {to_text(low)} has no logarithm; allowed: above 0"
+        )
+    return Varied(
+        name=parameter.name,
+        is_integer=parameter.kind is int,
+        low=low,
+        high=high,
+        is_log=is_log,
+        step=_read_step(entries.get("step"), parameter, high - low, is_log=is_log, what=what),
+    )
+
+
+def _read_step(
+    node: Located | None, parameter: Parameter, width: float, *, is_log: bool, what: str
+) -> float | None:
+    if node is None:
+        return 1 if parameter.kind is int and not is_log else None
+    if is_log:
+        raise node.refused(f"{what}: a logarithmic scale has no step; allowed: without it")
+    is_right = isinstance(node.value, parameter.kind | int) and not isinstance(node.value, bool)
+    if not is_right or not 0 < node.value <= width:
+        raise node.refused(
+            f"{what}: step cannot be {shown(node.value)}; allowed: above 0, at most high - low"
+        )
+    return parameter.kind(node.value)  # type: ignore[no-any-return]
+
+
+def _read_choices(node: Located, parameter: Parameter, what: str) -> Varied:
+    choices: list[Any] = []
+    for element in node.elements(f"{what}: choices"):
+        value = _typed(element, parameter)
+        written = to_text(value) if isinstance(value, tuple) else value
+        if written in choices:
+            raise element.refused(f"{what}: choice {shown(written)} stands twice")
+        choices.append(written)
+    if len(choices) < 2:
+        raise node.refused(f"{what}: one choice is no search; allowed: two or more")
+    return Varied(name=parameter.name, choices=tuple(choices))
+
+
+def _typed(node: Located, parameter: Parameter) -> Any:
+    with node.named():
+        return parameter.parse(node.value)
+
+
+def _number(entries: Mapping[str, Located], parameter: Parameter, fallback: Any = None) -> Any:
+    if parameter.name not in entries:
+        return fallback
+    return _typed(entries[parameter.name], parameter)
+
+
+def _one_of(entries: Mapping[str, Located], key: str, known: Sequence[str], what: str) -> str:
+    if key not in entries:
+        return known[0]
+    text = entries[key].text(key)
+    if text not in known:
+        raise entries[key].refused(unknown(f"{key} of {what}", text, known))
+    return text
+
+
+def _read_objective(node: Located | None, resolved: Resolved) -> Objective:
+    if node is None:
+        return Objective()
+    entries = node.entries("objective", ("measure", "over_runs"))
+    found = Objective(
+        measure=_one_of(entries, "measure", MEASURES, "objective"),
+        over_runs=_one_of(entries, "over_runs", OVER_RUNS, "objective"),
+    )
+    if found.measure == AREA and not has_training_curve(resolved):
+        raise entries["measure"].refused(
+            f"objective {AREA}: {_curveless(resolved)}; allowed: {EVALUATION}"
+        )
+    return found
+
+
+def has_training_curve(resolved: Resolved) -> bool:
+    """Whether the rows of a training say what its policy is worth: in self-play both sides are equal."""
+    return not resolved.measure.training_name
+
+
+def _curveless(resolved: Resolved) -> str:
+    return f"{resolved.algorithm} is judged by its {resolved.measure.name}, of which its training has no curve"
+
+
+def _read_pruning(node: Located, resolved: Resolved) -> Pruning:
+    entries = node.entries("prune", ("rungs", "reduction"))
+    if "rungs" not in entries:
+        raise node.refused("prune has no rungs; allowed: {rungs: [0.1, 0.3, 1.0], reduction: 3}")
+    if not has_training_curve(resolved):
+        raise node.refused(f"prune: {_curveless(resolved)}; allowed: a search without prune")
+    place = entries["rungs"]
+    rungs = [_share(one) for one in place.elements("rungs")]
+    if sorted(set(rungs)) != rungs:
+        raise place.refused(f"rungs {shown(rungs)} do not rise; allowed: such as [0.1, 0.3, 1.0]")
+    if rungs[-1] != 1:
+        raise place.refused(f"rungs end with {rungs[-1]:g}; allowed: with 1.0, the whole training")
+    if not 2 <= len(rungs) <= MOST_RUNGS:
+        raise place.refused(f"{len(rungs)} rungs; allowed: 2 to {MOST_RUNGS}")
+    pruning = Pruning(rungs=tuple(rungs), reduction=_number(entries, REDUCTION, 3))
+    epochs = [max(1, math.ceil(share * resolved.epochs - 1e-9)) for share in rungs]
+    if len(set(epochs)) < len(epochs):
+        raise place.refused(
+            f"rungs {shown(rungs)} are the epochs {epochs} of a training of {resolved.epochs}; "
+            "allowed: a different epoch for each"
+        )
+    return pruning
+
+
+def _share(node: Located) -> float:
+    value = node.value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= 1:
+        raise node.refused(f"a rung cannot be {shown(value)}; allowed: a share above 0, at most 1")
+    return float(value)
+
+
+def _read_again(node: Located | None) -> Again:
+    entries = node.entries("then", ("best", "runs", "seed")) if node else {}
+    listed = (BEST, AGAIN_RUNS, SEED)
+    return Again(**{one.name: _number(entries, one, DEFAULT_AGAIN[one.name]) for one in listed})
+
+
+def _refuse_deep(search: Search, entries: Mapping[str, Located]) -> None:
+    room = MOST_TURNS * search.parallel
+    if search.trials > room:
+        raise entries["trials"].refused(
+            f"{search.trials} trials in {search.parallel} lanes, and a lane has at most {MOST_TURNS}; "
+            f"allowed: up to {room} trials, or parallel: {-(-search.trials // MOST_TURNS)}"
+        )
+    if search.parallel > search.trials:
+        raise entries["parallel"].refused(
+            f"parallel cannot be {search.parallel}: there are {search.trials} trials; allowed: at most that"
+        )
+
+
+def _refuse_sampler(search: Search, entries: Mapping[str, Located]) -> None:
+    """Raise `BadInput` for a sampler that cannot vary these parameters."""
+    if search.sampler == "grid":
+        for name, one in search.parameters.items():
+            if not one.values():
+                raise (
+                    entries["parameters"]
+                    .below(name)
+                    .refused(
+                        f"sampler grid cannot vary {name}, which has endless values; allowed: choices or a step"
+                    )
+                )
+        points = math.prod(len(one.values()) for one in search.parameters.values())
+        if search.trials > points:
+            raise entries["trials"].refused(
+                f"trials cannot be {search.trials}: the grid has {points} points; allowed: at most that"
+            )
+    if search.sampler == "cmaes":
+        choices = [name for name, one in search.parameters.items() if one.choices]
+        if choices:
+            raise entries["sampler"].refused(
+                f"sampler cmaes cannot vary choices, as {choices[0]} has; allowed: tpe, or a range"
+            )
+        if len(search.parameters) < 2:
+            raise entries["sampler"].refused(
+                "sampler cmaes needs two parameters at least; allowed: tpe, or another parameter"
+            )
+
+
+def _refuse_known_seed(search: Search, node: Located, resolved: Resolved) -> None:
+    if search.then.seed == resolved.experiment.seed:
+        raise node.refused(
+            f"then: seed cannot be {search.then.seed}, which the trials have; allowed: another one, "
+            "because the winner is measured again with fresh seeds"
+        )
