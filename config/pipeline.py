@@ -17,10 +17,14 @@ from config.errors import unknown
 if TYPE_CHECKING:
     from config.experiment import Experiment
 
-Scope = Literal["experiment", "run", "exit", "study", "study-round", "study-exit"]
+Scope = Literal[
+    "experiment", "run", "exit", "study", "study-round", "study-exit",
+    "search", "search-lane", "search-trial", "search-again", "search-exit",
+]  # fmt: skip
 """A step runs once in an experiment, once in each run, or once at the very end, however the
 workflow ended. Those of a study work on a directory that contains the experiments' own: once, once
-after each round of experiments, or once at the very end.
+after each round of experiments, or once at the very end. Those of a search: once, once for each trial of a
+lane, once for each rung of a trial, once in the study of the winner, or once at the very end.
 """
 Pool = Literal["gpu", "cpu"]
 End = Literal["succeeded", "ended"]
@@ -60,6 +64,16 @@ EXPERIMENTS: Mapping[str, str] = {
 }
 """Of each topology, the name of the output of `plan` that lists the experiments of a study, and of the loop
 over them.
+"""
+LANES, LANE, TRIAL, RUNG = "lanes", "lane", "trial", "rung"
+"""The output of `plan-search` that lists the lanes of a search, and the loop over them; the template of a
+lane; of a trial, and the output of `propose` that names it; and of a rung.
+"""
+UNTIL = "until"
+"""The output of `propose` and `judge` that says up to which epoch a trial is trained next."""
+EVALUATED, WHOLE = "evaluated", "whole"
+"""The outputs of `judge` for a trial that was trained to its end: the runs to evaluate; or, if trials have
+figures and films, the trial itself, whose other steps are then those of an experiment.
 """
 
 
@@ -252,6 +266,56 @@ STUDY_STEPS: tuple[Step, ...] = (
     Step(name="report-study", scope="study-exit", leaves=("report.html",), deadline_s=3600),
 )
 """The steps of a study around its experiments, in their order."""
+SEARCH_STEPS: tuple[Step, ...] = (
+    Step(
+        name="plan-search",
+        scope="search",
+        leaves=("study.yaml", "cells.json", "search/"),
+        outputs=(Output(name=LANES),),
+        deadline_s=12 * 3600,
+    ),
+    Step(
+        name="propose",
+        scope="search-lane",
+        leaves=("search/", "trials/"),
+        outputs=(
+            *(Output(name=name, default="[]") for name in EXPERIMENTS.values()),
+            Output(name=AGAIN, default="false"),
+            Output(name=TRIAL, default=""),
+            Output(name=UNTIL, default="0"),
+        ),
+        deadline_s=3600,
+    ),
+    Step(
+        name="judge",
+        scope="search-trial",
+        leaves=("search/",),
+        outputs=(
+            Output(name=AGAIN, default="false"),
+            Output(name=UNTIL, default="0"),
+            Output(name=EVALUATED, default="[]"),
+            Output(name=WHOLE, default="[]"),
+        ),
+        deadline_s=3600,
+    ),
+    Step(name="tell", scope="search-lane", leaves=("search/",), deadline_s=3600),
+    Step(
+        name="choose",
+        scope="search",
+        leaves=("best.yaml", "again/"),
+        outputs=tuple(Output(name=name) for name in (*EXPERIMENTS.values(), AGAIN)),
+        deadline_s=3600,
+    ),
+    Step(name="compare", scope="search-again", leaves=("again/comparison/",)),
+    Step(
+        name="plot-comparison",
+        scope="search-again",
+        needs=(Need(task="compare"),),
+        leaves=("again/comparison/plots/",),
+    ),
+    Step(name="report-search", scope="search-exit", leaves=("report.html",), deadline_s=3600),
+)
+"""The steps of a search around its trials and the experiments of the winner, in their order."""
 
 
 def steps(scope: Scope) -> tuple[Step, ...]:
@@ -266,11 +330,11 @@ def names(scope: Scope) -> tuple[str, ...]:
 
 def find(name: str) -> Step:
     """The step of this name. Raises `BadInput`."""
-    known = (*STEPS, *STUDY_STEPS)
+    known = (*STEPS, *STUDY_STEPS, *SEARCH_STEPS)
     for step in known:
         if step.name == name:
             return step
-    raise unknown("step", name, [step.name for step in known])
+    raise unknown("step", name, {step.name for step in known})
 
 
 def asked(scope: Scope, experiment: Experiment) -> tuple[Step, ...]:

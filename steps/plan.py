@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from config.given import from_argo
 from config.outdir import check_outdir
 from config.resolve import Resolved, resolve
 from config.strict_yaml import dump
-from config.study import AdaptiveRuns, Cell, read_study, read_text
+from config.study import AdaptiveRuns, Cell, Study, read_study, read_text
 from config.study.workflow_parameters import OF_WORKFLOW, PART, WHOLE
 from steps.command.main import guarded, write_outputs
 from steps.directory.continuing import held_experiment
@@ -42,34 +42,17 @@ from steps.directory.study import (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the step and return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = plan_parser("steps.plan", __doc__ or "").parse_args(argv)
     return guarded("plan", lambda: plan(arguments))
 
 
 def plan(arguments: argparse.Namespace) -> int:
     """Check the whole study, then write what it is."""
-    given = {"outdir": arguments.outdir}
-    if arguments.workflow_parameters is not None:
-        given = from_argo(arguments.workflow_parameters, "--workflow-parameters")
-        if unknown := [name for name in given if name not in OF_WORKFLOW]:
-            raise BadInput(
-                f"unknown parameter {shown(unknown[0])}; a workflow of a study has "
-                f"{', '.join(OF_WORKFLOW)}; what holds for all experiments stands in the study, "
-                "below `parameters`"
-            )
-    text = given.get("study", "") if arguments.study is None else read_text(arguments.study)
-    if not text:
+    study, outdir, given = asked(arguments, OF_WORKFLOW)
+    if study.search is not None:
         raise BadInput(
-            "parameter 'study' is empty; allowed: a study as YAML, -p study=\"$(cat …)\""
-        )
-    outdir = given.get("outdir", "")
-    source = "study" if arguments.study is None else str(arguments.study)
-    study = read_study(text, source, {"outdir": outdir})
-    if arguments.workflow_parameters is None:
-        outdir = study.outdir
-    if not outdir:
-        raise BadInput(
-            "parameter 'outdir' is empty; allowed: a directory below the storage's mount"
+            "the file has a search, whose trials are proposed by another workflow; allowed: "
+            "`python -m workflows.submit`, or workflows/manifests/search.yaml"
         )
     part = given.get(PART, WHOLE)
     is_adaptive = isinstance(study.runs, AdaptiveRuns)
@@ -94,6 +77,38 @@ def plan(arguments: argparse.Namespace) -> int:
         print(f"  {cell.name}")
     write_outputs(listed(cells, again=is_adaptive))
     return 0
+
+
+def asked(
+    arguments: argparse.Namespace, known: Collection[str]
+) -> tuple[Study, str, Mapping[str, str]]:
+    """The study that a workflow or a person asks for, its directory, and the parameters of the workflow.
+    known: the names of those. Raises `BadInput`.
+    """
+    given = {"outdir": arguments.outdir}
+    if arguments.workflow_parameters is not None:
+        given = from_argo(arguments.workflow_parameters, "--workflow-parameters")
+        if unknown := [name for name in given if name not in known]:
+            raise BadInput(
+                f"unknown parameter {shown(unknown[0])}; a workflow of a study has "
+                f"{', '.join(known)}; what holds for all experiments stands in the study, "
+                "below `parameters`"
+            )
+    text = given.get("study", "") if arguments.study is None else read_text(arguments.study)
+    if not text:
+        raise BadInput(
+            "parameter 'study' is empty; allowed: a study as YAML, -p study=\"$(cat …)\""
+        )
+    outdir = given.get("outdir", "")
+    source = "study" if arguments.study is None else str(arguments.study)
+    study = read_study(text, source, {"outdir": outdir})
+    if arguments.workflow_parameters is None:
+        outdir = study.outdir
+    if not outdir:
+        raise BadInput(
+            "parameter 'outdir' is empty; allowed: a directory below the storage's mount"
+        )
+    return study, outdir, given
 
 
 def as_grown(directory: StudyDirectory, cells: Sequence[Cell]) -> list[Cell]:
@@ -155,10 +170,11 @@ def check_games(cells: Sequence[Cell], resolved: dict[str, Resolved]) -> None:
             raise BadInput(f"experiment {cell.name}: {error}") from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def plan_parser(module: str, described: str) -> argparse.ArgumentParser:
+    """The parser of a step that reads a study's file."""
     parser = argparse.ArgumentParser(
-        prog="python -m steps.plan",
-        description=__doc__,
+        prog=f"python -m {module}",
+        description=described,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )

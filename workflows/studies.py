@@ -19,6 +19,7 @@ from config.study import AdaptiveRuns, Cell, Study, read_study, read_text, with_
 from config.study.workflow_parameters import OF_CLUSTER, PART
 from steps.directory.speeds import earlier_speeds
 from steps.directory.study import MOST_PODS, pods
+from workflows import searches
 from workflows.dag.render import rendered_study, with_values
 from workflows.local import detect
 from workflows.request.command_line import Request
@@ -78,6 +79,8 @@ def checked(request: Request, study: Study, cluster: Cluster, *, local: bool) ->
     Raises `BadInput` for what cannot work. Writes nothing.
     """
     where = _place(request, study, local=local)
+    if study.search is not None:
+        return [searches.checked(request, study, study.search, cluster, where)]
     active = study.parallel_experiments or cluster.parallel_experiments
     sharing = ""
     resolved = study.resolved
@@ -149,6 +152,8 @@ def plan(
     speeds give an estimate of the hours.
     """
     speeds = {} if storage is None else earlier_speeds(storage)
+    if study.search is not None:
+        return searches.plan(study, study.search, submissions[0], where=where, speeds=speeds)
     rows = [("experiment", "algorithm", "game", "runs", "steps of a run", "pods", "training")]
     resolved = study.resolved
     took_s = dict[str, float]()

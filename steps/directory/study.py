@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from config import pipeline
 from config.algorithms import find_algorithm
@@ -22,6 +22,7 @@ from config.study import Cell, Study, read_study
 from steps.directory.files import read_bytes, write_if_changed
 from steps.directory.layout import ExperimentDirectory
 
+Parsed = TypeVar("Parsed")
 LARGEST_BYTES = 64 * 2**20
 MOST_PODS = 5_000
 """Of one workflow: a pod takes some 160 bytes of its compressed status, of which there may be 1 MB."""
@@ -43,6 +44,10 @@ class StudyDirectory:
     def cells_json(self) -> Path:
         """The experiments: their names, labels and parameters."""
         return self.root / "cells.json"
+
+    def trial_json(self, name: str) -> Path:
+        """Of a search: the experiment that a trial is."""
+        return self.root / "trials" / f"{name}.json"
 
     @property
     def decisions_json(self) -> Path:
@@ -107,8 +112,24 @@ def write_cells(directory: StudyDirectory, cells: Sequence[Cell]) -> None:
         earlier = [cell for cell in read_cells(directory) if cell.name not in names]
     except (BadInput, WrongDirectory):
         earlier = []
-    written = [{**asdict(cell), "given": dict(cell.given)} for cell in (*cells, *earlier)]
-    write_if_changed(directory.cells_json, json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+    _write(directory.cells_json, [_written(cell) for cell in (*cells, *earlier)])
+
+
+def write_trial(directory: StudyDirectory, cell: Cell) -> None:
+    """Write which experiment a trial of a search is, unless it is there. Each has a file of its own, because
+    several are proposed at once.
+    """
+    path = directory.trial_json(cell.name)
+    path.parent.mkdir(exist_ok=True)
+    _write(path, _written(cell))
+
+
+def _written(cell: Cell) -> dict[str, Any]:
+    return {**asdict(cell), "given": dict(cell.given), "settings": dict(cell.settings)}
+
+
+def _write(path: Path, content: object) -> None:
+    write_if_changed(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def asked_cells(directory: StudyDirectory, study: Study) -> list[Cell]:
@@ -129,10 +150,12 @@ def read_cells(directory: StudyDirectory) -> list[Cell]:
     """The cells of a study, also those that only earlier files of it asked for. Raises `BadInput`, which
     names the step that writes a missing list, and `WrongDirectory` for a damaged one.
     """
-    path = directory.cells_json
+    return _read(directory.cells_json, lambda document: [_cell(one) for one in document])
+
+
+def _read(path: Path, parse: Callable[[Any], Parsed]) -> Parsed:
     try:
-        document = json.loads(read_bytes(path, LARGEST_BYTES))
-        return [_cell(one) for one in document]
+        return parse(json.loads(read_bytes(path, LARGEST_BYTES)))
     except FileNotFoundError:
         raise BadInput(f"no file {path}: plan makes it") from None
     except OSError as error:
@@ -142,10 +165,13 @@ def read_cells(directory: StudyDirectory) -> list[Cell]:
 
 
 def find_cell(experiment: ExperimentDirectory) -> Cell:
-    """The cell of an experiment's directory. Raises as `read_cells`, and `BadInput` where the study has
-    none of that name.
+    """The cell of an experiment's directory, or the trial of a search. Raises as `read_cells`, and `BadInput`
+    where the study has none of that name.
     """
     study = study_of(experiment)
+    trial = study.trial_json(experiment.root.name)
+    if trial.exists():
+        return _read(trial, _cell)
     for cell in read_cells(study):
         if cell.name == experiment.root.name:
             return cell

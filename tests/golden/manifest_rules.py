@@ -28,19 +28,28 @@ IMAGES_OF_HELPERS = {
     "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? inputs.parameters.cpu_image"
     " : inputs.parameters.gpu_image}}",
 }
+IMAGES_OF_HELPERS |= {f"{name}-until": image for name, image in IMAGES_OF_HELPERS.items()}
 IMAGE_OF_WORKFLOW = "{{workflow.parameters.cpu_image}}"
 OUTSIDE_OF_EXPERIMENTS = {
     f"steps.{name}"
-    for name in ("prepare", "plan", "decide", "compare", "plot_comparison", "report_study")
+    for name in (
+        *("prepare", "plan", "decide", "compare", "plot_comparison", "report_study"),
+        *("plan_search", "propose", "judge", "tell", "choose", "report_search"),
+    )
 }
 """What no experiment can name an image for: it does not exist yet, or there are many."""
 FIRST_AND_LAST = {
-    f"steps.{name}" for name in ("prepare", "report", "plan", "decide", "report_study")
+    f"steps.{name}"
+    for name in (
+        *("prepare", "report", "plan", "decide", "report_study"),
+        *("plan_search", "propose", "judge", "tell", "choose", "report_search"),
+    )
 }
 GPUS_OF_HELPERS = {
     "train-actor": "{{=asInt(inputs.parameters.actor_gpus) == 0 ? '0' : '1'}}",
     "train-worker": "{{=asInt(inputs.parameters.worker_gpus) == 0 ? '0' : '1'}}",
 }
+GPUS_OF_HELPERS |= {f"{name}-until": gpus for name, gpus in GPUS_OF_HELPERS.items()}
 LITERAL = re.compile(r"'[^']*'")
 WORKFLOW_TAGS = {"workflow.name", "workflow.uid", "workflow.namespace", "workflow.parameters.json"}
 TOLERATED = {"failed": True, "error": True}

@@ -34,7 +34,8 @@ WITH_ACTORS = replace(
     ppo.ALGORITHM, name="crowd", topology="actor-learner", actor="nowhere:make_actor"
 )
 CROWD = f"{__name__}:WITH_ACTORS"
-MANIFESTS = (*ALGORITHMS, render.STUDY)
+OF_MANY = (render.STUDY, render.SEARCH)
+MANIFESTS = (*ALGORITHMS, *OF_MANY)
 SCHEMA = Path(__file__).parent / "argo-4.1.2-workflow.schema.json"
 OWN_CLUSTER = """
 namespace: learning
@@ -56,16 +57,18 @@ def committed(algorithm: str) -> str:
 def built(algorithm: str) -> str:
     """A fresh build as text: what the rules hold for, so that a stale file breaks one test only."""
     cluster = load_cluster()
-    if algorithm == render.STUDY:
+    if algorithm in OF_MANY:
         active = cluster.parallel_experiments
-        return render.study_to_yaml(render.build_study_manifest(cluster, active), cluster, active)
+        made = render.build_study_manifest(cluster, active, kind=algorithm)
+        return render.study_to_yaml(made, cluster, active, kind=algorithm)
     return render.to_yaml(render.build_manifest(algorithm, cluster), algorithm, cluster)
 
 
 def fresh(algorithm: str) -> Manifest:
     cluster = load_cluster()
-    if algorithm == render.STUDY:
-        return render.build_study_manifest(cluster, cluster.parallel_experiments)
+    if algorithm in OF_MANY:
+        active = cluster.parallel_experiments
+        return render.build_study_manifest(cluster, active, kind=algorithm)
     return render.build_manifest(algorithm, cluster)
 
 

@@ -151,7 +151,7 @@ def test_the_committed_file_serves_only_its_own_number(monkeypatch: pytest.Monke
     cluster = load_cluster()
     monkeypatch.setattr(render, "_edited_since", lambda committed: False)
 
-    def build(*_: object) -> Manifest:
+    def build(*_: object, **__: object) -> Manifest:
         raise LookupError("built")
 
     monkeypatch.setattr(render, "build_study_manifest", build)

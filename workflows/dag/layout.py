@@ -64,6 +64,13 @@ class Layout:
         )
 
     @property
+    def calls_itself(self) -> bool:
+        """Whether one call of the template that it calls leads to another one."""
+        return self.repeats or any(
+            task.repeats and task.template == self.template for task in self.inside
+        )
+
+    @property
     def shape(self) -> Shape:
         """How much room the task takes when all of it is shown."""
         if not self.inside:

@@ -25,7 +25,8 @@ from config.described import offered
 from workflows.dag.manifest_yaml import Manifest, dump, load
 
 FOLDER = Path(__file__).parents[1] / "manifests"
-STUDY = "study"
+STUDY, SEARCH = "study", "search"
+"""The names of the manifests that serve any study and any search."""
 HEADER = """\
 # Made by `make manifests` from config/ and workflows/; changes belong there.
 # made for: {fingerprint}
@@ -38,13 +39,14 @@ def rendered(algorithm: str, cluster: Cluster) -> Manifest:
     return build_manifest(algorithm, cluster) if found is None else found
 
 
-def rendered_study(cluster: Cluster, active: int | None = None) -> Manifest:
-    """The manifest of a study for a cluster, without Hera where the committed file fits. active: how many
-    of its experiments are active at the same time, if not as many as for every study of this cluster.
+def rendered_study(cluster: Cluster, active: int | None = None, *, kind: str = STUDY) -> Manifest:
+    """The manifest of a study, or of a search, for a cluster, without Hera where the committed file fits.
+    active: how many of its experiments are active at the same time, if not as many as for every study of this
+    cluster. kind: STUDY or SEARCH.
     """
     count = cluster.parallel_experiments if active is None else active
-    found = _committed(STUDY, fingerprint_of_study(cluster, count))
-    return build_study_manifest(cluster, count) if found is None else found
+    found = _committed(kind, fingerprint_of_study(cluster, count, kind=kind))
+    return build_study_manifest(cluster, count, kind=kind) if found is None else found
 
 
 def _committed(name: str, wanted: str) -> Manifest | None:
@@ -59,11 +61,13 @@ def _committed(name: str, wanted: str) -> Manifest | None:
     return load(text) if fits else None
 
 
-def build_study_manifest(cluster: Cluster, active: int) -> Manifest:
-    """Build the manifest of a study with Hera."""
+def build_study_manifest(cluster: Cluster, active: int, *, kind: str = STUDY) -> Manifest:
+    """Build the manifest of a study, or of a search, with Hera."""
+    from workflows.dag.search import build_search
     from workflows.dag.study import build_study
 
-    manifest: Manifest = build_study(cluster, active).to_dict()
+    build = build_search if kind == SEARCH else build_study
+    manifest: Manifest = build(cluster, active).to_dict()
     return manifest
 
 
@@ -80,9 +84,10 @@ def to_yaml(manifest: Manifest, algorithm: str, cluster: Cluster) -> str:
     return HEADER.format(fingerprint=fingerprint(algorithm, cluster)) + dump(manifest)
 
 
-def study_to_yaml(manifest: Manifest, cluster: Cluster, active: int) -> str:
-    """As `to_yaml`, of a study."""
-    return HEADER.format(fingerprint=fingerprint_of_study(cluster, active)) + dump(manifest)
+def study_to_yaml(manifest: Manifest, cluster: Cluster, active: int, *, kind: str = STUDY) -> str:
+    """As `to_yaml`, of a study or a search."""
+    wanted = fingerprint_of_study(cluster, active, kind=kind)
+    return HEADER.format(fingerprint=wanted) + dump(manifest)
 
 
 def with_values(
@@ -114,10 +119,10 @@ def fingerprint(algorithm: str, cluster: Cluster) -> str:
     return _hash(cluster, parameters=[dataclasses.asdict(info) for info in offered(algorithm)])
 
 
-def fingerprint_of_study(cluster: Cluster, active: int) -> str:
-    """As `fingerprint`, of a study's manifest."""
-    of_study = [dataclasses.asdict(step) for step in pipeline.STUDY_STEPS]
-    return _hash(cluster, of_study=of_study, active=active)
+def fingerprint_of_study(cluster: Cluster, active: int, *, kind: str = STUDY) -> str:
+    """As `fingerprint`, of the manifest of a study or a search."""
+    table = pipeline.SEARCH_STEPS if kind == SEARCH else pipeline.STUDY_STEPS
+    return _hash(cluster, of_study=[dataclasses.asdict(step) for step in table], active=active)
 
 
 def _hash(cluster: Cluster, **more: Any) -> str:
@@ -136,12 +141,14 @@ def _edited_since(committed: Path) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Render every algorithm's manifest into a folder, and that of studies."""
+    """Render every algorithm's manifest into a folder, and those of studies and searches."""
     folder = Path(*arguments)
     cluster = load_cluster()
     active = cluster.parallel_experiments
-    study = study_to_yaml(build_study_manifest(cluster, active), cluster, active)
-    (folder / f"{STUDY}.yaml").write_text(study, encoding="utf-8")
+    for kind in (STUDY, SEARCH):
+        manifest = build_study_manifest(cluster, active, kind=kind)
+        text = study_to_yaml(manifest, cluster, active, kind=kind)
+        (folder / f"{kind}.yaml").write_text(text, encoding="utf-8")
     for algorithm in ALGORITHMS:
         text = to_yaml(build_manifest(algorithm, cluster), algorithm, cluster)
         (folder / f"{algorithm}.yaml").write_text(text, encoding="utf-8")

@@ -199,8 +199,8 @@ class _Reader:
     def inside(self, layouts: tuple[Layout, ...], prefix: str, around: _Around) -> tuple[Task, ...]:
         """The tasks of a DAG whose node, or whose last attempt's node, is called `prefix`. Stages
         and loops that this workflow did not need are left out, and so are steps that only some
-        experiments of a study have, until this one is seen to have them. In the place of a round of
-        a study stand its tasks.
+        experiments of a study have, until this one is seen to have them. In the place of a DAG that
+        calls itself, such as a round of a study, stand its tasks.
         """
         tasks = [self._task(layout, f"{prefix}.{layout.name}", around) for layout in layouts]
         shown = [
@@ -213,9 +213,7 @@ class _Reader:
         return tuple(
             part
             for layout, task in shown
-            for part in (
-                task.inside if layout.template == pipeline.ROUND and task.inside else (task,)
-            )
+            for part in (task.inside if _is_continued(layout) and task.inside else (task,))
         )
 
     def _task(self, layout: Layout, name: str, around: _Around) -> Task:
@@ -261,8 +259,8 @@ class _Reader:
             member = _member(told.get("--role"), told.get("--member"))
             where = self._changed(where, told.get("--outdir"), told.get("--run"))
             return replace(task, where=where, step=layout.step, member=member)
-        is_round = layout.template == pipeline.ROUND
-        deeper = _Around(inputs, where, around.trail if is_round else (*around.trail, shown))
+        trail = around.trail if _is_continued(layout) else (*around.trail, shown)
+        deeper = _Around(inputs, where, trail)
         last = max(self._attempts.get(name, ()), default=None)
         below = name if last is None else f"{name}({last})"
         return replace(
@@ -313,6 +311,11 @@ class _Reader:
             pod=_pod(last),
             log=last.get("logFile") or "",
         )
+
+
+def _is_continued(layout: Layout) -> bool:
+    """Whether its tasks stand beside those around it: a DAG calls itself to go on."""
+    return layout.calls_itself and not layout.looped
 
 
 def _had_nothing_to_do(task: Task) -> bool:

@@ -51,52 +51,71 @@ creates no pod.
 MEMBER = "--member={{inputs.parameters.member}}"
 
 
-def train(topology: str, cluster: Cluster, suffix: str = "") -> Container:
+def train(topology: str, cluster: Cluster, suffix: str = "", *, pauses: bool = False) -> Container:
     """The template `train`: one GPU pod with the training process, the learner or the trainer.
-    suffix: of the template's name, where a workflow has several topologies.
+    suffix: of the template's name, where a workflow has several topologies. pauses: whether the input
+    `until` says after which epoch it ends.
     """
     step = pipeline.find(pipeline.TRAIN)
+    own, until = _pausing(pauses)
     role = [f"--role={MEMBERS[topology][1].roles[0]}"] if topology in MEMBERS else []
     return gpu(
         cluster,
-        f"{step.name}{suffix}",
+        f"{step.name}{'-until' if pauses else ''}{suffix}",
         step.module,
-        own=OF_RUN,
-        args=[OUTDIR, RUN, *role],
+        own=own,
+        args=[OUTDIR, RUN, *role, *until],
         outputs=outputs(step),
     )
 
 
 def beside_train(
-    topology: str, cluster: Cluster, suffix: str = "", *, several_learners: bool = False
+    topology: str,
+    cluster: Cluster,
+    suffix: str = "",
+    *,
+    several_learners: bool = False,
+    pauses: bool = False,
 ) -> list[DAG]:
     """The templates of the tasks that a run starts together with `train`, by the names of these
-    tasks. suffix: of the templates' names that two topologies would share.
+    tasks. suffix: of the templates' names that two topologies would share. pauses: as of `train`.
     """
     if topology not in MEMBERS:
         return []
     role = MEMBERS[topology][1].roles[1]
     pod = worker if topology == SELF_PLAY else actor
-    one = pod(cluster, f"train-{role}", **_member(role))
+    own, until = _pausing(pauses)
+    end = "-until" if pauses else ""
+    one = pod(cluster, f"train-{role}{end}", **_member(role, pauses=pauses))
     needed = f"{{{{={IS_TRAINED} ? 0 : asInt(inputs.parameters.{role}s)}}}}"
     count = m.IntOrString(root=needed)
     module = f"steps.{WAIT.replace('-', '_')}"
-    gate = waiting(cluster, f"{WAIT}{suffix}", module, own=OF_RUN, args=[OUTDIR, RUN])
-    helpers = _loop(f"train-{role}s", one, role, m.Sequence(count=count), f"{role}s", behind=gate)
+    gate = waiting(cluster, f"{WAIT}{end}{suffix}", module, own=own, args=[OUTDIR, RUN, *until])
+    helpers = _loop(
+        f"train-{role}s{end}", one, role, m.Sequence(count=count), f"{role}s", behind=gate
+    )
     if not several_learners:
         return [helpers]
-    one = gpu(cluster, "train-learner", **_member("learner"))
+    one = gpu(cluster, f"train-learner{end}", **_member("learner", pauses=pauses))
     further = m.Sequence(start=m.IntOrString(root="1"), count=m.IntOrString(root=FURTHER))
-    return [_loop(LEARNERS, one, "learner", further, "learners"), helpers]
+    return [_loop(f"{LEARNERS}{end}", one, "learner", further, "learners"), helpers]
 
 
-def _member(role: str) -> dict[str, Any]:
+def _member(role: str, *, pauses: bool) -> dict[str, Any]:
     """The fields that the pods of all members have in common."""
+    own, until = _pausing(pauses)
     return {
         "module": pipeline.find(pipeline.TRAIN).module,
-        "own": (*OF_RUN, "member"),
-        "args": [OUTDIR, RUN, f"--role={role}", MEMBER],
+        "own": (*own, "member"),
+        "args": [OUTDIR, RUN, f"--role={role}", MEMBER, *until],
     }
+
+
+def _pausing(pauses: bool) -> tuple[tuple[str, ...], list[str]]:
+    """The inputs of a training's pods, and the arguments for a pause."""
+    if not pauses:
+        return OF_RUN, []
+    return (*OF_RUN, pipeline.UNTIL), [f"--until={{{{inputs.parameters.{pipeline.UNTIL}}}}}"]
 
 
 def _loop(

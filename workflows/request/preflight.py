@@ -103,7 +103,7 @@ def check_directory(where: Place, resolved: Resolved) -> Resolved:
     if (imitate := getattr(resolved.hyperparameters, "imitate", None)) is not None:
         games = place(imitate, where.storage, "imitate").directory
         resolved = with_recorded(resolved, recorded_games(resolved, games))
-    _check_writable(where.directory)
+    check_writable(where.directory)
     before = held_experiment(ExperimentDirectory(where.directory), resolved)
     return asked if before is None else asked.continuing(before)
 
@@ -120,7 +120,8 @@ def check_can_be_trained(resolved: Resolved) -> None:
         )
 
 
-def _check_writable(directory: Path) -> None:
+def check_writable(directory: Path) -> None:
+    """Raise `BadInput` for a results directory that cannot be made or written here."""
     existing = next(
         folder
         for folder in (directory.absolute(), *directory.absolute().parents)
