@@ -267,14 +267,16 @@ class Journal:
         """How much of the variation of the values each parameter explains, by Optuna's fANOVA; empty with
         too few trials.
         """
-        from optuna.importance import get_param_importances
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 
         if len(self.best(2)) < 2:
             return {}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return dict(get_param_importances(self._study))
+                # With a seed, so that the same trials give the same page.
+                evaluator = FanovaImportanceEvaluator(seed=self._search.seed % 2**32)
+                return dict(get_param_importances(self._study, evaluator=evaluator))
         except (ValueError, RuntimeError) as error:
             print(f"no importance of parameters: {on_one_line(error)}")
             return {}

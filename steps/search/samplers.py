@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from config.seeds import integer_seed
@@ -33,6 +34,7 @@ def sampler(search: Search, number: int) -> BaseSampler:
     the seed depends on the trial; for sequences that all trials share it does not.
     """
     from optuna import samplers
+    from optuna.exceptions import ExperimentalWarning
 
     own = integer_seed(search.seed, number, "sampler") % 2**32
     shared = integer_seed(search.seed, 0, "sampler") % 2**32
@@ -52,5 +54,8 @@ def sampler(search: Search, number: int) -> BaseSampler:
             {name: one.values() for name, one in search.parameters.items()}, seed=shared
         ),
     }
-    found: BaseSampler = made[search.sampler]()
+    with warnings.catch_warnings():
+        # Some are called experimental for years.
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        found: BaseSampler = made[search.sampler]()
     return found
