@@ -7,9 +7,11 @@ After epoch e every training episode returns `quality · (1 - exp(-e / patience)
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -22,6 +24,7 @@ from config.environment import EnvironmentSettings
 from config.parameters import parameter
 from config.resolve import Resolved
 
+EPOCHS_DONE = "epochs.txt"
 EPISODES = 4
 """That end in an epoch, of one step each."""
 
@@ -72,10 +75,16 @@ def height(quality: float, patience: float, epoch: int) -> float:
     return quality * (1 - math.exp(-epoch / patience))
 
 
+def note(line: str) -> None:
+    """Add a line to the list of all epochs that any training did, also in vain."""
+    with (Path(os.environ["STORAGE"]) / EPOCHS_DONE).open("a") as file:
+        file.write(f"{line}\n")
+
+
 class Trainer:
     def __init__(self, resolved: Resolved, *, run: int, device: str, precision: str) -> None:
         self.resolved, self.hyper = resolved, resolved.hyperparameters
-        self.epoch = self.step = 0
+        self.run, self.epoch, self.step = run, 0, 0
 
     def train(self) -> Iterator[Progress]:
         while self.epoch < self.resolved.epochs:
@@ -83,6 +92,7 @@ class Trainer:
             if self.hyper.quality >= self.hyper.fails:
                 raise RuntimeError("this stand-in fails")
             self.epoch, self.step = self.epoch + 1, self.step + EPISODES
+            note(f"{self.hyper.quality} {self.run} {self.epoch}")
             value = height(self.hyper.quality, self.hyper.patience, self.epoch)
             yield Progress(
                 epoch=self.epoch, step=self.step, frame=self.step, returns=[value] * EPISODES,

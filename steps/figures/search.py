@@ -10,6 +10,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from config.numbers import short
 from config.parameters import to_text
@@ -81,7 +82,7 @@ def history(found: Findings) -> Figure | None:
             linewidth=1.2,
             zorder=1,
         )
-    few_numbers(axes.xaxis, 8)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     return figure
 
 
@@ -296,6 +297,9 @@ def _parameter_axis(axes: Axes, one: Varied) -> None:
     if one.is_log:
         axes.set_xscale("log")
         axes.set_xlim(one.low / 1.15, one.high * 1.15)
+        axes.xaxis.set_major_locator(LogLocator(numticks=5))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         return
     margin = 0.04 * (one.high - one.low)
     axes.set_xlim(one.low - margin, one.high + margin)

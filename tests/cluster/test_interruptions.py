@@ -87,16 +87,16 @@ def test_twenty_pods_deleted_at_random(
     assert (outdir / "report.html").stat().st_size > 10_000
 
 
-def delete_at_random(name: str, generator: random.Random) -> list[str]:
+def delete_at_random(name: str, generator: random.Random, *, count: int = DELETIONS) -> list[str]:
     """The pods that were deleted, one every few seconds, chosen among those that run."""
     deleted: list[str] = []
-    while len(deleted) < DELETIONS:
+    while len(deleted) < count:
         running = sorted(set(_running_pods(name)) - set(deleted))
         if running:
             deleted.append(generator.choice(running))
             k.kubectl("delete", deleted[-1], "--wait=false", "--ignore-not-found")
         assert k.phase(name) not in k.FINAL, (
-            f"the experiment ended before {DELETIONS} pods were deleted: {deleted}"
+            f"the experiment ended before {count} pods were deleted: {deleted}"
         )
         time.sleep(generator.uniform(1, 6))
     return deleted
