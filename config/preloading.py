@@ -56,3 +56,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     step.module: LOADED.get(step.name, ()) for step in pipeline.STEPS
 }
 """The same by the steps' modules, in the order in which their pods start."""
+OF_SEARCHES: Mapping[str, tuple[str, ...]] = {
+    step.module: ("optuna", "optuna.storages.journal", "optuna.samplers", "steps.average")
+    for step in pipeline.SEARCH_STEPS
+    if step.scope in ("search-lane", "search-trial")
+}
+"""The same of the steps that every trial of a search has; no other workflow has Optuna for sure."""

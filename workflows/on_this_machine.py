@@ -27,8 +27,6 @@ tests.
 `OMP_…` and the like are not: the parameter `threads` decides how many threads compute.
 """
 
-PRELOADING = local.Preloading(modules=preloading.MODULES, apart=preloading.APART)
-
 
 def run(submission: Submission) -> int:
     """Run the experiment to its end and return the exit code. An interrupt stops it as `argo stop`
@@ -63,7 +61,7 @@ def run(submission: Submission) -> int:
                 fleeting=[Path(logs)],
                 inherit=HANDED_ON,
                 environment={"EXPERIMENT_OWNER_PROCESS": identity()},
-                preloading=PRELOADING if os.environ.get(preloading.SWITCH) != "0" else None,
+                preloading=_preloading(submission),
                 on_change=lambda status: view.update(status.as_dict()),
                 notice=view.say,
             )
@@ -75,6 +73,19 @@ def run(submission: Submission) -> int:
             place.outdir,
         )
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
+
+
+def _preloading(submission: Submission) -> local.Preloading | None:
+    """What is loaded once for the pods of this workflow."""
+    if os.environ.get(preloading.SWITCH) == "0":
+        return None
+    run = {
+        template["container"]["command"][-1]
+        for template in submission.manifest["spec"]["templates"]
+        if "container" in template
+    }
+    first = preloading.OF_SEARCHES if preloading.OF_SEARCHES.keys() <= run else {}
+    return local.Preloading(modules={**first, **preloading.MODULES}, apart=preloading.APART)
 
 
 def _seen(outdir: str, place: preflight.Place) -> Path:
