@@ -69,6 +69,8 @@ LANES, LANE, TRIAL, RUNG = "lanes", "lane", "trial", "rung"
 """The output of `plan-search` that lists the lanes of a search, and the loop over them; the template of a
 lane; of a trial, and the output of `propose` that names it; and of a rung.
 """
+TELL = "tell"
+"""The step of a lane that the last call of it, which finds no trial, does not have."""
 UNTIL = "until"
 """The output of `propose` and `judge` that says up to which epoch a trial is trained next."""
 EVALUATED, WHOLE = "evaluated", "whole"
@@ -298,7 +300,7 @@ SEARCH_STEPS: tuple[Step, ...] = (
         ),
         deadline_s=3600,
     ),
-    Step(name="tell", scope="search-lane", leaves=("search/",), deadline_s=3600),
+    Step(name=TELL, scope="search-lane", leaves=("search/",), deadline_s=3600),
     Step(
         name="choose",
         scope="search",

@@ -181,7 +181,7 @@ class _Reader:
             step.name
             for step in pipeline.STEPS
             if step.asked_by and step.asked_by not in layout.parameters
-        } | {pipeline.DECIDE, pipeline.AGAIN}
+        } | {pipeline.DECIDE, pipeline.AGAIN, pipeline.TELL}
         self._nodes = {node["name"]: node for node in (status.get("nodes") or {}).values()}
         self._attempts: dict[str, set[int]] = defaultdict(set)
         self._items: dict[str, set[tuple[int, str]]] = defaultdict(set)
