@@ -20,6 +20,7 @@ from config.outdir import check_outdir
 from config.resolve import resolve
 from config.strict_yaml import dump
 from config.study import Search
+from config.study.search import trial_name
 from config.study.workflow_parameters import OF_SEARCH
 from steps.command.main import guarded, write_outputs
 from steps.command.stop import StopRequest
@@ -63,9 +64,10 @@ def plan_search(arguments: argparse.Namespace, stop: StopRequest) -> int:
     make_and_probe(directory.root)
     with claimed(ExperimentDirectory(directory.root), owner.from_environment(), stop):
         refuse_another(directory, study.document)
+        journal = Journal(directory, search, higher_is_better=resolved.measure.higher_is_better)
+        refuse_trials_under_way(directory, journal, stop)
         write_if_changed(directory.study_yaml, dump(study.document))
         write_cells(directory, study.cells)
-        journal = Journal(directory, search, higher_is_better=resolved.measure.higher_is_better)
         print(_said(search, journal))
     write_outputs({pipeline.LANES: json.dumps([str(lane) for lane in range(search.parallel)])})
     return 0
@@ -85,6 +87,22 @@ def refuse_another(directory: SearchDirectory, document: Mapping[str, Any]) -> N
         raise WrongDirectory(
             f"the directory belongs to another search: {found}; choose another outdir"
         )
+
+
+def refuse_trials_under_way(
+    directory: SearchDirectory, journal: Journal, stop: StopRequest
+) -> None:
+    """Raise `WrongDirectory` if a trial belongs to another workflow that lives: the search itself gives no
+    sign of life while its trials are trained.
+    """
+    me = owner.from_environment()
+    for trial in journal.trials():
+        path = directory.experiment(trial_name(trial.number)).owner_json
+        if trial.has_ended or not path.exists():
+            continue
+        present = owner.read_owner(path)
+        if me is None or present is None or present.uid != me.uid:
+            owner.check(path, None, on_wait=stop.check)
 
 
 def _kept(document: Mapping[str, Any]) -> dict[str, Any]:

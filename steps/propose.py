@@ -75,13 +75,12 @@ def _next_epoch(
 ) -> int:
     """The epoch until which a trial is trained now; 0 for one that has ended."""
     try:
-        resolved = resolve(cell.algorithm, cell.given)
+        epochs = search.rung_epochs(resolve(cell.algorithm, cell.given).epochs)
     except BadInput as error:
         # Each value was checked with the preset's others, and not with each other.
         journal.tell(trial.number, state="failed", reason=str(error), facts={})
         print(f"{cell.name}: {error}")
         return 0
-    epochs = search.rung_epochs(resolved.epochs)
     if not trial.rungs:
         return epochs[0]
     last = trial.rungs[-1]

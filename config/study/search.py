@@ -165,9 +165,17 @@ class Search:
         }
 
     def rung_epochs(self, epochs: int) -> list[int]:
-        """The epoch of each rung of a training of this length; without pruning its end alone."""
+        """The epoch of each rung of a training of this length, all different; without pruning its end alone.
+        Trials may differ in their length. Raises `BadInput` for fewer epochs than rungs.
+        """
         shares = (1.0,) if self.prune is None else self.prune.rungs
-        return [max(1, math.ceil(share * epochs - 1e-9)) for share in shares]
+        if epochs < len(shares):
+            raise BadInput(f"a training of {epochs} epochs has no room for {len(shares)} rungs")
+        found = [0]
+        for index, share in enumerate(shares, 1):
+            earliest = max(math.ceil(share * epochs - 1e-9), found[-1] + 1)
+            found.append(min(earliest, epochs - len(shares) + index))
+        return found[1:]
 
     def trial(self, preset: Cell, number: int, values: Mapping[str, Any]) -> Cell:
         """The experiment of a trial. preset: that of the file; values: as they were proposed."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from config.errors import BadInput, WrongDirectory, on_one_line
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 NAME = "search"
 LANE, RUNGS, REASON, FACTS = "lane", "rungs", "reason", "facts"
 """The names under which a trial keeps what only this program knows of it."""
+MOST_ATTEMPTS = 5
+"""Of one lane at one trial that comes to no end: its directory cannot be prepared, say."""
 PROPOSING_S = 120
 """After so many seconds the process that holds the lock of the search is taken for lost."""
 
@@ -49,7 +51,7 @@ class Rung:
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """What the journal says of a trial. state: running, complete, pruned or failed. value: of a complete one.
-    lane: the workflow and the lane that have it. facts: what it cost, see `steps.search.ended`.
+    lane: the workflow and the lane that have it. attempts: how often that lane was given it. facts: what it cost, see `steps.search.ended`.
     """
 
     number: int
@@ -60,6 +62,7 @@ class Trial:
     lane: tuple[str, int] | None
     reason: str
     facts: Mapping[str, float]
+    attempts: int = field(default=1, compare=False)
 
     @property
     def has_ended(self) -> bool:
@@ -159,6 +162,10 @@ class Journal:
             own = [one for one in running if one.lane == (workflow, lane)]
             # Without a lane: its process was killed before it could say for whom it had asked.
             left = [one for one in running if one.lane is None or one.lane[0] != workflow]
+            if own and own[0].attempts >= MOST_ATTEMPTS:
+                reason = f"it came to no end in {MOST_ATTEMPTS} attempts"
+                self._end(own[0].number, "failed", None, reason, {})
+                own = []
             if own or left:
                 return self._given_to((own or left)[0].number, workflow, lane)
             count = len(self.trials())
@@ -183,8 +190,9 @@ class Journal:
             asked = None
         if asked is not None:
             suggest(asked, self._search)
-        if self.trial(number).lane != (workflow, lane):
-            self._note(number, LANE, [workflow, lane])
+        before = self.trial(number)
+        attempts = before.attempts + 1 if before.lane == (workflow, lane) else 1
+        self._note(number, LANE, [workflow, lane, attempts])
         return self.trial(number)
 
     def _frozen(self, number: int) -> FrozenTrial:
@@ -246,16 +254,20 @@ class Journal:
         facts: Mapping[str, float],
     ) -> Trial:
         """Say how a trial ended, once: what was told before stays."""
+        with self._locked():
+            if not self.trial(number).has_ended:
+                self._end(number, state, value, reason, facts)
+            return self.trial(number)
+
+    def _end(
+        self, number: int, state: str, value: float | None, reason: str, facts: Mapping[str, float]
+    ) -> None:
         from optuna.trial import TrialState
 
         states = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
-        with self._locked():
-            if self.trial(number).has_ended:
-                return self.trial(number)
-            self._note(number, REASON, reason)
-            self._note(number, FACTS, dict(facts))
-            self._study.tell(number, value, state=states.get(state, TrialState.FAIL))
-            return self.trial(number)
+        self._note(number, REASON, reason)
+        self._note(number, FACTS, dict(facts))
+        self._study.tell(number, value, state=states.get(state, TrialState.FAIL))
 
     def best(self, count: int) -> list[Trial]:
         """The best trials among those that were trained and evaluated to the end."""
@@ -295,6 +307,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
         value=frozen.value if state == "complete" else None,
         rungs=tuple(Rung(**one) for one in own.get(RUNGS, ())),
         lane=None if lane is None else (str(lane[0]), int(lane[1])),
+        attempts=1 if lane is None else int(lane[2]),
         reason=str(own.get(REASON, "")),
         facts=own.get(FACTS, {}),
     )

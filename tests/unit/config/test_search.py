@@ -94,6 +94,19 @@ def test_a_rung_is_no_earlier_than_its_share(share: float) -> None:
     assert found.rung_epochs(100)[0] == math.ceil(100 * share - 1e-9)
 
 
+@pytest.mark.parametrize("epochs", [3, 4, 7, 10, 391])
+def test_a_trial_of_another_length_has_different_rungs_too(epochs: int) -> None:
+    """A searched parameter may change the number of epochs."""
+    found = search(EXAMPLE).rung_epochs(epochs)
+    assert found == sorted(set(found)) and len(found) == 3
+    assert found[0] >= 1 and found[-1] == epochs
+
+
+def test_fewer_epochs_than_rungs() -> None:
+    with pytest.raises(BadInput, match="a training of 2 epochs has no room for 3 rungs"):
+        search(EXAMPLE).rung_epochs(2)
+
+
 def test_what_can_be_searched_is_what_a_presets_file_can_have() -> None:
     """So the winner's parameters are a presets file."""
     for name in preset_parameters(find_algorithm("ppo")):

@@ -13,7 +13,9 @@ from config.resolve import resolve
 from config.strict_yaml import load
 from config.study.search import trial_name
 from steps import choose, judge, plan_search, propose, tell
+from steps.directory import processes
 from steps.directory.experiment import read_experiment
+from steps.directory.owner import Owner, claim
 from steps.directory.search import SearchDirectory
 from steps.directory.study import find_cell, read_asked
 from steps.propose import open_journal
@@ -192,6 +194,18 @@ def test_another_search_is_refused_and_a_longer_one_is_not(
     path.write_text(path.read_text().replace("low: 1e-5", "low: 1e-4"))
     assert plan_search.main([str(path)]) == 4
     assert "search.parameters.learning_rate.low: 1e-05 in the directory" in capsys.readouterr().err
+
+
+def test_a_trial_of_a_living_workflow_is_not_taken(
+    search: SearchDirectory, outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the search itself has given no sign of life for long."""
+    name, _ = proposed(search, outputs)
+    trained(search, name, ["unfinished", "unfinished"])
+    living = Owner(uid="other", workflow="other", process=processes.identity())
+    claim(search.experiment(name).owner_json, living)
+    assert plan_search.main([str(tmp_path / "file.yaml")]) == 4
+    assert "belongs to workflow other" in capsys.readouterr().err
 
 
 def test_the_file_of_a_study_is_refused(

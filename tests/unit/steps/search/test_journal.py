@@ -97,6 +97,17 @@ def test_trials_of_a_stopped_workflow_are_continued_before_new_ones(
     assert found[0] and before[1] and found[0].values == before[1].values
 
 
+def test_a_trial_that_comes_to_no_end_is_given_up(folder: SearchDirectory) -> None:
+    """Or its lane would do nothing else."""
+    for _ in range(journals.MOST_ATTEMPTS):
+        found = opened(folder).propose("w", 0)
+        assert found is not None and found.number == 0
+    following = opened(folder).propose("w", 0)
+    assert following is not None and following.number == 1
+    given_up = opened(folder).trial(0)
+    assert (given_up.state, given_up.reason) == ("failed", "it came to no end in 5 attempts")
+
+
 def test_no_more_trials_than_asked_for(folder: SearchDirectory) -> None:
     journal = opened(folder)
     for number in range(6):
