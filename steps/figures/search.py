@@ -137,7 +137,10 @@ def parallel(found: Findings) -> Figure | None:
     pruned = [one for one in found.trials if one.state == "pruned"]
     for one in pruned[:SHOWN_LINES]:
         heights = [_share(varied, one.values.get(varied.name)) for varied in parameters]
-        axes.plot(range(len(heights)), heights, color=ABSENT, alpha=0.35, linewidth=0.7)
+        marker = "." if len(heights) == 1 else ""
+        axes.plot(
+            range(len(heights)), heights, color=ABSENT, alpha=0.35, linewidth=0.7, marker=marker
+        )
     sign = 1 if found.measure.higher_is_better else -1
     for one, value in sorted(complete, key=lambda entry: sign * entry[1])[-SHOWN_LINES:]:
         share = (value - low) / (high - low) if high > low else 1.0

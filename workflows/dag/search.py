@@ -163,18 +163,22 @@ def _lane(own: Mapping[str, Container], trials: Mapping[str, DAG]) -> DAG:
         proposed = _task(own["propose"], arguments=handed_on(own["propose"]))
         more = f"{proposed.get_parameter(pipeline.AGAIN).value} == true"
         name = str(proposed.get_parameter(pipeline.TRIAL).value)
-        tell = _task(own["tell"], arguments={pipeline.TRIAL: name}, when=more)
+        called = []
         for topology, template in trials.items():
             arguments = {
                 "outdir": f"{_root()}/experiments/{{{{item}}}}",
                 pipeline.UNTIL: str(proposed.get_parameter(pipeline.UNTIL).value),
             }
             listed = proposed.get_parameter(pipeline.EXPERIMENTS[topology]).value
-            called = _task(
-                template, name=_loop_of_trials(topology), arguments=arguments, with_param=listed
+            called.append(
+                _task(
+                    template, name=_loop_of_trials(topology), arguments=arguments, with_param=listed
+                )
             )
-            proposed.next(called, on=TaskResult.succeeded)
-            called.next(tell, on=ENDED)
+            proposed.next(called[-1], on=TaskResult.succeeded)
+        tell = _task(own[pipeline.TELL], arguments={pipeline.TRIAL: name}, when=more)
+        for loop in called:
+            loop.next(tell, on=ENDED)
         again = _task(lane, name=pipeline.AGAIN, arguments=handed_on(lane), when=more)
         proposed.next(tell, on=TaskResult.succeeded)
         proposed.next(again, on=TaskResult.succeeded)
