@@ -151,8 +151,8 @@ def test_figures_and_films_where_they_are_asked_for(tmp_path: Path) -> None:
 
 
 def test_the_cost_of_a_trial(tmp_path: Path) -> None:
-    """At most 3 s of processor time of a trial are not its training; on a machine that does nothing else it takes
-    no longer, because its two runs are beside each other.
+    """Processor time, because a busy machine takes longer: of a trial with its two trainings, and its share of
+    the winner's. At most 3 s of it are not training: each of some three pods that train takes half a second.
     """
     text = FILE.replace("trials: 12", "trials: 30").replace("parallel: 2", "parallel: 1")
     path = written(tmp_path, text.replace("runs: 2, seed", "runs: 1, seed"))
@@ -166,4 +166,43 @@ def test_the_cost_of_a_trial(tmp_path: Path) -> None:
     assert len(found) == 30
     worked_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     print(f"{took_s:.0f} s, of processors {worked_s:.0f} s, for {len(found)} trials and the winner")
-    assert worked_s / len(found) <= 3
+    assert worked_s / len(found) <= 5
+
+
+EVERY_TOPOLOGY = {
+    "impala": """\
+algorithms:
+  - {impala: {epochs: 4, epoch_updates: 2, batch_size: 2, unroll_length: 8, envs_per_actor: 2, actors: 1}}
+games: [cartpole]
+parameters: {evaluation_episodes: 2, device: cpu}
+""",
+    "alphazero": """\
+algorithms:
+  - {alphazero: {epochs: 2, workers: 1, games_per_worker: 4, blocks: 0, channels: 4, simulations: 4,
+                 cheap_simulations: 2, generation_positions: 60, learning_starts: 30, batch_size: 16,
+                 window: 200}}
+games: [tic-tac-toe]
+parameters: {evaluation_episodes: 2, device: cpu}
+""",
+}
+
+
+@pytest.mark.parametrize("algorithm", EVERY_TOPOLOGY)
+def test_trainings_of_several_processes(tmp_path: Path, algorithm: str) -> None:
+    """Actors and workers end where their training pauses, and join it again at the next rung."""
+    prune = "  prune: {rungs: [0.5, 1.0], reduction: 2}\n" if algorithm == "impala" else ""
+    text = f"""\
+outdir: OUTDIR
+runs: 1
+{EVERY_TOPOLOGY[algorithm]}search:
+  parameters: {{learning_rate: {{low: 1e-4, high: 1e-2, scale: log}}}}
+  trials: 2
+{prune}  then: {{best: 1, runs: 1, seed: 1000}}
+"""
+    done = submitted(written(tmp_path, text))
+    assert done.returncode == 0, done.stdout[-3000:]
+    found = trials(tmp_path)
+    assert all(one.has_ended for one in found) and len(found) == 2
+    first = SearchDirectory(tmp_path / "out").experiment(trial_name(0)).run(0)
+    epochs = [int(row["epoch"]) for row in read_rows(first.train_csv)]
+    assert epochs == list(range(1, found[0].rungs[-1].epoch + 1))

@@ -92,7 +92,8 @@ def _climb(topology: str, cluster: Cluster, suffix: str, *, several_learners: bo
     with DAG(name=f"climb{suffix}", inputs=inputs(*inputs_of([training, *members]))) as climb:
         _task(training, name=pipeline.TRAIN, arguments=handed_on(training))
         for member in members:
-            _task(member, arguments=handed_on(member))
+            name = str(member.name).removesuffix("-until")
+            _task(member, name=name, arguments=handed_on(member))
     return climb
 
 
