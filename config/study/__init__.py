@@ -7,6 +7,7 @@ labels.py          labels for figures, and directories' names made from them
 cells.py           the experiments: names, exclusions, checks
 compared.py        baseline, scores and number of runs
 search.py          a search: what is proposed, judged and trained again
+search_section.py  its section of the file
 workflow_parameters.py  the parameters of the workflow
 """
 

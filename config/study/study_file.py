@@ -43,7 +43,8 @@ from config.study.compared import (
 )
 from config.study.labels import REPLACED
 from config.study.search import KEY as SEARCH
-from config.study.search import Search, read_search, refuse_beside, refuse_unresolved
+from config.study.search import Search
+from config.study.search_section import read_search, refuse_beside, refuse_unresolved
 
 LARGEST_BYTES = 64 * 1024
 """Of a study's file, which a workflow passes on as one parameter."""

@@ -147,6 +147,7 @@ BAD = {
     ("algorithms: [ppo]", "algorithms: [ppo, dqn]"): (6, "a search in a file of 2 experiments"),
     ("runs: 2", "runs: {group: 2, most: 4}"): (2, "runs"),
     ("search:", "grid: {clip: [0.1]}\nsearch:"): (6, "'grid' cannot stand beside 'search'"),
+    ("epochs: 100", "evaluate_above: 100"): (6, "a search with the parameter 'evaluate_above'"),
     ("  trials: 40\n", ""): (6, "the search has no trials"),
     ("sampler: tpe", "samples: tpe"): (8, "unknown key of search 'samples'"),
 }
