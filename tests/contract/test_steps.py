@@ -30,7 +30,8 @@ COMMANDS = {
     "steps.wait_for_training": True,
 }
 """Modules of `steps` that are no step of the pipeline: whether they take `--run`."""
-OF_STUDY = [step.module for step in pipeline.STUDY_STEPS if find_spec(step.module)]
+OF_MANY = (*pipeline.STUDY_STEPS, *pipeline.SEARCH_STEPS)
+OF_STUDY = list(dict.fromkeys(step.module for step in OF_MANY if find_spec(step.module)))
 IN_RUN = {step.module: step.in_run for step in pipeline.STEPS} | COMMANDS
 IN_RUN |= dict.fromkeys(OF_STUDY, False)
 AFTER_PREPARE = [step for step in pipeline.STEPS if step.name != pipeline.PREPARE]
