@@ -61,7 +61,7 @@ def run(submission: Submission) -> int:
                 fleeting=[Path(logs)],
                 inherit=HANDED_ON,
                 environment={"EXPERIMENT_OWNER_PROCESS": identity()},
-                preloading=_preloading(submission),
+                preloading=preloaded(submission),
                 on_change=lambda status: view.update(status.as_dict()),
                 notice=view.say,
             )
@@ -75,7 +75,7 @@ def run(submission: Submission) -> int:
     return INTERRUPTED if status.interrupted and code != SUCCEEDED else code
 
 
-def _preloading(submission: Submission) -> local.Preloading | None:
+def preloaded(submission: Submission) -> local.Preloading | None:
     """What is loaded once for the pods of this workflow."""
     if os.environ.get(preloading.SWITCH) == "0":
         return None

@@ -63,6 +63,7 @@ def read_search(outdir: str, storage: str | None) -> tuple[SearchDirectory, Stud
         raise BadInput(f"{directory.study_yaml} has no key 'search'")
     me = owner.from_environment()
     if me is not None:
+        owner.take_back(directory.owner_json, me.uid)
         owner.check(directory.owner_json, me.uid)
     return directory, study, study.search
 

@@ -29,7 +29,7 @@ LANE, RUNGS, REASON, FACTS = "lane", "rungs", "reason", "facts"
 """The names under which a trial keeps what only this program knows of it."""
 MOST_ATTEMPTS = 5
 """Of one lane at one trial that comes to no end: its directory cannot be prepared, say."""
-PROPOSING_S = 120
+PROPOSING_S = 60
 """After so many seconds the process that holds the lock of the search is taken for lost."""
 
 

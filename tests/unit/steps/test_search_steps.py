@@ -15,7 +15,7 @@ from config.study.search import trial_name
 from steps import choose, judge, plan_search, propose, tell
 from steps.directory import processes
 from steps.directory.experiment import read_experiment
-from steps.directory.owner import Owner, claim
+from steps.directory.owner import Owner, claim, release
 from steps.directory.search import SearchDirectory
 from steps.directory.study import find_cell, read_asked
 from steps.propose import open_journal
@@ -206,6 +206,19 @@ def test_a_trial_of_a_living_workflow_is_not_taken(
     claim(search.experiment(name).owner_json, living)
     assert plan_search.main([str(tmp_path / "file.yaml")]) == 4
     assert "belongs to workflow other" in capsys.readouterr().err
+
+
+def test_a_workflow_that_is_retried_takes_its_search_back(
+    search: SearchDirectory, outputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exit handler has let go of it; another one's search is not touched."""
+    claim(search.owner_json, Owner(uid="mine"))
+    release(search.owner_json, "mine")
+    monkeypatch.setenv("EXPERIMENT_OWNER", "mine")
+    assert proposed(search, outputs)[0] == "trial-0000"
+    monkeypatch.setenv("EXPERIMENT_OWNER", "another")
+    assert propose.main(["--outdir", str(search.root), "--lane", "0"]) == 4
+    assert len(open_journal(search, read_asked(search)).trials()) == 1
 
 
 def test_the_file_of_a_study_is_refused(

@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 from config import pipeline
+from config.cluster import load_cluster
 from config.study import read_study
 from tests.outside import OF_A_WORKFLOW
-from workflows import submit
+from workflows import on_this_machine, studies, submit
+from workflows.request.command_line import parse
 
 Capture = pytest.CaptureFixture[str]
 SEARCH = """\
@@ -140,3 +142,18 @@ def test_a_plain_study_does_not_take_a_search(capsys: Capture) -> None:
 def test_the_steps_of_a_search_are_in_its_manifest(capsys: Capture) -> None:
     leaves = {one["name"] for one in manifest(capsys)["spec"]["templates"] if "container" in one}
     assert {step.name for step in pipeline.SEARCH_STEPS} <= leaves
+
+
+def test_optuna_is_loaded_once_and_for_searches_alone() -> None:
+    """Elsewhere it may not be installed, and what cannot be loaded is loaded for nobody."""
+    found = {}
+    for name in ("search.yaml", "study.yaml"):
+        Path("study.yaml").write_text(SEARCH[: SEARCH.index("search:")])
+        request = parse([name, "--local"])
+        asked = studies.read(request, local=True)
+        (one,) = studies.checked(request, asked, load_cluster(), local=True)
+        loaded = on_this_machine.preloaded(one)
+        assert loaded is not None
+        found[name] = dict(loaded.modules)
+    assert "optuna" in found["search.yaml"]["steps.propose"]
+    assert not any("optuna" in modules for modules in found["study.yaml"].values())
