@@ -96,12 +96,13 @@ class Journal:
         directory.search.mkdir(parents=True, exist_ok=True)
         with self._locked():
             self._storage = self._open()
-        self._study: OptunaStudy = optuna.create_study(
-            study_name=NAME,
-            storage=self._storage,
-            direction="maximize" if higher_is_better else "minimize",
-            load_if_exists=True,
-        )
+            # Even where the study exists, this appends to the journal.
+            self._study: OptunaStudy = optuna.create_study(
+                study_name=NAME,
+                storage=self._storage,
+                direction="maximize" if higher_is_better else "minimize",
+                load_if_exists=True,
+            )
 
     def _open(self) -> JournalStorage:
         import optuna
