@@ -214,7 +214,10 @@ SILENT = (pipeline.TRAIN, "evaluate-snapshots", "plot-training", "plot-average")
 """What works with whatever a training has left, or reads no run itself."""
 REFUSED = {"evaluate": 2, "play": 2, "plot-evaluation": 2, "report": 5}
 NAMING = [
-    (step.module, REFUSED.get(step.name, 0)) for step in AFTER_PREPARE if step.name not in SILENT
+    (step.module, REFUSED.get(step.name, 0))
+    for step in AFTER_PREPARE
+    # A step of one's own may read what a paused training has left.
+    if step.name not in SILENT and step.module.startswith("steps.")
 ]
 NAMING += [("steps.export", 2), ("steps.compare", 0)]
 

@@ -39,7 +39,7 @@ COMPUTED = (
     "connect_four_value", "dqn_*", "elo", "gumbel", "impala_*", "learning", "learning_together",
     "lstm", "mutants", "n_step", "newest_network", "no_velocity", "optimisers", "policy_weights",
     "ppo_*", "preset_sources*", "priorities", "r2d2_*", "recurrent_*", "replay", "replay_queue",
-    "residual_network", "sac_*", "search*", "selfplay_*", "sequence_replay", "spaces",
+    "residual_network", "sac_*", "search", "search_strength", "selfplay_*", "sequence_replay", "spaces",
     "td3_*", "torsos*", "training_environments", "twin_critic_*", "unrolls", "vtrace",
     "weights_buffer",
 )  # fmt: skip
