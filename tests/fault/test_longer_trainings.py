@@ -34,7 +34,8 @@ TRAININGS = {
         "dqn",
         {
             "game": "cartpole", **OFF_POLICY, "exploration_fraction": "0", "prioritised": "true",
-            "importance_exponent": "1", "anneal_learning_rate": "false", "target_every": "100", "log_interval": "3",
+            "importance_exponent": "1", "anneal_learning_rate": "false", "target_every": "100", "updates": "2",
+            "log_interval": "3",
         },
     ),
 }  # fmt: skip
